@@ -23,7 +23,7 @@ kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op pin apply export \
-    import test test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean clean-bases
+    import test test-all test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean clean-bases
 
 help: ## print this
 	@echo 'Targets:'
@@ -55,6 +55,8 @@ export: ## write the fork in SOURCE as patches for git am, into OUT (dist/fork-R
 import: ## write what the branch BRANCH of the checkout SOURCE, or the diff DIFF to it, changes as a native folder NATIVE
 	$(graft)
 test: ## build it if needed, install it in a new environment, run the tests
+	$(kit)
+test-all: ## the same, and the tests of the builder, of generated code and of what the READMEs say
 	$(kit)
 test-sanitize: ## build with address and undefined-behavior sanitizers, and run the tests of the operators
 	$(run) tests.kit $@ -- $(ARGS)

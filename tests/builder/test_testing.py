@@ -127,6 +127,24 @@ def test_all_tests_pass(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr().err.endswith("\nall tests passed\n")
 
 
+def test_each_part_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path)
+    out, err = capfd.readouterr()
+    assert out == "" and re.fullmatch(
+        r"test the first: 1 passed, \d+\.\d s\ntest the second: 1 passed, \d+\.\d s\nall tests passed\n", err
+    )
+
+
+def test_what_pytest_says_of_a_failure_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    parts = parts_in(tmp_path)
+    (tmp_path / "test_first.py").write_text("def test_first(): assert 1 == 2\n\ndef test_right(): pass\n")
+    with pytest.raises(Failed, match="tests failed: the first"):
+        run_parts(Path(sys.executable), parts, {}, [])
+    out, err = capfd.readouterr()
+    assert "FAILED" in out and "assert 1 == 2" in out and out.startswith("=")
+    assert "test the first: 1 failed, 1 passed, " in err and "test the second: 1 passed" in err
+
+
 def test_parts_that_ran_no_test_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, "-k", "second")
     assert capfd.readouterr().err.endswith("\nno test was selected from the first\nall selected tests passed\n")
@@ -360,7 +378,7 @@ def test_steps_of_the_night_are_targets_of_the_makefile() -> None:
     listed = subprocess.run(command, cwd=common.REPOSITORY, capture_output=True, text=True, check=True).stdout
     assert {session["session"].partition("(")[0] for session in json.loads(listed)} == {
         *steps,
-        *("matrix", "arm", "faster", "commands", "dates"),
+        *("matrix", "arm", "debian", "faster", "commands", "dates"),
     }
 
 

@@ -40,6 +40,10 @@ VERBS = (
         *(f"{_BUILT} build source delivery", LAST, _tests),
     ),
     Verb(
+        *("test-all", "test the builder, too, and what the READMEs say", f"{_KIT}.testing:test_all"),
+        *(f"{_BUILT} build source delivery", LAST, _tests),
+    ),
+    Verb(
         *("test-sanitize", "build with sanitizers and run the tests", f"{_KIT}.sanitize:test_sanitized"),
         *(_BUILT, LAST, _extra),
     ),

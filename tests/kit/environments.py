@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from zipfile import ZipFile
@@ -163,11 +163,31 @@ def named(layout: Layout) -> str:
     return shlex.join(map(str, layout.natives))
 
 
-def run_python(python: Path, command: Sequence[str | Path], variables: Mapping[str, str]) -> int:
-    """Run a Python program in the repository; it prints to the terminal. Return its exit code."""
+def run_python(
+    python: Path,
+    command: Sequence[str | Path],
+    variables: Mapping[str, str],
+    read: Callable[[str], None] | None = None,
+) -> int:
+    """Run a Python program in the repository. It prints to the terminal, or ``read`` gets each line. Return its exit
+    code.
+    """
     paths = [str(package_alone()), *filter(None, [variables.get("PYTHONPATH")])]
     # Nothing is written into an installed package.
     caches = {"HYPOTHESIS_STORAGE_DIRECTORY": str(HOME / "hypothesis"), "PYTHONPYCACHEPREFIX": str(BYTECODE)}
     caches |= {} if IS_CHECKOUT else {"GRAFT_HOME": str(HOME)}
     env = {**os.environ, **caches, **variables, "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.run([python, *command], cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=False).returncode
+    with subprocess.Popen(
+        [python, *command],
+        cwd=REPOSITORY,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if read else None,
+        stderr=subprocess.STDOUT if read else None,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        for line in process.stdout or ():
+            assert read is not None
+            read(line)
+    return process.returncode

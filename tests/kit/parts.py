@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import pairwise, product
 from pathlib import Path
 
-from graft.core.console import say
+from graft.core.console import Steps, say
 from graft.core.errors import GraftError
 from graft.core.layout import REPOSITORY
 
@@ -24,6 +24,11 @@ _NOTHING_COLLECTED = 5
 _MOST_PROCESSES = 8
 
 
+# How far pytest is, and what it says at its end.
+_PROGRESS = re.compile(r"\[ *(\d+%)\]$", re.M)
+_SUMMARY = re.compile(r"=* ?(\d+ (?:passed|failed|error|skipped).*?)(?: in [\d.]+s.*)?$")
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of the tests.
@@ -35,6 +40,7 @@ class Part:
         variables: environment variables in addition to those of all parts.
         spread: how pytest-xdist distributes the tests (``--dist``), for tests that share expensive fixtures.
         prepare: builds what only this part needs, and returns more environment variables.
+        seconds: how long it takes on 2 cores, about; tests/README.md has what was measured.
         named_in: the folders and files whose text contains the names of the tests, parameters included. A part that has
             something to prepare is left out if ``-k`` names nothing in them.
     """
@@ -46,6 +52,7 @@ class Part:
     spread: str = "worksteal"
     prepare: Callable[[], Mapping[str, str]] = dict
     named_in: Sequence[Path] = ()
+    seconds: int = 0
 
 
 class Outcome(Enum):
@@ -163,8 +170,10 @@ def run_pytest(
     jobs: int = 1,
     options: Sequence[str] = (),
 ) -> Outcome:
-    """Run the tests of a part. Return whether they passed, or ``extra`` selected none."""
-    say(f"\n== tests of {part.name}")
+    """Run the tests of a part. Return whether they passed, or ``extra`` selected none.
+
+    Without ``extra``, one line tells how far they are; of tests that fail all is shown.
+    """
     options = ["-q", "-p", "no:cacheprovider", f"--config-file={REPOSITORY / 'pyproject.toml'}", *options]
     if junit:
         junit.parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +183,29 @@ def run_pytest(
         options += ["--numprocesses", str(processes), "--dist", part.spread]
         # Two tests at once are faster than one test with two threads.
         more = {"OMP_NUM_THREADS": "1", **more}
-    code = run_python(python, ["-m", "pytest", *options, *extra, *part.paths], more)
-    if extra and code == _NOTHING_COLLECTED:
+    command: list[str | Path] = ["-m", "pytest", *options, *extra, *part.paths]
+    if not extra:
+        return _run_quietly(python, part.name, command, more)
+    say(f"\n== tests of {part.name}")
+    code = run_python(python, command, more)
+    if code == _NOTHING_COLLECTED:
         return Outcome.NOT_CHOSEN
     return Outcome.PASSED if code == 0 else Outcome.FAILED
+
+
+def _run_quietly(python: Path, name: str, command: Sequence[str | Path], more: Mapping[str, str]) -> Outcome:
+    printed: list[str] = []
+    with Steps().step(f"test {name}") as line:
+
+        def read(text: str) -> None:
+            printed.append(text)
+            if found := _PROGRESS.search(text):
+                line.update(found[1])
+
+        code = run_python(python, command, more, read)
+        line.note = next((text[1] for text in map(_SUMMARY.match, reversed(printed)) if text), "")
+    if code == 0:
+        return Outcome.PASSED
+    shown = (number for number, text in enumerate(printed) if text.startswith("="))
+    print("".join(printed[next(shown, 0) :]), flush=True)
+    return Outcome.FAILED

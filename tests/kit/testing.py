@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -49,8 +50,17 @@ OPINFOS = {"PYTEST_ADDOPTS": "-p tests.kit.opinfos"}
 # The values of ``--parts``.
 PARTS = ("builder", "codegen", "promises", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
 
-# The parts that run by default. The others take minutes and gigabytes.
-_USUAL = (*PARTS[:-2], "upstream")
+# Those of `make test` for the wheel of native/: what its users want to know.
+_OF_WHEEL = ("wheel", "operators", "emulated")
+
+# Those of `make test-all`, and of other folders and deliveries. What is left takes gigabytes.
+_ALL = (*(part for part in PARTS if part != "bases"), "upstream")
+
+
+def test_all(request: Request, given: argparse.Namespace) -> None:
+    """Run all tests of what is asked for: also those of the builder and of what the READMEs say."""
+    given.parts = given.parts or _ALL
+    test(request, given)
 
 
 def test(request: Request, given: argparse.Namespace) -> None:
@@ -84,14 +94,17 @@ def run_tests(
         TestsFailed: lists the parts that failed.
         UsageError: no part of the chosen kinds applies.
     """
-    if unknown := [kind for kind in chosen if kind not in PARTS]:
+    if unknown := [kind for kind in chosen if kind not in (*PARTS, "upstream")]:
         raise UsageError(f"--parts {' '.join(unknown)}: no such tests", todo=f"choose among {', '.join(PARTS)}")
     layout = request.layout
     delivery = SOURCE if request.build == SOURCE else request.delivery
     with one_at_a_time(layout, purpose_of(delivery)):
         try:
             with ExitStack() as stack:
-                parts = _parts(request, delivery, chosen or _USUAL, stack)
+                usual = _OF_WHEEL if delivery == WHEEL and is_shipped(layout) else _ALL
+                parts = _parts(request, delivery, chosen or usual, stack)
+                if not extra:
+                    say(_costs(parts))
                 python, variables = stack.enter_context(delivered(request, delivery))
                 pin_of_skips = yaml.safe_load((TESTS / "skips.yaml").read_text(encoding="utf-8"))["pin"]
                 are_skips_known = delivery == WHEEL and is_shipped(layout) and layout.pin == pin_of_skips
@@ -106,33 +119,45 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
     """Return the chosen parts that apply. Those of the builder run for the repository's native folder only."""
     layout = request.layout
     title = "the wheel" if delivery in (WHEEL, SOURCE) else f"the operators as {delivery}"
-    parts = [Part("wheel", title, [TESTS / "wheel/any"]), *own_tests(layout)]
-    builder = Part("builder", "the builder", [TESTS / "builder", TESTS / "fork"])
+    parts = [Part("wheel", title, [TESTS / "wheel/any"], seconds=160), *own_tests(layout)]
+    builder = Part("builder", "the builder", [TESTS / "builder", TESTS / "fork"], seconds=190)
     if delivery == SOURCE:
-        parts = [builder, *parts, Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"])]
+        parts = [
+            builder,
+            *parts,
+            Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"], seconds=60),
+        ]
         say("not run: tests of code generation, and of the grammar folder, which need the official wheel")
     elif delivery == WHEEL and is_shipped(layout):
         codegen = {"PYTHONPATH": str(layout.base / "tree")}
         parts = [
             builder,
-            Part("codegen", "code generation", [TESTS / "codegen"], codegen),
-            Part("promises", "what the README promises", [TESTS / "promises"], spread="loadfile"),
-            Part("bases", "other bases", [TESTS / "bases"]),
-            Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile"),
+            Part("codegen", "code generation", [TESTS / "codegen"], codegen, seconds=140),
+            Part("promises", "what the README promises", [TESTS / "promises"], spread="loadfile", seconds=270),
+            Part("bases", "other bases", [TESTS / "bases"], seconds=1200),
+            Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile", seconds=400),
             *parts,
         ]
         grammar = partial(_built_grammar, request, stack)
         names = (GRAMMAR, TESTS / "wheel/surfaces", TESTS / "kit/subject.py")
         title = "the grammar of native_functions.yaml"
-        parts.append(Part("grammar", title, [GRAMMAR / "tests"], prepare=grammar, named_in=names))
+        parts.append(Part("grammar", title, [GRAMMAR / "tests"], prepare=grammar, named_in=names, seconds=200))
         emulated = emulated_variables(layout)
-        parts.append(Part("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated))
+        parts.append(
+            Part("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated, seconds=50)
+        )
     if found := [part for part in parts if part.kind in chosen]:
         return found
     raise UsageError(
         f"--parts {' '.join(chosen)}: {layout.title} has no such tests",
         todo="choose others: wheel runs for every folder, operators for one with tests/, all for the wheel of native/",
     )
+
+
+def _costs(parts: Sequence[Part]) -> str:
+    """Return what is about to run, and how long it takes."""
+    names = ", ".join(part.kind for part in parts)
+    return f"tests: {names}; about {ceil(sum(part.seconds for part in parts) / 60)} minutes on 2 cores"
 
 
 def _built_grammar(request: Request, stack: ExitStack) -> dict[str, str]:
@@ -257,7 +282,7 @@ def own_tests(layout: Layout) -> list[Part]:
     parts: list[Part] = []
     for native in layout.natives:
         if native == SHIPPED:
-            parts.append(Part("operators", "the shipped operators", [TESTS / "wheel/shipped"]))
+            parts.append(Part("operators", "the shipped operators", [TESTS / "wheel/shipped"], seconds=170))
         elif any((native / "tests").rglob("*.py")):  # pytest fails if there is none
             parts.append(Part("operators", f"the operators of {native}", [native / "tests"], OPINFOS))
     return parts
