@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torchgen.model import (
@@ -165,6 +165,7 @@ def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Functi
         findings.add(entry.value("func"), what, "write letters, digits and `_`, or `name.overload`")
         return None
     are_written = [_check_default(argument, entry, findings) for argument in native.func.arguments.flat_all]
+    are_written.append(_check_order(native.func.arguments.flat_positional, entry, findings))
     explicit = entry.is_replacing and is_explicit_now(native, base.function(entry.operator))
     if explicit and any(argument.annotation for argument in native.func.arguments.flat_all):
         what = f"{entry.operator} is composed of others, and its result is a view or written in place"
@@ -244,6 +245,19 @@ def _check_default(argument: Argument, entry: Entry, findings: Findings) -> bool
     todo = f"{''.join(fitting[:1])}leave it out"
     findings.add(place_of_argument(argument.name, entry), f"`{default}` is not a default for {kind}", todo)
     return False
+
+
+def _check_order(positional: Sequence[Argument], entry: Entry, findings: Findings) -> bool:
+    """Check that defaults are at the end, as the dispatcher's parser of schemas and Python require."""
+    first: Argument | None = None
+    for argument in positional:
+        if argument.default is not None:
+            first = first or argument
+        elif first:
+            what = f"`{argument.name}` has no default, and `{first.name}` before it has one"
+            findings.add(place_of_argument(argument.name, entry), what, f"move it: `{argument}, {first}`")
+            return False
+    return True
 
 
 def _fits(default: str, kind: Type) -> bool:
