@@ -55,7 +55,7 @@ def test_wrong_formula_is_compiled_once(plain: Place, texts: dict[str, str]) -> 
     assert f"{FORMULAS}:{line}: error: a formula of soft_clip is not valid C++: " in done.said
     assert "two" in done.said
     calls = (plain.home / "calls").read_text(encoding="utf-8").splitlines()
-    assert len([call for call in calls if call.endswith("library.o")]) == 1
+    assert len([call for call in calls if call.endswith("library.o.part")]) == 1
 
 
 def test_function_that_no_file_defines(plain: Place, texts: dict[str, str]) -> None:

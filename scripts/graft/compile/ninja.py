@@ -189,8 +189,8 @@ def _run(
         nonlocal is_told
         output.append(text)
         if is_status(text):
+            keep()  # before it is shown as done
             line.update(text.strip())
-            keep()
             of_one.clear()
             is_told = False
         elif not is_told:
