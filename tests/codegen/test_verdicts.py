@@ -20,6 +20,7 @@ from graft.codegen import NO_CUDA
 from graft.codegen.__main__ import generate, generate_sources
 from graft.codegen.headers import WheelOutput
 from graft.codegen.operators import Operators
+from graft.codegen.python import describe
 from graft.codegen.upstream import Output
 from graft.inputs.entries import read_entries
 from hypothesis import HealthCheck, Phase, given, settings
@@ -156,12 +157,13 @@ def test_verdict_is_the_build_s(base: Path, tmp_path_factory: pytest.TempPathFac
 
 
 def is_generated(place: Path, name: str, operator: Operator, base: Path) -> bool:
-    """Return whether torchgen accepts an operator."""
+    """Return whether torchgen accepts an operator, and Python the stub that it writes."""
     folder = write_folder(place, {name: operator})
     try:
         entries = [read_entries(folder / file) for file in ("native_functions.yaml", "derivatives.yaml")]
         alone = Operators(base, *entries)
         generate_sources(alone, {}, Output(place / "out"), WheelOutput(place / "wheel", base), NO_CUDA)
+        describe(alone.new)
     except Exception:  # torchgen raises arbitrary errors
         return False
     return True
