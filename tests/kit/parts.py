@@ -24,8 +24,12 @@ _NOTHING_COLLECTED = 5
 _MOST_PROCESSES = 8
 
 
+# The number of lines shown if pytest crashed.
+_MOST_LINES = 60
+
 # How far pytest is, and what it says at its end.
-_PROGRESS = re.compile(r"\[ *(\d+%)\]$", re.M)
+_PROGRESS = re.compile(r"\[ *(\d+%)\]")
+_FAULTS = re.compile(r"=+ (?:FAILURES|ERRORS)")
 _SUMMARY = re.compile(r"=* ?(\d+ (?:passed|failed|error|skipped).*?)(?: in [\d.]+s.*)?$")
 
 
@@ -174,7 +178,13 @@ def run_pytest(
 
     Without ``extra``, one line tells how far they are; of tests that fail all is shown.
     """
-    options = ["-q", "-p", "no:cacheprovider", f"--config-file={REPOSITORY / 'pyproject.toml'}", *options]
+    options = [
+        *(["-q"] if extra else ["-v"]),
+        "-p",
+        "no:cacheprovider",
+        f"--config-file={REPOSITORY / 'pyproject.toml'}",
+        *options,
+    ]
     if junit:
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_bytes(b"")  # it stays empty if pytest crashes
@@ -206,6 +216,6 @@ def _run_quietly(python: Path, name: str, command: Sequence[str | Path], more: M
         line.note = next((text[1] for text in map(_SUMMARY.match, reversed(printed)) if text), "")
     if code == 0:
         return Outcome.PASSED
-    shown = (number for number, text in enumerate(printed) if text.startswith("="))
-    print("".join(printed[next(shown, 0) :]), flush=True)
+    faults = (number for number, text in enumerate(printed) if _FAULTS.match(text))
+    print("".join(printed[next(faults, -_MOST_LINES) :]), flush=True)
     return Outcome.FAILED
