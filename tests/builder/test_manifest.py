@@ -6,9 +6,11 @@ import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faked_compiler import Build, Compiler
+from graft.compile import ninja
 from graft.compile.manifest import inputs_of
 from graft.compile.units import Unit
 from graft.core.errors import CompileError
@@ -163,6 +165,33 @@ def test_header_that_appears_while_it_is_asked_for(real: Real) -> None:
     real.source(ASKING.format("<opt.h>") + OR_NONE)
     real.meanwhile("touch $here/system/opt.h; rm $here/meanwhile\n")
     assert (real.value(), real.compiles()) == ("there", 2)
+
+
+def test_header_that_no_object_has_any_more_may_change(real: Real, capsys: pytest.CaptureFixture[str]) -> None:
+    """And go on changing: it was looked at before."""
+    header = real.outside("f.h", "#define VAL 1\n")
+    real.source(including(header))
+    assert real.value() == "1"
+    real.source("#define VAL 2\n")
+    real.meanwhile('echo "#define VAL $(date +%N)" >$here/f.h\n')
+    assert real.value() == "2"
+    assert real.value() == "2"
+
+
+def test_header_that_changes_while_nothing_is_compiled(real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = real.outside("f.h", "#define VAL 1\n")
+    real.source(including(header))
+    assert real.value() == "1"
+    run, texts = ninja._run, iter(range(2, 9))
+
+    def changing(*given: Any) -> bool:
+        header.write_text(f"#define VAL {next(texts)}\n")
+        return run(*given)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(ninja, "_run", changing)
+        real.value()
+    assert real.value() == header.read_text().split()[-1]
 
 
 def test_header_that_changes_again_and_again_is_told(real: Real, capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,6 +103,13 @@ def test_another_preamble_or_header_is_compiled_anew(build: Build, work: Path) -
     assert not build(f"{PREAMBLE}#define MORE\n" + more)
 
 
+def test_preamble_whose_headers_compute_names_is_not_used(build: Build, work: Path) -> None:
+    """What such a name finds is not known, so it may be something else the next time."""
+    header = "#define OPT <opt.h>\n#if __has_include(OPT)\n#endif\n"
+    (work / HEADERS[0]).write_text(f"#pragma once\nstruct Beside {{}};\n{header}")
+    assert [build(PREAMBLE + function(number)) for number in (1, 2, 3, 4)] == [False] * 4
+
+
 @pytest.mark.parametrize("edits", [1, 2, 3])
 def test_message_names_the_folder_s_own_file(build: Build, edits: int) -> None:
     for number in range(edits):

@@ -224,3 +224,31 @@ def test_store_deletes_what_a_killed_build_left(build: Build, tmp_path: Path, mo
     build.run()
     assert not left.parent.exists()
     assert len([*tmp_path.glob("store/*/*")]) == 6
+
+
+def test_object_that_a_work_folder_has_is_not_deleted(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be compiled again in each build, and deleting it frees nothing."""
+    monkeypatch.setattr(store, "_LIMIT", 1)
+    build.run()
+    assert build.run() == set()
+
+
+def test_store_of_another_user(elsewhere: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may read it, and not change times."""
+
+    def refused(path: Path) -> None:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(os, "utime", refused)
+    assert elsewhere.run() == set()
+
+
+def test_link_that_a_killed_process_left_is_not_written_to(tmp_path: Path) -> None:
+    first, second, target = (tmp_path / name for name in ("first", "second", "target"))
+    first.write_text("first")
+    second.write_text("second")
+    (tmp_path / f"target.partial-{os.getpid()}").hardlink_to(first)
+    store._link(second, target)
+    assert (first.read_text(), target.read_text()) == ("first", "second")

@@ -32,10 +32,14 @@ class Libraries:
         stale = []
         for product in self._products:
             write_if_changed(self._work / plan_of(product), self._plans[product.name])
-            library = self._work / LINKED / product.name
-            if not now[product.name] or noted.get(product.name) != now[product.name] or not library.is_file():
-                library.unlink(missing_ok=True)
+            is_there = (self._work / LINKED / product.name).is_file()
+            if not (is_there and now[product.name] and noted.get(product.name) == now[product.name]):
                 stale.append(product)
+        # A build that fails may link some of them, of objects that the next one does not have.
+        left = {name: digest for name, digest in noted.items() if name not in {product.name for product in stale}}
+        write_atomically(self._note, json.dumps(left))
+        for product in stale:
+            (self._work / LINKED / product.name).unlink(missing_ok=True)
         return stale
 
     def note(self, found: Mapping[Unit, Found]) -> None:

@@ -1,4 +1,4 @@
-"""``python -m graft.compile.link PLAN``: link one library. ninja runs it when one of its inputs changed.
+"""``python -m graft.compile.link PLAN``: link one library. ninja runs it for those that `Libraries` finds stale.
 
 Functions that the base's libraries define but hide are bound: there is one jump for each, filled in when the library
 loads.

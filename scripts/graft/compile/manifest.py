@@ -41,9 +41,9 @@ class Manifest:
 
     Args:
         looked: the hash of each file that the compiler looked for, by its path from the work folder.
-        named: the headers in folders of the build that have the name of one of these, with or without folders. Another
+        named: the headers in folders of the build, in whatever folder, with the same file name as one of these. Another
             one may hide a header that was read.
-        is_whole: whether this is all; sources may compute the names of files.
+        is_whole: False if a source computes a name, so that other files may count.
     """
 
     looked: Mapping[str, str]
@@ -70,7 +70,8 @@ class Files:
     ) -> None:
         self._work = work
         self._searched = searched
-        self._installed = (_BASE, *(f"{folder}/" for folder in (*searched, *installed)))
+        others = (each for folder in installed for each in (folder, os.path.realpath(folder)))
+        self._installed = (_BASE, *(f"{folder}/" for folder in (*searched, *others)))
         self._began = 0
         self._hashes: dict[str, str] = {}
         self._asked: dict[str, list[str | None]] = {}

@@ -29,15 +29,9 @@ from .messages import first_error, is_status, refuse
 from .objects import Objects
 from .preambles import Preambles
 from .store import Store
-from .units import CXX, LINKED, NVCC, Product, Unit
+from .units import CXX, INCLUDES, LINKED, NVCC, Product, Unit
 
 _NINJA = Path(ninja.BIN_DIR) / "ninja"
-
-# Headers: the folder's own at its place in PyTorch, those of the new operators, those that wheels lack, the base's.
-INCLUDES = (
-    *("src", "generated/include", "operators", "fixed"),
-    *("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"),
-)
 
 # The name of the compiler launcher in the ninja file.
 _LAUNCHER = "GRAFT_LAUNCHER"
@@ -81,9 +75,10 @@ def make(
     every = [*(unit for product in products for unit in product.units), *others]
     # Each once. The user's own first, where mistakes are; of them those for CUDA last, which take minutes.
     units = sorted(dict.fromkeys(every), key=lambda unit: (bool(unit.narrow), unit.compiler == NVCC))
-    written = [folder for folder in INCLUDES if not is_outside(folder)]
+    written, of_base = ([each for each in INCLUDES if is_outside(each) is wanted] for wanted in (False, True))
     toolkits = [str(each.folder) for each in compilers.values() if isinstance(each, Nvcc)]
-    files = Files(work, written, toolchain.search_path, [toolchain.python_include, *toolkits])
+    files = Files(work, written, [*of_base, *toolchain.search_path], [toolchain.python_include, *toolkits])
+    files.begin()
     # Debug information has paths of the folder.
     store = Store(layout.own_store if toolchain.has_debug_info else layout.store, files)
     objects = Objects(units, work, files, store, compilers, is_for_edits=toolchain.is_for_edits)
@@ -92,7 +87,6 @@ def make(
     libraries = Libraries(work, products, plans, base.libraries)
     compiled: set[Unit] = set()
     for _ in range(_TRIES):
-        files.begin()
         missing = objects.missing()
         stale = libraries.stale(objects.found)
         made = preambles.use(missing) if toolchain.is_for_edits else {unit: unit for unit in missing}
@@ -107,12 +101,11 @@ def make(
         compiled.update(missing)
         if not is_made:
             refuse(output, work, snapshot, [work / folder for folder in INCLUDES])
-        if not objects.disturbed and not files.changed(files.read()):
+        changed = [*objects.disturbed.values(), *files.changed(files.read())]
+        if not changed:
             break
     else:
-        line.say(
-            f"{next(iter(objects.disturbed.values()))}: it changes while it is compiled; the next build tries again"
-        )
+        line.say(f"{changed[0]}: it changes while it is compiled; the next build tries again")
         objects.accept()
     libraries.note(objects.found)
     store.prune()

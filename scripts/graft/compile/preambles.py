@@ -49,7 +49,7 @@ class Preambles:
             note = self._work / maker.source.with_suffix(".json")
             read = inputs_of(self._work / f"{maker.target}.d")
             manifest, changed = self._files.manifest(read)
-            if (self._work / maker.target).is_file() and read and not changed:
+            if (self._work / maker.target).is_file() and manifest.is_whole and read and not changed:
                 write_atomically(note, json.dumps({**_read(note), "manifest": asdict(manifest)}))
 
     def _with_preamble(self, unit: Unit) -> Unit:

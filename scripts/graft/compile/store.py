@@ -19,12 +19,15 @@ from ..core.files import files_below, write_atomically
 from ..inputs.toolchain import Toolchain
 from .cuda import Nvcc
 from .manifest import Files, Manifest, files_in
-from .units import Unit
+from .units import INCLUDES, Unit
 
 # The number of objects kept for each key: one for each state of the headers.
 _STATES = 8
 # Above this size, in bytes, what was not used for longest is deleted.
 _LIMIT = 2_000_000_000
+
+# Changes with what else decides about objects: the commands in ninja.py.
+_FORMAT = 1
 
 # What reading a damaged entry raises.
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -56,13 +59,14 @@ class Store:
         """Make ``target`` an object with this key whose manifest holds. Those that were compiled with a precompiled
         header are for edits only.
         """
-        for path in sorted((self._folder / key).glob("*.json"), key=_time, reverse=True):
+        for path in reversed(_entries(self._folder / key)):
             with suppress(*_DAMAGED):  # another build may delete it, too
                 entry = json.loads(path.read_text(encoding="utf-8"))
                 manifest = Manifest(**entry["manifest"])
                 if (is_for_edits or entry["is_exact"]) and manifest.holds(self._files):
                     is_new = _bring(path.with_suffix(".o"), target, entry["object"])
-                    os.utime(path)
+                    with suppress(OSError):  # it is another user's
+                        os.utime(path)
                     return Found(manifest, path.stem, is_new)
         return None
 
@@ -76,7 +80,7 @@ class Store:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _link(target, path.with_suffix(".o"))
                 write_atomically(path, entry)
-                for old in sorted(path.parent.glob("*.json"), key=_time)[:-_STATES]:
+                for old in _entries(path.parent)[:-_STATES]:
                     _delete(old, old.with_suffix(".o"))
         return Found(manifest, path.stem, is_new=True)
 
@@ -90,6 +94,8 @@ class Store:
             for files in sorted(entries.values(), key=lambda files: max(status.st_mtime_ns for _, status in files)):
                 if size <= _LIMIT:
                     break
+                if any(status.st_nlink > 1 for _, status in files):  # a work folder has the object
+                    continue
                 size -= sum(status.st_size for _, status in files)
                 _delete(*(path for path, _ in files))
 
@@ -102,7 +108,7 @@ def key_of(unit: Unit, compiler: Toolchain | Nvcc, work: Path, files: Files) -> 
     contents = [[name, files.hash(name)] for name in (str(unit.source), *headers)]
     command = [compiler.compiler, *compiler.flags, *unit.flags, *map(str, unit.narrow), unit.is_tried]
     program = Path(shutil.which(compiler.compiler) or compiler.compiler).stat()  # it may be a script
-    described = [compiler.description, program.st_size, program.st_mtime_ns]
+    described = [_FORMAT, *INCLUDES, compiler.description, program.st_size, program.st_mtime_ns]
     return hashlib.sha256(json.dumps([described, command, contents]).encode()).hexdigest()
 
 
@@ -129,6 +135,7 @@ def _bring(stored: Path, target: Path, digest: str) -> bool:
 def _link(source: Path, target: Path) -> None:
     """Make ``target`` another name of ``source``, or a copy on another file system. Neither is written in place."""
     partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
+    partial.unlink(missing_ok=True)  # of a killed process, perhaps another name of an object
     try:
         try:
             partial.hardlink_to(source)
@@ -136,7 +143,7 @@ def _link(source: Path, target: Path) -> None:
             shutil.copyfile(source, partial)
         partial.replace(target)
     finally:
-        partial.unlink(missing_ok=True)  # which is left, too, if both were one file
+        partial.unlink(missing_ok=True)  # renaming it does nothing if the target is the same file already
 
 
 def _delete(*files: Path) -> None:
@@ -145,6 +152,14 @@ def _delete(*files: Path) -> None:
         path.unlink(missing_ok=True)
     with suppress(OSError):  # there are others
         files[0].parent.rmdir()
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return the entries of a key; those that were used last are last."""
+    try:
+        return sorted(folder.glob("*.json"), key=_time)
+    except OSError:  # another build deletes it
+        return []
 
 
 def _time(path: Path) -> int:

@@ -18,6 +18,12 @@ from ..inputs.toolchain import Toolchain
 from .cuda import DEFINITIONS, Nvcc
 from .views import Views, text_with_headers
 
+# Headers: the folder's own at its place in PyTorch, those of the new operators, those that wheels lack, the base's.
+INCLUDES = (
+    *("src", "generated/include", "operators", "fixed"),
+    *("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"),
+)
+
 # Messages about macros in generated sources are not shown to users; not tracking macros saves time.
 _GENERATED = ("-ftrack-macro-expansion=0",)
 

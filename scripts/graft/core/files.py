@@ -26,7 +26,7 @@ _STAMP = "holds.json"
 def write_if_changed(path: Path, content: str | bytes) -> bool:
     """Write ``content`` to ``path`` unless it is there already. Return whether it was written.
 
-    An unchanged file keeps its modification time, so ninja does not rebuild what depends on it.
+    An unchanged file keeps its modification time.
     """
     data = content.encode() if isinstance(content, str) else content
     try:

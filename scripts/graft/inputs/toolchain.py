@@ -5,6 +5,7 @@ which the pin lists and pip installs.
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 import shutil
@@ -148,10 +149,14 @@ class Toolchain:
 
     @cached_property
     def search_path(self) -> list[str]:
-        """The folders of headers that the compiler searches behind those of a build, in this order."""
+        """The folders of headers that the compiler searches behind those of a build, in this order; before them those
+        that do not exist.
+        """
         said = run([self.compiler, "-E", "-v", "-x", "c++", "/dev/null"], env=UNTRANSLATED).stdout
         _, _, listed = said.partition("#include <...> search starts here:\n")
-        return [line.strip() for line in listed.partition("End of search list.")[0].splitlines()]
+        folders = re.findall(r'^ignoring nonexistent directory "(.*)"', said, re.M)
+        folders += [line.strip() for line in listed.partition("End of search list.")[0].splitlines()]
+        return list(dict.fromkeys(map(os.path.realpath, folders)))  # as compilers name what they read
 
     @cached_property
     def system_libraries(self) -> list[Path]:
