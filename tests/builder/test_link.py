@@ -228,16 +228,20 @@ def test_library_is_linked_again_only_if_an_input_changed(build: Build, monkeypa
     assert changed(build, product) == set()
 
 
+# Otherwise the linker leaves it out.
+SHOWN = '__attribute__((visibility("default")))'
+
+
 def test_library_of_a_build_that_failed_is_linked_again(build: Build) -> None:
     """Its objects were reverted, and it is there."""
-    one, two = build.source("One", "int f() { return 1; }"), build.source("Two", "int g() { return 1; }")
+    one, two = build.source("One", f"{SHOWN} int f() {{ return 1; }}"), build.source("Two", "int g() { return 1; }")
     products = [Product(f"torch/lib/lib{n}.so", [unit], BOUND, build.like) for n, unit in (("one", one), ("two", two))]
     first = build.make(*products)["torch/lib/libone.so"].read_bytes()
-    build.source("One", "int f() { return 2; }")
+    build.source("One", f"{SHOWN} int f() {{ return 2; }}")
     build.source("Two", "int nowhere(); int g() { return nowhere(); }")
     with pytest.raises(CompileError):
         build.make(*products)
-    build.source("One", "int f() { return 1; }")
+    build.source("One", f"{SHOWN} int f() {{ return 1; }}")
     build.source("Two", "int g() { return 1; }")
     assert build.make(*products)["torch/lib/libone.so"].read_bytes() == first
 
