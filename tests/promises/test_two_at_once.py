@@ -21,7 +21,7 @@ def test_one_builds_and_the_other_waits_for_it(plain: Place) -> None:
     before = plain.state()
     write(plain.home, {"launcher": LAUNCHER.format(plain.home)})
     (plain.home / "launcher").chmod(0o755)
-    with plain.edited({"SoftClip.cpp": f"{kernel}// edited\n"}):
+    with plain.edited({"SoftClip.cpp": f"{kernel}// edited at {time.time()}\n"}):
         command = [
             "env",
             f"GRAFT_LAUNCHER={plain.home}/launcher",
