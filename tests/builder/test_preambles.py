@@ -110,6 +110,26 @@ def test_preamble_whose_headers_compute_names_is_not_used(build: Build, work: Pa
     assert [build(PREAMBLE + function(number)) for number in (1, 2, 3, 4)] == [False] * 4
 
 
+@pytest.mark.parametrize(
+    ("text", "is_used"),
+    [
+        ("int twice;\n", False),
+        ("#pragma once\nint twice;\n", True),
+        ("// Mine.\n/* Of\nlines. */\n#ifndef BESIDE\n#define BESIDE\nint twice;\n#endif\n", True),
+        ("#ifndef OTHER\n#define BESIDE\n#endif\nint twice;\n", False),
+    ],
+)
+@pytest.mark.parametrize("name", ["Beside.cpp", "/elsewhere/Beside.h"])
+def test_file_without_a_guard_is_read_once(
+    build: Build, work: Path, tmp_path: Path, name: str, text: str, is_used: bool
+) -> None:
+    """Such as another source, which the preamble and the source itself would include."""
+    beside = work / SOURCE.with_name(name) if "/" not in name else tmp_path / "elsewhere.h"
+    beside.write_text(text)
+    include = f'#include "{name if "/" not in name else beside}"\n'
+    assert [build(f"{include}int f() {{ return {number}; }}\n") for number in (1, 2, 3)] == [False, False, is_used]
+
+
 @pytest.mark.parametrize("edits", [1, 2, 3])
 def test_message_names_the_folder_s_own_file(build: Build, edits: int) -> None:
     for number in range(edits):

@@ -2,7 +2,8 @@
 compilation.
 
 A precompiled header of g++ holds the compiler's state after the preamble, and is valid only for the same flags. The
-source is unchanged: its own ``#include`` lines find that everything was read already.
+source is unchanged: its own ``#include`` lines find that everything was read already. A source that includes a file
+without a guard, such as another source, has no such header.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.files import write_atomically, write_if_changed
+from ..inputs.includes import PLACE, included_directly
 from .manifest import Files, Manifest, inputs_of
 from .units import CXX, Unit
 
@@ -25,6 +27,14 @@ PREAMBLES = "preambles"
 
 # The lines that a preamble may consist of; any other line ends it.
 _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\n]*|define[^\n\\]*|pragma once)\n)*')
+
+# An include by a path, and what lets a file be read once only.
+_ELSEWHERE = re.compile(r'#[ \t]*include[ \t]*"(/[^"\n]+)"')
+_GUARD = re.compile(
+    r"^[ \t]*#[ \t]*pragma[ \t]+once\b"
+    r"|\A(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef[ \t]+(\w+)\s*?\n[ \t]*#[ \t]*define[ \t]+\1\b",
+    re.M | re.S,
+)
 
 
 class Preambles:
@@ -56,7 +66,7 @@ class Preambles:
         is_own = unit.source.parts[0] == "src" and unit.compiler == CXX and not unit.is_tried
         text = (self._work / unit.source).read_text(encoding="utf-8", errors="replace") if is_own else ""
         preamble = preamble_of(text)
-        if "#include" not in preamble:
+        if "#include" not in preamble or not self._is_read_once(unit.source, preamble):
             return unit
         header = Path(PREAMBLES, *unit.target.with_suffix(".h").parts[1:])
         made, note = header.with_name(f"{header.name}.gch"), self._work / header.with_suffix(".json")
@@ -78,6 +88,15 @@ class Preambles:
             flags = (*unit.flags, "-iquote", str(unit.source.parent), "-x", "c++-header")
             self.makers.append(Unit(header, made, flags))
         return unit
+
+    def _is_read_once(self, source: Path, preamble: str) -> bool:
+        """Return whether the source's own ``#include`` lines read nothing again that the preamble has."""
+        place = Path("src", PLACE)
+        own = included_directly(self._work / place, source.relative_to(place), preamble)
+        paths = [*(self._work / place / name for name in own), *map(Path, _ELSEWHERE.findall(preamble))]
+        return all(
+            _GUARD.search(path.read_text(encoding="utf-8", errors="replace")) for path in paths if path.is_file()
+        )
 
 
 def _read(note: Path) -> dict[str, Any]:
