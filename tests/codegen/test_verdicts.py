@@ -152,7 +152,9 @@ def test_verdict_is_the_build_s(base: Path, tmp_path_factory: pytest.TempPathFac
     accepted = (pair for pair in each_refused if is_generated(place / pair[0], *pair, base))
     generated = dict(islice(accepted, _REFUSED))
     said = errors_of(write_folder(place / "refused", generated), base, place / "compiled") if generated else ""
-    wrong = [f"{each}: {refused[name]}" for name, each in generated.items() if not re.search(rf"{name}(?!\d)", said)]
+    # Errors name a function, or the class of a formula: Vd17Backward0.
+    failed = {f"vd_{number}" for number in re.findall(r"vd_?(\d+)", said, re.I)}
+    wrong = [f"{each}: {refused[name]}" for name, each in generated.items() if name not in failed]
     assert not wrong, "\n".join(wrong)
 
 
