@@ -35,9 +35,9 @@ def known(base: Path) -> BaseOperators:
 
 def errors(folder: Path, known: BaseOperators, files: dict[str, str]) -> list[str]:
     """Return the errors of the check, which takes seconds, or minutes if its work is quadratic."""
-    native, start = write(folder / "native", {FUNCTIONS: ENTRY, SOURCE: KERNEL, **files}), time.perf_counter()
+    native, start = write(folder / "native", {FUNCTIONS: ENTRY, SOURCE: KERNEL, **files}), time.process_time()
     found = [str(error).removeprefix(f"{native}/") for error in check([native], known).errors]
-    assert time.perf_counter() - start < 60
+    assert time.process_time() - start < 60
     return found
 
 
