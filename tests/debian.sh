@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's two commands on a bare Debian of another time, with its Python, compiler and make.
+# The README's two commands on a bare Debian of another release, with its Python, compiler and make.
 #
 # usage: tests/debian.sh SUITE [ARG...]          testing or stable; with arguments for make test
 #

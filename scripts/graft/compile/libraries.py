@@ -1,14 +1,13 @@
-"""Which libraries must be linked: those whose plan or objects are others than those that they were linked from."""
+"""Which libraries must be linked: those whose plan or objects have changed since they were linked."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from ..core.files import write_atomically, write_if_changed
+from ..core.files import read_json, write_atomically, write_if_changed
 from ..inputs.snapshot import hash_of_builder
 from .store import Found
 from .units import LINKED, Product, Unit
@@ -27,15 +26,15 @@ class Libraries:
         self._note = work / "objects/linked.json"
 
     def stale(self, found: Mapping[Unit, Found]) -> list[Product]:
-        """Return what must be linked, and delete what was linked of other objects than those that were ``found``."""
-        noted, now = self._noted(), self._digests(found)
+        """Return what must be linked, and delete the libraries of it: they were linked from other objects."""
+        noted, now = read_json(self._note), self._digests(found)
         stale = []
         for product in self._products:
             write_if_changed(self._work / plan_of(product), self._plans[product.name])
             is_there = (self._work / LINKED / product.name).is_file()
             if not (is_there and now[product.name] and noted.get(product.name) == now[product.name]):
                 stale.append(product)
-        # A build that fails may link some of them, of objects that the next one does not have.
+        # A build that fails may link some of them, from objects that the next one does not have.
         left = {name: digest for name, digest in noted.items() if name not in {product.name for product in stale}}
         write_atomically(self._note, json.dumps(left))
         for product in stale:
@@ -43,13 +42,8 @@ class Libraries:
         return stale
 
     def note(self, found: Mapping[Unit, Found]) -> None:
-        """Note what the libraries were linked of."""
-        write_atomically(self._note, json.dumps({**self._noted(), **self._digests(found)}))
-
-    def _noted(self) -> dict[str, str]:
-        with suppress(OSError, ValueError):
-            return dict(json.loads(self._note.read_text(encoding="utf-8")))
-        return {}
+        """Note what the libraries were linked from."""
+        write_atomically(self._note, json.dumps({**read_json(self._note), **self._digests(found)}))
 
     def _digests(self, found: Mapping[Unit, Found]) -> dict[str, str]:
         """Return what decides about each library; nothing where an object is missing, or will be another."""

@@ -1,4 +1,4 @@
-"""Compile and link with ninja: what the store of objects lacks, and the libraries whose objects are others."""
+"""Compile and link with ninja: what the store of objects lacks, and the libraries whose objects have changed."""
 
 from __future__ import annotations
 

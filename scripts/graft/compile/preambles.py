@@ -15,9 +15,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
-from ..core.files import write_atomically, write_if_changed
+from ..core.files import read_json, write_atomically, write_if_changed
 from ..inputs.includes import PLACE, included_directly
 from .manifest import Files, Manifest, inputs_of
 from .units import CXX, Unit
@@ -60,7 +59,7 @@ class Preambles:
             read = inputs_of(self._work / f"{maker.target}.d")
             manifest, changed = self._files.manifest(read)
             if (self._work / maker.target).is_file() and manifest.is_whole and read and not changed:
-                write_atomically(note, json.dumps({**_read(note), "manifest": asdict(manifest)}))
+                write_atomically(note, json.dumps({**read_json(note), "manifest": asdict(manifest)}))
 
     def _with_preamble(self, unit: Unit) -> Unit:
         is_own = unit.source.parts[0] == "src" and unit.compiler == CXX and not unit.is_tried
@@ -72,7 +71,7 @@ class Preambles:
         made, note = header.with_name(f"{header.name}.gch"), self._work / header.with_suffix(".json")
         stamp = hashlib.sha256("\0".join([preamble, self._compiler, *unit.flags]).encode()).hexdigest()
         source = hashlib.sha256(text.encode()).hexdigest()
-        old = _read(note)
+        old = read_json(note)
         is_edited, is_valid = old.get("source", source) != source, False
         with suppress(KeyError, TypeError, AttributeError):
             is_valid = old["stamp"] == stamp and Manifest(**old["manifest"]).holds(self._files)
@@ -97,12 +96,6 @@ class Preambles:
         return all(
             _GUARD.search(path.read_text(encoding="utf-8", errors="replace")) for path in paths if path.is_file()
         )
-
-
-def _read(note: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        return dict(json.loads(note.read_text(encoding="utf-8")))
-    return {}
 
 
 def preamble_of(text: str) -> str:
