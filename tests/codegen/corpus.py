@@ -10,12 +10,13 @@ import yaml
 FOLDER = Path(__file__).parent / "broken"
 
 WRITING = """\
-A case has a key for each file of a native folder, and says what is wrong with it (`mistake`). `expect` is the beginning
-of check's finding, which is its only one; `generated`, of one that needs the text that torchgen generates;
-`compiler`, of the compiler's error, where check finds nothing.
-`fixed` has the texts that a reader who follows the finding's remedy replaces, and what they write: the folder then has
-no mistake, which `test_remedies.py` checks. Leave `fixed` out where the remedy quotes all that is to be written, as
-"did you mean `Tensor`?" and "add `autogen: f.out`" do: the test then writes it."""
+A case has a key for each file of a native folder; `mistake` says what is wrong with it. `expect` is the beginning of
+check's only finding. `generated` is the same for a finding that needs the text that torchgen generates. `compiler` is
+the beginning of the compiler's error where check finds nothing.
+
+`fixed` has the texts to replace, each with its replacement, for a reader who follows the finding's remedy. The folder
+then has no mistake, which `test_remedies.py` checks. Leave `fixed` out if the remedy quotes everything to write, as
+"did you mean `Tensor`?" and "add `autogen: f.out`" do: the test then writes that."""
 
 BROKEN: list[dict[str, Any]] = [
     case for file in sorted(FOLDER.glob("*.yaml")) for case in yaml.safe_load(file.read_text())

@@ -79,6 +79,33 @@ def test_readmes_show_every_command_of_make() -> None:
     assert listed - {"help"} == shown
 
 
+def test_readme_is_short() -> None:
+    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_links_lead_to_files_and_headings(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for file, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text):
+        target = path.parent / file if file else path
+        assert target.exists(), file
+        assert not heading or heading in anchors(target), f"{file}#{heading}"
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the names that GitHub gives to the headings of a Markdown file."""
+    headings = re.findall(r"^#+ (.*)", path.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def test_commands_after_an_edit_name_tests() -> None:
+    table = (REPOSITORY / "tests/README.md").read_text(encoding="utf-8").split("\n## ")[1]
+    words = {word for chosen in re.findall(r"-k '?([\w ]+)", table) for word in chosen.split(" or ")}
+    files = " ".join(path.name for path in (REPOSITORY / "tests").rglob("test_*.py"))
+    assert words
+    assert not [word for word in words if word not in files]
+
+
 def joined(text: str) -> list[str]:
     """Join the lines of wrapped messages."""
     return re.sub(r"\n(?!\S+:\d+:)", " ", text.strip()).splitlines()
