@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,8 @@ OF_RELEASES = (
     "ignore:`torch.jit.[a-z_]+` is (deprecated|not supported)",
     # Warnings of its compilers about their own use of PyTorch and Python, independent of operators.
     *(
-        f"ignore::{category}:torch\\.{module}"
+        f"ignore::{category}:torch\\.(_inductor|_dynamo|_functorch|_export|_subclasses|_higher_order_ops|fx|export)"
         for category in ("DeprecationWarning", "FutureWarning")
-        for module in (
-            "_inductor",
-            "_dynamo",
-            "_functorch",
-            "_export",
-            "_subclasses",
-            "_higher_order_ops",
-            "fx",
-            "export",
-        )
     ),
 )
 
@@ -45,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what a delivery cannot have; README lists it."""
+    """Skip tests of features that a delivery does not have."""
     if os.environ.get("GRAFT_DELIVERY") == "thin-wheel":
         for item in items:
             if item.get_closest_marker("needs_headers"):
@@ -53,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionstart() -> None:
-    """The tests below are meaningless with another torch."""
+    """Refuse another torch, with which these tests are meaningless."""
     if not re.search(r"[+.](graft|source)\.", torch.__version__) and not hasattr(torch, "_thin_wheels"):
         pytest.exit(f"the torch under test is {torch.__version__} in {torch.__file__}, not one of Graft's wheels", 3)
 
@@ -78,3 +69,11 @@ def stock() -> Path:
     folder = of_the_base_wheel("GRAFT_STOCK")
     require_difference(folder, torch._added_operators.OPERATORS)
     return folder
+
+
+@pytest.fixture
+def no_loop() -> Iterator[None]:
+    """vmap without its fallback: an operator without a batching rule raises an error instead of being looped over."""
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    yield
+    torch._C._functorch._set_vmap_fallback_enabled(True)

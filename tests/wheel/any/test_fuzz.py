@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,45 +67,52 @@ def judged(overload: torch._ops.OpOverload, call: Call) -> Outcome:
         return Outcome("finding", str(finding))
 
 
+Define = Callable[..., torch._ops.OpOverload]
+
+
 @pytest.fixture
-def library() -> Iterator[torch.library.Library]:
+def define() -> Iterator[Define]:
+    """Return a function that defines an operator with a kernel."""
     library = torch.library.Library("fuzzed", "DEF")
-    try:
-        yield library
-    finally:
-        library._destroy()
+
+    def define(kernel: Callable[..., Tensor], more: str = "", **kernels: Callable[..., Tensor]) -> Any:
+        library.define(f"call(Tensor x{more}) -> Tensor")
+        for key, each in {"CompositeExplicitAutograd": kernel, **kernels}.items():
+            library.impl("call", each, key)
+        return torch.ops.fuzzed.call.default
+
+    yield define
+    library._destroy()
 
 
 @pytest.mark.parametrize(
-    ("function", "kind", "text"),
+    ("function", "described", "kind", "text"),
     [
-        (right, "result", ""),
-        (cancelling, "result", ""),
-        (misreading, "finding", "another result of contiguous tensors"),
-        (inexact, "finding", "another result of contiguous tensors"),
-        (refusing, "error", "of another size"),
-        (asserting, "finding", "INTERNAL ASSERT"),
+        (right, STRIDED, "result", ""),
+        (cancelling, STRIDED, "result", ""),
+        (misreading, STRIDED, "finding", "another result of contiguous tensors"),
+        (inexact, STRIDED, "finding", "another result of contiguous tensors"),
+        (refusing, STRIDED, "error", "of another size"),
+        (asserting, STRIDED, "finding", "INTERNAL ASSERT"),
+        (adding, EQUAL, "result", ""),
+        (inexact, EXPANDED, "finding", ""),
+        (inexact, EQUAL, "finding", ""),
     ],
 )
-def test_kind(library: torch.library.Library, function: Callable[[Tensor], Tensor], kind: str, text: str) -> None:
-    library.define("call(Tensor x) -> Tensor")
-    library.impl("call", function, "CompositeExplicitAutograd")
-    outcome = judged(torch.ops.fuzzed.call.default, {"x": STRIDED})
+def test_kind(define: Define, function: Callable[[Tensor], Tensor], described: Described, kind: str, text: str) -> None:
+    outcome = judged(define(function), {"x": described})
     assert outcome.kind == kind and text in outcome.text, outcome
 
 
-@pytest.mark.parametrize(
-    ("function", "described", "kind"),
-    [(adding, EQUAL, "result"), (inexact, EXPANDED, "finding"), (inexact, EQUAL, "finding")],
-    ids=["sum", "expanded", "equal"],
-)
-def test_equal_numbers(
-    library: torch.library.Library, function: Callable[[Tensor], Tensor], described: Described, kind: str
-) -> None:
-    library.define("call(Tensor x) -> Tensor")
-    library.impl("call", function, "CompositeExplicitAutograd")
-    outcome = judged(torch.ops.fuzzed.call.default, {"x": described})
-    assert outcome.kind == kind, outcome
+@pytest.fixture
+def refer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., object]], None]:
+    """Return a function that states the operator's reference, for float."""
+
+    def refer(reference: Callable[..., object]) -> None:
+        monkeypatch.setattr(judging, "reference", {"fuzzed::call": reference}.get)
+        monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
+
+    return refer
 
 
 @pytest.mark.parametrize(
@@ -117,44 +125,27 @@ def test_equal_numbers(
     ],
 )
 def test_reference_disagrees(
-    library: torch.library.Library,
-    monkeypatch: pytest.MonkeyPatch,
-    function: Callable[[Tensor], Tensor],
-    dtype: torch.dtype,
-    kind: str,
+    define: Define, refer: Any, function: Callable[[Tensor], Tensor], dtype: torch.dtype, kind: str
 ) -> None:
-    library.define("call(Tensor x) -> Tensor")
-    library.impl("call", function, "CompositeExplicitAutograd")
-    monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x: 2 * x.numpy()}.get)
-    monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
-    outcome = judged(torch.ops.fuzzed.call.default, {"x": Described((4, 3), dtype, seed=1)})
+    refer(lambda x: 2 * x.numpy())
+    outcome = judged(define(function), {"x": Described((4, 3), dtype, seed=1)})
     assert outcome.kind == kind, outcome
 
 
 @pytest.mark.parametrize(("number", "kind"), [(2.0, "finding"), (1e38, "result"), (float("inf"), "finding")])
-def test_reference_is_not_compared_for_large_numbers(
-    library: torch.library.Library, monkeypatch: pytest.MonkeyPatch, number: float, kind: str
-) -> None:
+def test_reference_is_not_compared_for_large_numbers(define: Define, refer: Any, number: float, kind: str) -> None:
     """A sum of some 1e38 overflows as float, but not in the reference's double precision."""
-    library.define("call(Tensor x, float number) -> Tensor")
-    library.impl("call", lambda x, number: x - number, "CompositeExplicitAutograd")
-    monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x, number: x.numpy() + number}.get)
-    monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
+    refer(lambda x, number: x.numpy() + number)
     call = {"x": Described((4, 3), torch.float32, seed=1), "number": number}
-    outcome = judged(torch.ops.fuzzed.call.default, call)
+    outcome = judged(define(lambda x, number: x - number, ", float number"), call)
     assert outcome.kind == kind, outcome
 
 
-def test_reference_is_not_compared_for_tiny_numbers(
-    library: torch.library.Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reference_is_not_compared_for_tiny_numbers(define: Define, refer: Any) -> None:
     """They are zero as float, so 0 / number is not a number, but zero in double precision."""
-    library.define("call(Tensor x, float number) -> Tensor")
-    library.impl("call", lambda x, number: x / number, "CompositeExplicitAutograd")
-    monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x, number: x.numpy() / number}.get)
-    monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
+    refer(lambda x, number: x.numpy() / number)
     call = {"x": Described((4, 3), torch.float32, fill="zeros"), "number": 1e-60}
-    assert judged(torch.ops.fuzzed.call.default, call).kind == "result"
+    assert judged(define(lambda x, number: x / number, ", float number"), call).kind == "result"
 
 
 @pytest.mark.parametrize(
@@ -169,19 +160,15 @@ def test_inputs_move_by_one_rounding_error(dtype: torch.dtype) -> None:
         assert turned > eps / 4, "the direction is to change"
 
 
-def test_meta_tensors_disagree(library: torch.library.Library) -> None:
-    library.define("call(Tensor x) -> Tensor")
-    library.impl("call", right, "CPU")
-    library.impl("call", lambda x: x.new_empty(x.shape[0]), "Meta")
-    outcome = judged(torch.ops.fuzzed.call.default, {"x": STRIDED})
+def test_meta_tensors_disagree(define: Define) -> None:
+    outcome = judged(define(right, Meta=lambda x: x.new_empty(x.shape[0])), {"x": STRIDED})
     assert outcome.kind == "finding" and "of meta tensors" in outcome.text, outcome
 
 
 @pytest.mark.parametrize("size", [100, 1 << 30])
-def test_large_by_its_result(library: torch.library.Library, size: int) -> None:
-    library.define("call(Tensor x, int size) -> Tensor")
-    library.impl("call", lambda x, size: x.new_empty(size), "CompositeExplicitAutograd")
-    assert is_large(torch.ops.fuzzed.call.default, {"x": STRIDED, "size": size}) == (size > 100)
+def test_large_by_its_result(define: Define, size: int) -> None:
+    overload = define(lambda x, size: x.new_empty(size), ", int size")
+    assert is_large(overload, {"x": STRIDED, "size": size}) == (size > 100)
 
 
 def test_too_large_for_a_vector_is_a_lack_of_memory() -> None:

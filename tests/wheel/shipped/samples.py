@@ -1,15 +1,16 @@
-"""Helpers for the tests of several operators: sample tensors, and the ways in which PyTorch runs operators."""
+"""Helpers for the tests of several operators: tensors, and checks of how PyTorch runs an operator."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
+from helpers import require_capability
 
 HALF = [torch.float16, torch.bfloat16]
 REAL = [torch.float32, torch.float64, *HALF]
@@ -31,7 +32,7 @@ def values(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 1) -> torch.T
 
 
 def layouts(x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Yield the same values in other memory layouts."""
+    """Return the same values in other memory layouts, by name."""
     wide = torch.empty(*x.shape, 2, dtype=x.dtype)
     wide[..., 0] = x
     found = {"strided": wide[..., 0], "offset": torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)}
@@ -56,7 +57,7 @@ def double(shape: tuple[int, ...], dtype: torch.dtype = torch.float64, seed: int
 
 
 def check_derivatives(function: Callable[..., object], *inputs: torch.Tensor) -> None:
-    """Check reverse, double and forward derivatives, each also under vmap, for inputs that samples.py cannot have."""
+    """Check reverse, double and forward derivatives, also under vmap, for inputs that samples.py cannot contain."""
     everything = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
     assert torch.autograd.gradcheck(function, inputs, **everything)
     assert torch.autograd.gradgradcheck(function, inputs, check_fwd_over_rev=True, check_batched_grad=True)
@@ -101,23 +102,57 @@ def check_exported(function: Callable[..., torch.Tensor], *inputs: torch.Tensor)
     torch.testing.assert_close(exported.module()(*twice), function(*twice))
 
 
-def check_vmap(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, in_dims: tuple[int | None, ...]) -> None:
-    """Check that torch.vmap gives the results of a loop, without warning about one."""
-    size = next(x.shape[d] for x, d in zip(inputs, in_dims, strict=True) if d is not None)
-    each = [
-        function(*(x if d is None else x.select(d, i) for x, d in zip(inputs, in_dims, strict=True)))
-        for i in range(size)
-    ]
-    torch.testing.assert_close(torch.vmap(function, in_dims=in_dims)(*inputs), torch.stack(each))
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Run the body with this number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def result_and_gradients(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> list[torch.Tensor]:
+    """Return a function's result, and the gradients of the sum of its squares."""
+    result = function(*inputs)
+    wanted = [x for x in inputs if x.requires_grad]
+    return [result, *torch.autograd.grad(result.square().sum(), wanted)]
+
+
+def check_deterministic(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> None:
+    """Check that a result and its gradients have the same bits each time, with any number of threads."""
+    found = []
+    for count in (1, 2, 3, 2):
+        with threads(count):
+            found.append(result_and_gradients(function, *inputs))
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            assert_exact(two, one)
+
+
+def flops(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> tuple[int, int]:
+    """Return the floating-point operations of a call, and of the call with its backward."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        result = function(*inputs)
+        forward = counter.get_total_flops()
+        result.sum().backward()
+        return forward, counter.get_total_flops()
+
+
+def allocated(function: Callable[..., object], *inputs: torch.Tensor) -> int:
+    """Return how many bytes the operators that a call runs allocate and do not free themselves."""
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        function(*inputs)
+    return sum(max(event.self_cpu_memory_usage, 0) for event in profile.events())
 
 
 def at_capability(capability: str, program: str) -> None:
     """Run ``program`` with the kernels for ``capability``; skip if the processor lacks it."""
-    from helpers import require_capability  # programs that import this module do not have it on their path
-
     require_capability(capability)
     names = [capability, "NO AVX"] if capability == "DEFAULT" else [capability]  # its name in older releases
     check = f"import torch\nassert torch.backends.cpu.get_cpu_capability() in {names}\n"
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": os.pathsep.join(paths)}
+    env = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower(), "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", check + program], env=env, check=True)

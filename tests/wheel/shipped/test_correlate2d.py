@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,13 +14,16 @@ from hypothesis import strategies as st
 from samples import (
     COMPLEX,
     HALF,
+    allocated,
     assert_exact,
     check_compiled,
+    check_deterministic,
     check_exported,
-    check_vmap,
+    flops,
     layouts,
     values,
 )
+from vmaps import check_vmap
 
 MODES = ["full", "same", "valid"]
 # Even and odd sizes, kernels larger than the input, lengths around the widths of vectors.
@@ -267,11 +271,9 @@ def test_gradients_of_kernels_that_share_the_images(method: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_several_kernels_share_the_images(dtype: torch.dtype) -> None:
     x, kernels = torch.ones(4, 1, 128, 128, dtype=dtype), torch.ones(32, 3, 3, dtype=dtype)
-    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        result = torch.correlate2d(x, kernels, mode="same")
     # The result in the type computed in and in its own, and images for one kernel.
-    most = result.numel() * (4 if dtype == torch.float32 else 4 + 2 + 2)
-    assert sum(max(event.self_cpu_memory_usage, 0) for event in profile.events()) < 1.2 * most
+    most = 4 * 32 * 128 * 128 * (4 if dtype == torch.float32 else 4 + 2 + 2)
+    assert allocated(partial(torch.correlate2d, mode="same"), x, kernels) < 1.2 * most
 
 
 @given(
@@ -448,19 +450,12 @@ def test_tensors_on_two_devices_are_refused(devices: tuple[str, str]) -> None:
 
 
 def test_flops_are_those_of_conv2d() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    x, kernel = torch.ones(2, 1, 6, 7, requires_grad=True), torch.ones(2, 3, requires_grad=True)
-    counts = []
-    for function in (torch.correlate2d, lambda x, k: torch.nn.functional.conv2d(x, k[None, None])):
-        with FlopCounterMode(display=False) as counter:
-            result = function(x, kernel)
-            counts.append(counter.get_total_flops())
-            result.sum().backward()
-            # Twice as many for the gradients of both, without a border: 5 x 5 products with zeros are left out.
-            counts.append(counter.get_total_flops())
-    assert counts[0] == counts[2] == 2 * 2 * 5 * 5 * 2 * 3
-    assert counts[1] >= 3 * counts[0]
+    inputs = torch.ones(2, 1, 6, 7, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+    forward, both = flops(torch.correlate2d, *inputs)
+    assert forward == flops(lambda x, k: torch.nn.functional.conv2d(x, k[None, None]), *inputs)[0]
+    assert forward == 2 * 2 * 5 * 5 * 2 * 3
+    # Each of the two gradients takes as many; without a border, 5 x 5 products with zeros are left out.
+    assert both >= 3 * forward
 
 
 def test_number_of_a_compiled_function_fills() -> None:
@@ -476,27 +471,20 @@ def test_number_of_a_compiled_function_fills() -> None:
         torch.testing.assert_close(compiled(x, value), torch.from_numpy(expected))
 
 
-def test_under_every_transform() -> None:
-    x, kernel = values((2, 6, 7), torch.float32, 1).requires_grad_(), values((2, 3), torch.float32, 2)
+def test_opcheck_of_what_it_calls() -> None:
     images, kernels = values((3, 2, 6, 7), torch.float32, 1).requires_grad_(), values((3, 2, 3), torch.float32, 2)
     torch.library.opcheck(torch.ops.aten._correlate2d.default, (images, kernels, [1, 2], [7, 9]))
     arguments = (values((3, 2, 5, 5), torch.float32), images.detach(), [0, 0], [2, 3])
     torch.library.opcheck(torch.ops.aten._correlate2d_kernel_grad.default, arguments)
-    for mode in MODES:
-        check_compiled(lambda x, mode=mode: torch.correlate2d(x, kernel, mode=mode), x)
-    # Under AOTAutograd no dispatch key resolves lazy conjugation.
-    check_compiled(lambda x: torch.correlate2d(x, kernel, method="fft"), x)
-    for boundary in ("fill", "wrap", "symm"):
-        check_compiled(lambda x, b=boundary: torch.correlate2d(x, kernel, mode="full", boundary=b, fillvalue=2), x)
-    check_compiled(lambda x: torch.correlate2d(x.unsqueeze(1), torch.stack([kernel, -kernel])), x)
+
+
+def test_compiled_and_exported() -> None:
+    """Under AOTAutograd, no dispatch key resolves lazy conjugation."""
+    x, kernel = values((2, 6, 7), torch.float32, 1), values((2, 3), torch.float32, 2)
+    check_compiled(lambda x: torch.correlate2d(x, kernel, method="fft"), x.clone().requires_grad_())
     large = values((9, 8), torch.complex128, 3)
     check_compiled(lambda x: torch.correlate2d(x, large, mode="full"), values((3, 4), torch.complex128, 4))
-    check_exported(lambda x, kernel: torch.correlate2d(x, kernel, mode="same"), x.detach(), kernel)
-    torch.testing.assert_close(torch.jit.script(in_script)(x, kernel), in_script(x, kernel))
-
-
-def in_script(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
-    return torch.correlate2d(x, kernel, mode="full")
+    check_exported(lambda x, kernel: torch.correlate2d(x, kernel, mode="same"), x, kernel)
 
 
 @pytest.mark.parametrize("in_dims", [(0, None), (2, None), (None, 0), (1, 2)])
@@ -504,22 +492,12 @@ def test_vmap(in_dims: tuple[int | None, int | None]) -> None:
     x, kernel = values((6, 7), torch.float64, 1), values((2, 3), torch.float64, 2)
     x = x if in_dims[0] is None else torch.stack([x, 2 * x], in_dims[0])
     kernel = kernel if in_dims[1] is None else torch.stack([kernel, -kernel], in_dims[1])
+    for options in ({}, {"method": "direct"}, {"method": "fft"}, {"boundary": "wrap"}, {"boundary": "symm"}):
+        check_vmap(partial(torch.correlate2d, mode="full", **options), x, kernel, in_dims=in_dims)
     check_vmap(torch.correlate2d, x, kernel, in_dims=in_dims)
-    for method in ("direct", "fft"):
-        check_vmap(
-            lambda x, kernel, m=method: torch.correlate2d(x, kernel, mode="full", method=m), x, kernel, in_dims=in_dims
-        )
-    for boundary in ("wrap", "symm"):
-        check_vmap(
-            lambda x, kernel, b=boundary: torch.correlate2d(x, kernel, mode="full", boundary=b),
-            x,
-            kernel,
-            in_dims=in_dims,
-        )
     check_vmap(lambda x, kernel: torch.correlate2d(x, torch.stack([kernel, kernel + 1])), x, kernel, in_dims=in_dims)
     square = lambda x, kernel: torch.correlate2d(x, kernel, mode="same").square().sum()  # noqa: E731
-    for argument in range(2):
-        check_vmap(torch.func.grad(square, argnums=argument), x, kernel, in_dims=in_dims)
+    check_vmap(torch.func.grad(square, argnums=(0, 1)), x, kernel, in_dims=in_dims)
 
 
 def test_vmap_over_kernels() -> None:
@@ -529,34 +507,15 @@ def test_vmap_over_kernels() -> None:
     for function in (torch.correlate2d, gradient):
         for in_dims in ((0, 0), (None, 0), (0, None)):
             given = [a if d == 0 else a[0] for a, d in zip((x, kernels), in_dims, strict=True)]
-            nested = torch.vmap(torch.vmap(function), in_dims=in_dims)(*given)
-            each = [
-                torch.vmap(function)(*(a if d is None else a[i] for a, d in zip(given, in_dims, strict=True)))
-                for i in range(3)
-            ]
-            expected = (
-                tuple(map(torch.stack, zip(*each, strict=True))) if isinstance(nested, tuple) else torch.stack(each)
-            )
-            torch.testing.assert_close(nested, expected)
-    inner = torch.vmap(torch.vmap(torch.correlate2d, in_dims=(None, 0)), in_dims=(None, 1))(x[0, 0], kernels)
-    torch.testing.assert_close(
-        inner, torch.vmap(torch.vmap(torch.correlate2d, (None, 0)), (None, 0))(x[0, 0], kernels.transpose(0, 1))
-    )
+            check_vmap(torch.vmap(function), *given, in_dims=in_dims)
+    check_vmap(torch.vmap(torch.correlate2d, in_dims=(None, 0)), x[0, 0], kernels, in_dims=(None, 1))
     none = torch.vmap(torch.correlate2d, in_dims=(None, 0))(x[0, 0], kernels[:0, 0, :3, :3])
     assert none.shape == (0, 4, 5)
 
 
 def test_deterministic() -> None:
     x, kernel = values((4, 100, 90), torch.float32, 1), values((5, 4), torch.float32, 2).requires_grad_()
-    threads = torch.get_num_threads()
-    results = []
-    for count in (1, 2):
-        torch.set_num_threads(count)
-        result = torch.correlate2d(x, kernel)
-        results.append((result, *torch.autograd.grad(result.square().sum(), kernel)))
-    torch.set_num_threads(threads)
-    for one, two in zip(*results, strict=True):
-        assert_exact(two, one)
+    check_deterministic(torch.correlate2d, x, kernel)
 
 
 def check_cpu_capability() -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from depthwise import CASES, DTYPES, FORMATS, LARGE, Case, backward, check, convolution, gradients, in_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import at_capability
+from samples import at_capability, check_deterministic
 
 
 @pytest.mark.parametrize(("case", "dtype", "memory_format"), list(itertools.product(CASES, DTYPES, FORMATS)))
@@ -298,17 +298,7 @@ def test_extreme_parameters(parameters: dict[str, object], memory_format: torch.
 @pytest.mark.parametrize("case", [Case(4, 40, (29, 30), (5, 5), padding=(2, 2)), LARGE[0], LARGE[2]])
 def test_the_same_bits_every_time(case: Case, memory_format: torch.memory_format) -> None:
     inputs = [tensor.requires_grad_() for tensor in case.inputs(torch.float32, memory_format)]
-    before = torch.get_num_threads()
-    found = []
-    try:
-        for threads in (1, 2, 3, 2):
-            torch.set_num_threads(threads)
-            result = torch.depthwise_conv2d(*inputs, *case.parameters)
-            found.append([result, *gradients(result, inputs, torch.ones_like(result))])
-    finally:
-        torch.set_num_threads(before)
-    for other in found[1:]:
-        assert all(torch.equal(first, second) for first, second in zip(found[0], other, strict=True))
+    check_deterministic(lambda *inputs: torch.depthwise_conv2d(*inputs, *case.parameters), *inputs)
 
 
 def check_cpu_capability() -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
-from depthwise import CASES, FORMATS, Case, backward, gradients
-from samples import check_exported, check_vmap
+from depthwise import CASES, FORMATS, Case, backward, convolution
+from samples import check_exported, flops
 from torch.autograd import gradgradcheck
 from torch.nn.utils import prune
+from vmaps import check_vmap
 
 DERIVATIVES = [
     Case(1, 2, (4, 5), (3, 3), padding=(1, 1)),
@@ -58,11 +61,7 @@ def test_vmap(in_dims: tuple[int | None, ...], batch: int | None, multiplier: in
         return torch.func.grad(lambda *args: f(*args).sin().sum(), argnums=(0, 1, 2))(x, weight, bias)
 
     for function in (f, grads):
-        results = torch.func.vmap(function, in_dims)(*stacked)
-        for k in range(4):
-            each = function(*(t[k] if dim == 0 else t for t, dim in zip(stacked, in_dims, strict=True)))
-            part = tuple(t[k] for t in results) if isinstance(results, tuple) else results[k]
-            torch.testing.assert_close(part, each)
+        check_vmap(function, *stacked, in_dims=in_dims)
 
 
 REFUSED = [
@@ -103,41 +102,11 @@ def test_vmap_nested_and_at_other_dimensions() -> None:
         torch.testing.assert_close(nested[i, j], torch.depthwise_conv2d(x[:, i, :, :, j], weight[..., i]))
 
 
-def test_autocast() -> None:
-    x, weight, bias = Case(1, 4, (8, 8), (3, 3)).inputs(torch.float32, torch.contiguous_format)
-    for dtype in (torch.bfloat16, torch.float16):
-        with torch.autocast("cpu", dtype):
-            result = torch.depthwise_conv2d(x, weight.requires_grad_(), bias)
-        assert result.dtype == dtype
-        assert torch.equal(result, torch.depthwise_conv2d(x.to(dtype), weight.to(dtype), bias.to(dtype)))
-        assert gradients(result, [weight], torch.ones_like(result))[0].dtype == torch.float32
-
-
-def same(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def test_exported_with_padding_by_name() -> None:
     """With a 4 x 3 kernel, one more row of zeros at the bottom."""
-    return torch.depthwise_conv2d(x, weight, bias, padding="same", dilation=(1, 2))
-
-
-@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # of F.conv2d
-def test_padding_by_name_under_every_transform() -> None:
-    case = Case(2, 3, (9, 8), (4, 3), multiplier=2)
-    inputs = [x.requires_grad_() for x in case.inputs(torch.float32, torch.contiguous_format)]
-    expected = F.conv2d(*inputs, padding="same", dilation=(1, 2), groups=3)
-    compiled = torch.compile(same, fullgraph=True, backend="aot_eager", dynamic=True)
-    for function in (compiled, torch.jit.script(same), torch.func.functionalize(same)):
-        torch.testing.assert_close(function(*inputs), expected)
-    check_exported(same_of_images, inputs[0].detach())
-    samples = torch.stack([inputs[0], -inputs[0], 2 * inputs[0]]).detach(), torch.stack([inputs[1]] * 3).detach()
-    for in_dims in itertools.product([0, None], repeat=2):
-        if in_dims != (None, None):
-            given = [x if dim == 0 else x[0] for x, dim in zip(samples, in_dims, strict=True)]
-            check_vmap(lambda x, weight: same(x, weight, inputs[2].detach()), *given, in_dims=in_dims)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert same(*inputs).dtype == torch.bfloat16
-
-
-def same_of_images(x: torch.Tensor) -> torch.Tensor:
-    return same(x, torch.ones(6, 1, 4, 3), torch.ones(6))
+    weight, bias = torch.ones(6, 1, 4, 3), torch.ones(6)
+    function = partial(torch.depthwise_conv2d, weight=weight, bias=bias, padding="same", dilation=(1, 2))
+    check_exported(lambda x: function(x), torch.randn(2, 3, 9, 8))
 
 
 @pytest.mark.parametrize("memory_format", FORMATS)
@@ -149,25 +118,6 @@ def test_meta(memory_format: torch.memory_format) -> None:
         assert (meta.shape, meta.stride(), meta.dtype) == (real.shape, real.stride(), real.dtype)
     with pytest.raises(RuntimeError, match=r"depthwise_conv2d\(\): expected weight to be no larger than the padded"):
         torch.depthwise_conv2d(torch.empty(1, 4, 2, 2, device="meta"), torch.empty(4, 1, 3, 3, device="meta"))
-
-
-@pytest.mark.parametrize("memory_format", FORMATS)
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_compiled_with_backward(memory_format: torch.memory_format, dynamic: bool) -> None:
-    case = Case(2, 4, (9, 8), (3, 3), (2, 1), (1, 1))
-
-    @torch.compile(fullgraph=True, backend="aot_eager", dynamic=dynamic)
-    def f(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        return F.depthwise_conv2d(x, weight, bias, *case.parameters).relu()
-
-    for size in ((9, 8), (13, 21)):
-        sized = Case(2, 4, size, (3, 3), (2, 1), (1, 1))
-        inputs = [tensor.requires_grad_() for tensor in sized.inputs(torch.float32, memory_format)]
-        ours, eager = f(*inputs), torch.depthwise_conv2d(*inputs, *case.parameters).relu()
-        assert torch.equal(ours, eager) and ours.stride() == eager.stride()
-        grad = torch.randn_like(eager)
-        pairs = zip(gradients(ours, inputs, grad), gradients(eager, inputs, grad), strict=True)
-        assert all(torch.equal(first, second) for first, second in pairs)
 
 
 @pytest.mark.unsanitized("what Inductor compiles is linked without sanitizers")
@@ -205,19 +155,12 @@ def test_images_that_a_mask_selects(memory_format: torch.memory_format) -> None:
 
 
 def test_flops_are_those_of_conv2d() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    counts = []
     for case in (Case(2, 3, (9, 8), (3, 2), (2, 1), (1, 0)), Case(None, 3, (6, 6), (3, 3), multiplier=2)):
-        for function in (F.depthwise_conv2d, lambda *args: F.conv2d(*args, 3)):
-            inputs = [x.requires_grad_() for x in case.inputs(torch.float32, torch.contiguous_format)]
-            with FlopCounterMode(display=False) as counter:
-                result = function(*inputs, *case.parameters)
-                counts.append(counter.get_total_flops())
-                result.sum().backward()
-                # As many for each of two gradients.
-                assert counter.get_total_flops() == 3 * counts[-1] or function is not F.depthwise_conv2d
-        assert counts[-2] == counts[-1] == 2 * result.numel() * case.kernel[0] * case.kernel[1]
+        inputs = [x.requires_grad_() for x in case.inputs(torch.float32, torch.contiguous_format)]
+        forward = 2 * convolution(*inputs, case).numel() * math.prod(case.kernel)
+        # Each of the two gradients takes as many.
+        assert flops(lambda *args, c=case: F.depthwise_conv2d(*args, *c.parameters), *inputs) == (forward, 3 * forward)
+        assert flops(lambda *args, c=case: convolution(*args, c), *inputs)[0] == forward
 
 
 def test_module() -> None:
@@ -296,21 +239,6 @@ def test_from_conv2d(arguments: dict[str, object], padding_mode: str) -> None:
     assert torch.nn.DepthwiseConv2d.from_conv2d(conv.train()).training
 
 
-def test_from_conv2d_refuses_what_is_not_depthwise() -> None:
-    refused = {
-        r"expected conv to have as many groups as input channels, got groups=2 for 8 input channels": torch.nn.Conv2d(
-            8, 8, 3, groups=2
-        ),
-        r"expected a Conv2d, got Conv1d": torch.nn.Conv1d(4, 4, 3, groups=4),
-        r"expected conv.weight to be a parameter; remove its parametrization or pruning first": (
-            torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(4, 4, 3, groups=4))
-        ),
-    }
-    for message, module in refused.items():
-        with pytest.raises(ValueError, match=message):
-            torch.nn.DepthwiseConv2d.from_conv2d(module)
-
-
 class PadsLikeTensorFlow(torch.nn.Conv2d):
     """A "same" convolution, as timm has one for weights of TensorFlow."""
 
@@ -327,27 +255,44 @@ class Scaled(torch.nn.Conv2d):
         return 2 * super()._conv_forward(*args)
 
 
-def test_from_conv2d_refuses_what_computes_otherwise() -> None:
-    replaced = torch.nn.Conv2d(4, 4, 3, groups=4)
-    replaced.forward = lambda x: x  # type: ignore[method-assign]
-    for conv in (PadsLikeTensorFlow(4, 4, 3, groups=4), Scaled(4, 4, 3, groups=4), replaced):
-        with pytest.raises(
-            ValueError, match=rf"expected a Conv2d that computes as Conv2d does, but {type(conv).__name__}"
-        ):
-            torch.nn.DepthwiseConv2d.from_conv2d(conv)
+def replaced() -> torch.nn.Conv2d:
+    conv = torch.nn.Conv2d(4, 4, 3, groups=4)
+    conv.forward = lambda x: x  # type: ignore[method-assign]
+    return conv
+
+
+def pruned(name: str) -> torch.nn.Module:
+    return prune.l1_unstructured(torch.nn.Conv2d(4, 4, 3, groups=4), name, 0.5)
+
+
+NO_PARAMETER = "to be a parameter; remove its parametrization or pruning first"
+OTHERWISE = "expected a Conv2d that computes as Conv2d does, but"
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (torch.nn.Conv2d(8, 8, 3, groups=2), "as many groups as input channels, got groups=2 for 8 input channels"),
+        (torch.nn.Conv1d(4, 4, 3, groups=4), "expected a Conv2d, got Conv1d"),
+        (torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(4, 4, 3, groups=4)), f"weight {NO_PARAMETER}"),
+        (pruned("weight"), f"expected conv.weight {NO_PARAMETER}"),
+        (pruned("bias"), f"expected conv.bias {NO_PARAMETER}"),
+        (PadsLikeTensorFlow(4, 4, 3, groups=4), f"{OTHERWISE} PadsLikeTensorFlow"),
+        (Scaled(4, 4, 3, groups=4), f"{OTHERWISE} Scaled"),
+        (replaced(), f"{OTHERWISE} Conv2d"),
+    ],
+)
+def test_from_conv2d_refuses_what_computes_otherwise(module: torch.nn.Module, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        torch.nn.DepthwiseConv2d.from_conv2d(module)
+
+
+def test_from_conv2d_takes_subclasses_that_compute_the_same() -> None:
     x = torch.randn(2, 4, 6, 5)
     for conv in (Named(4, 4, 3, groups=4), torch.nn.DepthwiseConv2d(4, padding=1)):
-        torch.testing.assert_close(torch.nn.DepthwiseConv2d.from_conv2d(conv)(x), conv(x))
-    assert type(torch.nn.DepthwiseConv2d.from_conv2d(Named(4, 4, 3, groups=4))) is torch.nn.DepthwiseConv2d
-
-
-@pytest.mark.parametrize("name", ["weight", "bias"])
-def test_from_conv2d_refuses_pruned_parameters(name: str) -> None:
-    conv = prune.l1_unstructured(torch.nn.Conv2d(4, 4, 3, groups=4), name, 0.5)
-    with pytest.raises(
-        ValueError, match=rf"expected conv.{name} to be a parameter; remove its parametrization or pruning first"
-    ):
-        torch.nn.DepthwiseConv2d.from_conv2d(conv)
+        module = torch.nn.DepthwiseConv2d.from_conv2d(conv)
+        torch.testing.assert_close(module(x), conv(x))
+        assert type(module) is torch.nn.DepthwiseConv2d
 
 
 def test_module_starts_as_conv2d_does() -> None:

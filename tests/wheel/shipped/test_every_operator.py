@@ -8,19 +8,15 @@ import re
 import pytest
 import torch
 from operators import OPERATORS, Operator
-from samples import assert_exact, check_vmap, values
+from samples import check_deterministic, values
 from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo
+from vmaps import check_vmap
 
 from tests.kit.opinfos import added_op_infos
 
 every_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 with_plain = {name: operator for name, operator in OPERATORS.items() if operator.plain}
-
-
-def gradients(operator: Operator, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-    result = operator.function(*inputs)
-    return torch.autograd.grad(result.square().sum(), inputs)
 
 
 def test_the_table_is_complete() -> None:
@@ -106,23 +102,15 @@ def test_dtype_under_autocast(name: str) -> None:
 
 @every_operator
 def test_the_same_bits_every_time(operator: Operator) -> None:
-    inputs = operator.inputs(batch=300)
-    first = [operator.function(*inputs), *gradients(operator, inputs)]
-    again = [operator.function(*inputs), *gradients(operator, inputs)]
-    for one, other in zip(first, again, strict=True):
-        assert_exact(other, one)
+    check_deterministic(operator.function, *operator.inputs(batch=300))
 
 
 @every_operator
 def test_vmap_of_the_gradient(operator: Operator) -> None:
     """For each choice of batched inputs. A fallback would warn, and warnings are errors here."""
     inputs = [x.detach() for x in operator.inputs(dtype=torch.float64)]
-
-    def gradient(*inputs: Tensor) -> Tensor:
-        square = lambda *inputs: operator.function(*inputs).square().sum()  # noqa: E731
-        found = torch.func.grad(square, argnums=tuple(range(len(inputs))))(*inputs)
-        return torch.cat([each.flatten() for each in found])
-
+    square = lambda *inputs: operator.function(*inputs).square().sum()  # noqa: E731
+    gradient = torch.func.grad(square, argnums=tuple(range(len(inputs))))
     for chosen in itertools.product([None, 0], repeat=len(inputs)):
         if any(dim == 0 for dim in chosen):
             given = [x if dim is None else torch.stack([x, -x, 2 * x]) for x, dim in zip(inputs, chosen, strict=True)]

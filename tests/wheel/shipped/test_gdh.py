@@ -45,31 +45,6 @@ def test_gradient_has_self_s_shape() -> None:
     assert torch.equal(x.grad, weight.reshape(2, 3))
 
 
-def test_torchscript(tmp_path: object) -> None:
-    @torch.jit.script
-    def f(x: torch.Tensor) -> torch.Tensor:
-        return torch.gdh(x) + x.gdh()
-
-    x = torch.randn(2, 3)
-    assert torch.equal(f(x), 2 * x.flatten())
-    f.save(f"{tmp_path}/f.pt")
-    assert torch.equal(torch.jit.load(f"{tmp_path}/f.pt")(x), f(x))
-    assert "aten::gdh" in str(torch.jit.trace(torch.gdh, x).graph)
-
-
-def test_compile_and_export() -> None:
-    x = torch.randn(2, 3)
-    compiled = torch.compile(lambda x: torch.gdh(x) + x.gdh(), fullgraph=True, backend="aot_eager", dynamic=True)
-    assert torch.equal(compiled(x), 2 * x.flatten())
-
-    class Module(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.gdh(x)
-
-    exported = torch.export.export(Module(), (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
-    assert torch.equal(exported.module()(torch.ones(5, 3)), torch.ones(15))
-
-
 def test_symbolic_sizes() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 from samples import (
     HALF,
     REAL,
+    allocated,
     assert_exact,
-    check_compiled,
+    check_deterministic,
     check_exported,
     check_third_derivatives,
-    check_vmap,
     double,
     layouts,
     values,
 )
+from vmaps import check_vmap
 
 SHAPES = [(0, 3), (1, 1), (3, 0), (5, 7), (4, 129), (2, 1000), (300, 400), (17,), (0,), (1100, 640)]
 BATCHES = [(2, 3, 5), (1, 4, 2, 17), (2, 0, 3), (2, 3, 0)]
@@ -138,16 +139,13 @@ def test_distances_of_long_rows(length: int, dtype: torch.dtype) -> None:
         torch.testing.assert_close(distances.double(), expected, rtol=rtol, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_layouts(dtype: torch.dtype) -> None:
-    anchor, positive, negative = triple((5, 33), dtype)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(5, 33), (4, 3, 5)])
+def test_layouts(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    anchor, positive, negative = triple(shape, dtype)
     for other in layouts(anchor).values():
-        expected = reference(other, positive, negative, reduction="none")
-        assert_close_to_loss(
-            loss(other, positive, negative, reduction="none"), expected, [other, positive, negative], "none"
-        )
-        inputs = [positive, other, other]
-        assert_close_to_loss(loss(*inputs, reduction="none"), reference(*inputs, reduction="none"), inputs, "none")
+        for inputs in ([other, positive, negative], [positive, other, other]):
+            assert_close_to_loss(loss(*inputs, reduction="none"), reference(*inputs, reduction="none"), inputs, "none")
 
 
 def test_gradient_at_the_kinks_is_one() -> None:
@@ -184,14 +182,6 @@ def test_defaults() -> None:
     assert (module.tau1, module.tau2, module.beta, module.reduction) == (-1.0, 0.01, 0.002, "mean")
 
 
-def test_batch_dimensions_in_any_layout() -> None:
-    anchor, positive, negative = triple((4, 3, 5), torch.float64)
-    for other in layouts(anchor).values():
-        torch.testing.assert_close(
-            loss(other, positive, negative, reduction="none"), reference(other, positive, negative, reduction="none")
-        )
-
-
 def test_gradient_of_some_inputs() -> None:
     anchor, positive, negative = triple((3, 4), torch.float64)
     for which in range(3):
@@ -221,51 +211,30 @@ def test_errors() -> None:
 
 
 def test_deterministic() -> None:
-    inputs = triple((300, 400), torch.float32)
-    expected = loss(*inputs)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    assert_exact(loss(*inputs), expected)
-    torch.set_num_threads(threads)
+    check_deterministic(loss, *(x.requires_grad_() for x in triple((300, 400), torch.float32)))
 
 
-def test_under_every_transform() -> None:
-    inputs = [x.requires_grad_() for x in triple((3, 4), torch.float32)]
-    mask = [True, False, True]
-    given = [x.detach() for x in inputs]
-    arguments = (torch.rand(3), *given, torch.rand(3, 2), *PARAMETERS, mask)
+def test_opcheck_of_the_backward() -> None:
+    inputs = triple((3, 4), torch.float32)
+    arguments = (torch.rand(3), *inputs, torch.rand(3, 2), *PARAMETERS, [True, False, True])
     torch.library.opcheck(torch.ops.aten.improved_triplet_loss_backward.default, arguments)
-    for reduction in REDUCTIONS:
-        check_compiled(lambda *inputs, r=reduction: loss(*inputs, reduction=r), *inputs)
-    for shape in ((3, 4), (2, 3, 4)):
-        check_exported(loss, *triple(shape, torch.float32))
-    x = torch.rand(3)
-    scripted = torch.jit.script(in_script)
-    torch.testing.assert_close(scripted(x), in_script(x))
 
 
-def in_script(x: torch.Tensor) -> torch.Tensor:
-    return torch.improved_triplet_loss(x, x + 1, x + 2, tau2=0.5, reduction="none")
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4)])
+def test_exported(shape: tuple[int, ...]) -> None:
+    check_exported(loss, *triple(shape, torch.float32))
 
 
 @every_reduction
 @pytest.mark.parametrize("in_dims", [(0, 0, 0), (2, None, None), (None, 1, 0)])
 def test_vmap(in_dims: tuple[int | None, ...], reduction: str) -> None:
+    function = partial(loss, reduction=reduction)
+    gradient = torch.func.grad(lambda *inputs: function(*inputs).sum(), argnums=(0, 1, 2))
     for shape in ((6, 6), (6, 6, 2)):
-        check_vmap_of_loss(
-            [torch.rand(6, *shape) if d is not None else torch.rand(shape) for d in in_dims], in_dims, reduction
-        )
-    nested = torch.vmap(torch.vmap(loss))(*triple((2, 3, 5), torch.float64))
-    torch.testing.assert_close(nested, torch.vmap(torch.vmap(reference))(*triple((2, 3, 5), torch.float64)))
-
-
-def check_vmap_of_loss(inputs: list[torch.Tensor], in_dims: tuple[int | None, ...], reduction: str) -> None:
-    def gradient(*inputs: torch.Tensor) -> torch.Tensor:
-        f = lambda *inputs: loss(*inputs, reduction=reduction).sum()  # noqa: E731
-        return torch.stack(torch.func.grad(f, argnums=(0, 1, 2))(*inputs))
-
-    check_vmap(lambda *inputs: loss(*inputs, reduction=reduction), *inputs, in_dims=in_dims)
-    check_vmap(gradient, *inputs, in_dims=in_dims)
+        inputs = [torch.rand(6, *shape) if d is not None else torch.rand(shape) for d in in_dims]
+        check_vmap(function, *inputs, in_dims=in_dims)
+        check_vmap(gradient, *inputs, in_dims=in_dims)
+    check_vmap(torch.vmap(loss), *triple((2, 3, 5), torch.float64), in_dims=(0, 0, 0))
 
 
 @pytest.mark.parametrize("dtype", HALF)
@@ -316,12 +285,6 @@ def test_errors_under_vmap() -> None:
     backward = torch.ops.aten.improved_triplet_loss_backward
     with pytest.raises(RuntimeError, match=r"expected distances to be \[2, 3, 2\] of dtype Float .* but got \[2, 2\]"):
         torch.vmap(lambda x: backward(x[:, 0], x, x, x, x[0, :2], *PARAMETERS, [True] * 3))(x)
-
-
-def allocated(function: Callable[..., object], *inputs: torch.Tensor) -> int:
-    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        function(*inputs)
-    return sum(event.self_cpu_memory_usage for event in profile.events() if event.self_cpu_memory_usage > 0)
 
 
 def test_memory_is_that_of_the_losses() -> None:

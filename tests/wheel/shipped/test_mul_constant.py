@@ -132,10 +132,6 @@ def test_compiled_exported_and_scripted() -> None:
     torch.testing.assert_close(torch.jit.script(f)(x), x * 7.5)
 
 
-def test_meta() -> None:
-    assert torch.mul_constant(torch.empty(3, 4, dtype=torch.int32, device="meta"), 0.5).dtype == torch.float32
-
-
 def check_cpu_capability() -> None:
     """Run by test_cpu_capabilities.py."""
     for dtype in [*REAL, *INTEGERS, *COMPLEX, torch.complex32, torch.bool]:

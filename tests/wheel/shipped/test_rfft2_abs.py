@@ -11,11 +11,11 @@ from samples import (
     check_compiled,
     check_exported,
     check_third_derivatives,
-    check_vmap,
     double,
     layouts,
     values,
 )
+from vmaps import check_vmap
 
 SHAPES = [(1, 1), (1, 2), (2, 1), (3, 4), (4, 5), (5, 7), (2, 3, 6, 8), (33, 64), (2, 2, 19, 33)]
 
@@ -141,17 +141,6 @@ def test_symbolic_shapes() -> None:
     torch.library.opcheck(torch.ops.aten._fft_rfft2_abs_backward.default, arguments)
     check_compiled(torch.fft.rfft2_abs, x)
     check_exported(torch.fft.rfft2_abs, x.detach())
-
-
-def test_under_every_transform() -> None:
-    x = values((3, 4, 5), torch.float32).requires_grad_()
-    check_vmap(torch.fft.rfft2_abs, x.detach(), in_dims=(1,))
-    check_vmap(torch.func.grad(lambda x: torch.fft.rfft2_abs(x).square().sum()), x.detach(), in_dims=(0,))
-    torch.testing.assert_close(torch.jit.script(in_script)(x), composite(x))
-
-
-def in_script(x: torch.Tensor) -> torch.Tensor:
-    return torch.fft.rfft2_abs(x)
 
 
 @pytest.mark.skipif(not hasattr(torch.library, "get_kernel"), reason="this release calls no kernel of another device")

@@ -14,13 +14,14 @@ from samples import (
     HALF,
     REAL,
     assert_exact,
-    check_compiled,
+    check_deterministic,
     check_exported,
-    check_vmap,
     double,
     layouts,
+    threads,
     values,
 )
+from vmaps import check_vmap
 
 from tests.kit.samples import SAMPLES
 
@@ -133,25 +134,16 @@ def test_far_corners_cost_what_the_boxes_cover() -> None:
     assert fastest(boxes) < 100 * fastest(boxes[:1])
 
 
-@pytest.mark.parametrize("threads", [1, 2, 7])
-def test_one_image_on_several_threads(threads: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_one_image_on_several_threads(count: int) -> None:
     """Boxes that share pixels, and boxes that do not; fewer of either than threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        x = values((1, 3, 90, 80), torch.float32)
-        small = torch.tensor([[0, i, i, i + 2, i + 3] for i in range(0, 80, 8)], dtype=torch.float32)
-        large = torch.tensor([[0, i, i, i + 60, i + 50] for i in range(12)], dtype=torch.float32)
-        for boxes in (
-            small,
-            large,
-            large[:1],
-            large[:3],
-            torch.cat([small, large, BOXES * torch.tensor([0, 1, 1, 1, 1])]),
-        ):
+    x = values((1, 3, 90, 80), torch.float32)
+    small = torch.tensor([[0, i, i, i + 2, i + 3] for i in range(0, 80, 8)], dtype=torch.float32)
+    large = torch.tensor([[0, i, i, i + 60, i + 50] for i in range(12)], dtype=torch.float32)
+    all_sizes = torch.cat([small, large, BOXES * torch.tensor([0, 1, 1, 1, 1])])
+    with threads(count):
+        for boxes in (small, large, large[:1], large[:3], all_sizes):
             check(x, boxes, 1.0, 3, 2)
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_bins_beyond_memory_without_channels() -> None:
@@ -202,18 +194,9 @@ def test_indices_have_no_gradient() -> None:
 
 
 def test_deterministic() -> None:
-    x = values((2, 64, 30, 30), torch.float32).requires_grad_()
     boxes = BOXES.repeat(20, 1) * torch.tensor([1, 2, 2, 2, 2])
-    threads = torch.get_num_threads()
-    results = []
-    for count in (1, 2, 2):
-        torch.set_num_threads(count)
-        output = torch.roi_pool(x, boxes, 1.0, 7, 7)
-        results.append((output, *torch.autograd.grad(output.square().sum(), x)))
-    torch.set_num_threads(threads)
-    for other in results[1:]:
-        for one, two in zip(results[0], other, strict=True):
-            assert_exact(two, one)
+    x = values((2, 64, 30, 30), torch.float32).requires_grad_()
+    check_deterministic(lambda x: torch.roi_pool(x, boxes, 1.0, 7, 7), x)
 
 
 @pytest.mark.unemulated("a kernel for CUDA finds a wrong box by an assertion, which tells no numbers")
@@ -246,19 +229,18 @@ def test_autocast_keeps_the_dtype() -> None:
         assert x.grad.dtype == dtype
 
 
-def test_under_every_transform() -> None:
-    x = values((2, 3, 9, 12), torch.float32).requires_grad_()
-    output, indices = torch.roi_pool_with_indices(x.detach(), BOXES, 0.5, 2, 3)
-    torch.library.opcheck(torch.ops.aten.roi_pool_backward.default, (output, BOXES, indices, list(x.shape)))
-    check_compiled(lambda x, boxes: torch.roi_pool(x, boxes, 0.5, 2, 3), x, BOXES)
-    check_exported(lambda x, boxes: torch.roi_pool(x, boxes, 0.5, 2, 3), x.detach(), BOXES)
-    scripted = torch.jit.script(in_script)
-    torch.testing.assert_close(scripted(x, BOXES), in_script(x, BOXES))
+def test_opcheck_of_the_backward() -> None:
+    output, indices = torch.roi_pool_with_indices(values((2, 3, 9, 12), torch.float32), BOXES, 0.5, 2, 3)
+    torch.library.opcheck(torch.ops.aten.roi_pool_backward.default, (output, BOXES, indices, [2, 3, 9, 12]))
 
 
 class Pool(torch.nn.Module):
     def forward(self, x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
         return torch.roi_pool(x, boxes, 0.5, 2, 3)
+
+
+def test_exported() -> None:
+    check_exported(Pool(), values((2, 3, 9, 12), torch.float32), BOXES)
 
 
 @pytest.mark.parametrize("axis", [2, 3])
@@ -285,10 +267,6 @@ def test_images_and_boxes_that_a_mask_selects(memory_format: torch.memory_format
 def test_planes_of_2_31_elements_are_refused() -> None:
     with pytest.raises(RuntimeError, match=r"expected a plane of input to have less than 2\^31 elements"):
         torch.roi_pool(torch.ones(1, 1, 1, 1).expand(1, 1, 2**16, 2**15), BOXES[:1] * 0, 1.0, 1, 1)
-
-
-def in_script(x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
-    return torch.roi_pool(x, boxes, 0.5, 2, 3)
 
 
 @pytest.mark.parametrize("in_dims", [(0, None), (4, None), (None, 0), (0, 0), (3, 1)])

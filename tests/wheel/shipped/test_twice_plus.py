@@ -134,37 +134,6 @@ def test_derivatives_of_a_real_and_a_complex_tensor(dtypes: tuple[torch.dtype, t
     assert torch.twice_plus(x, y).grad_fn.name() == "TwicePlusBackward0"
 
 
-def test_functionalized() -> None:
-    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        z = x.clone()
-        z[0].twice_plus_(y[0])
-        return z
-
-    x, y = torch.rand(2, 3), torch.rand(2, 3)
-    graph = torch.fx.experimental.proxy_tensor.make_fx(torch.func.functionalize(f))(x, y)
-    assert "twice_plus.default" in graph.code
-    assert "twice_plus_" not in graph.code
-    assert torch.equal(graph(x, y), f(x, y))
-
-
-def test_torchscript() -> None:
-    @torch.jit.script
-    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        z = torch.twice_plus(x, y)
-        return z.twice_plus_(y)
-
-    x, y = torch.rand(3), torch.rand(3)
-    torch.testing.assert_close(f(x, y), 2 * (2 * x + y) + y)
-
-
-def test_compiled_with_backward() -> None:
-    x, y = torch.rand(3, 4, requires_grad=True), torch.rand(4, requires_grad=True)
-    compiled = torch.compile(lambda x, y: torch.twice_plus(x, y).twice_plus(y), fullgraph=True, backend="aot_eager")
-    compiled(x, y).sum().backward()
-    assert torch.equal(x.grad, torch.full((3, 4), 4.0))
-    assert torch.equal(y.grad, torch.full((4,), 9.0))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64])
 def test_more_than_the_caches_hold(dtype: torch.dtype) -> None:
     """Split among threads, also into a result that is not aligned."""

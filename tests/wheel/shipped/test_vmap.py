@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from vmaps import check_vmap
+
+pytestmark = pytest.mark.usefixtures("no_loop")
 
 SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((), ()),
@@ -23,15 +25,6 @@ DTYPES = [torch.float32, torch.float64, torch.int64, torch.complex64]
 IN_DIMS = [(0, None), (None, 0), (0, 0), (-1, 0), (0, -1)]
 
 
-@pytest.fixture(autouse=True)
-def _no_loop() -> Any:
-    """Without a batching rule vmap loops over slices, which counts as a failure here."""
-    torch.manual_seed(0)
-    torch._C._functorch._set_vmap_fallback_enabled(False)
-    yield
-    torch._C._functorch._set_vmap_fallback_enabled(True)
-
-
 def batched(shape: tuple[int, ...], dtype: torch.dtype, dim: int | None, size: int = 4) -> Tensor:
     """Return a tensor of ``shape`` for each of ``size`` samples, along ``dim``; one for all of them if it is None."""
     if dim is None:
@@ -39,32 +32,18 @@ def batched(shape: tuple[int, ...], dtype: torch.dtype, dim: int | None, size: i
     return torch.testing.make_tensor((size, *shape), dtype=dtype, device="cpu").movedim(0, dim)
 
 
-def looped(function: Callable[..., Tensor], args: tuple[Tensor, ...], dims: tuple[int | None, ...]) -> Tensor:
-    """Return the expected result of ``vmap``: that of a loop over the samples."""
-    return torch.stack(
-        [
-            function(*(a if dim is None else a.select(dim, i) for a, dim in zip(args, dims, strict=True)))
-            for i in range(4)
-        ]
-    )
-
-
 @pytest.mark.parametrize("dims", IN_DIMS, ids=str)
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 def test_vmap_is_the_loop(shapes: tuple[tuple[int, ...], tuple[int, ...]], dims: tuple[int | None, ...]) -> None:
     for dtypes in itertools.product(DTYPES, repeat=2):
-        args = tuple(batched(*each) for each in zip(shapes, dtypes, dims, strict=True))
-        expected = looped(torch.twice_plus, args, dims)
-        result = torch.vmap(torch.twice_plus, dims)(*args)
-        assert result.dtype == expected.dtype, dtypes
-        torch.testing.assert_close(result, expected)
+        check_vmap(torch.twice_plus, *map(batched, shapes, dtypes, dims), in_dims=dims)
 
 
 @pytest.mark.parametrize("dims", [(0, None), (0, 0), (-1, 0), (0, -1)], ids=str)
 def test_vmap_of_the_in_place_form_writes_to_self(dims: tuple[int | None, ...]) -> None:
     for shapes in [((), ()), ((3,), ()), ((2, 3), (3,)), ((2, 3), (2, 1))]:
         args = tuple(batched(shape, torch.float64, dim) for shape, dim in zip(shapes, dims, strict=True))
-        expected = looped(torch.twice_plus, args, dims)
+        expected = torch.vmap(torch.twice_plus, dims)(*args)
         result = torch.vmap(Tensor.twice_plus_, dims)(*args)
         assert torch.equal(result, expected)
         assert torch.equal(args[0].movedim(dims[0] or 0, 0), expected)
@@ -78,10 +57,7 @@ def test_vmap_refuses_to_write_many_samples_into_one() -> None:
 
 
 def test_vmap_is_nested() -> None:
-    x, y = torch.randn(4, 5, 3), torch.randn(5, 4)
-    result = torch.vmap(torch.vmap(torch.twice_plus), (1, 0))(x, y)
-    expected = torch.stack([2 * x[:, i] + y[i, :, None] for i in range(5)])
-    torch.testing.assert_close(result, expected)
+    check_vmap(torch.vmap(torch.twice_plus), torch.randn(4, 5, 3), torch.randn(5, 4), in_dims=(1, 0))
 
 
 def test_transforms_compose() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -124,16 +123,6 @@ def test_checkpointed(subject: Subject) -> None:
             tensor.grad = None
 
 
-@contextmanager
-def no_loop() -> Iterator[None]:
-    """Without a batching rule vmap loops over slices, which counts as a failure here."""
-    torch._C._functorch._set_vmap_fallback_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._functorch._set_vmap_fallback_enabled(True)
-
-
 def changed(tensor: Tensor) -> Tensor:
     """Return other values. An index may have to be sorted, and stays."""
     if not is_differentiable(tensor):
@@ -141,22 +130,22 @@ def changed(tensor: Tensor) -> Tensor:
     return tensor.flip(0) if tensor.dim() else -tensor
 
 
+@pytest.mark.usefixtures("no_loop")
 @surface("torch.vmap without a loop", BATCHED)
 def test_vmapped(subject: Subject) -> None:
     call, tensors = subject.on_tensors()
     batches = [torch.stack([tensor, changed(tensor)]) for tensor in tensors]
     expected = torch.stack([call(*(batch[i] for batch in batches)) for i in range(2)])
-    with no_loop():
-        assert_close(torch.vmap(call)(*batches), expected)
-        assert_close(torch.vmap(call, -1)(*(batch.movedim(0, -1) for batch in batches)), expected)
+    assert_close(torch.vmap(call)(*batches), expected)
+    assert_close(torch.vmap(call, -1)(*(batch.movedim(0, -1) for batch in batches)), expected)
 
 
+@pytest.mark.usefixtures("no_loop")
 @surface("torch.vmap of the in-place form without a loop", BATCHED)
 def test_vmapped_in_place(subject: Subject) -> None:
     call, tensors = subject.in_place_on_tensors()
     batches = [torch.stack([tensor, tensor]) for tensor in tensors]
-    with no_loop():
-        assert_close(torch.vmap(call)(*batches), torch.stack([subject.expected()] * 2))
+    assert_close(torch.vmap(call)(*batches), torch.stack([subject.expected()] * 2))
 
 
 TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
@@ -169,6 +158,7 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.usefixtures("no_loop")
 @surfaces(
     "transform",
     {
@@ -182,9 +172,8 @@ def test_transformed(subject: Subject, transform: Callable[[Callable[..., Any]],
     place = [is_differentiable(each) for each in tensors].index(True)
     first = tensors[place]
     function = transform(lambda x: call(*tensors[:place], x, *tensors[place + 1 :]).sin().sum())
-    with no_loop():
-        alone = function(first)
-        many = torch.vmap(function)(torch.stack([first, first]))
+    alone = function(first)
+    many = torch.vmap(function)(torch.stack([first, first]))
     flat, batched = (torch.utils._pytree.tree_leaves(each) for each in (alone, many))
     for one, two in zip(flat, batched, strict=True):
         assert_close(two, torch.stack([one, one]))

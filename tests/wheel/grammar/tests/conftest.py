@@ -13,5 +13,7 @@ def pytest_sessionstart() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _seed() -> None:
+def _fresh() -> None:
+    """The same random numbers for each test, and no code that another test compiled."""
     torch.manual_seed(0)
+    torch._dynamo.reset()

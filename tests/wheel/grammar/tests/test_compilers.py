@@ -1,4 +1,4 @@
-"""Fake tensors, torch.compile, export, TorchScript: every operator of the folder that they support."""
+"""opcheck, torch.compile, export and TorchScript, with every operator of the folder that they support."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from support import aten, real
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, global_decomposition_table
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
 
 SAMPLES: dict[str, tuple[Any, ...]] = {
@@ -78,19 +77,6 @@ def test_opcheck(name: str) -> None:
     opcheck(operator, args, kwargs)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_fake_tensors(name: str) -> None:
-    operator = resolve(name)
-    args = torch.utils._pytree.tree_map_only(Tensor, lambda x: x.detach().clone(), SAMPLES[name])
-    kwargs = {"out": torch.empty(3)} if name.endswith(".out") else {}
-    expected = torch.utils._pytree.tree_leaves(operator(*args, **kwargs))
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fakes = torch.utils._pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))
-        found = torch.utils._pytree.tree_leaves(operator(*fakes[0], **fakes[1]))
-    for fake, true in zip(found, expected, strict=True):
-        assert (fake.shape, fake.dtype, fake.stride()) == (true.shape, true.dtype, true.stride())
-
-
 COMPILED: dict[str, Callable[[Tensor], Any]] = {
     "gr_mix": lambda x: torch.gr_mix(x, x, alpha=3).gr_square(),
     "in place": lambda x: x.clone().gr_mix_(x).gr_paint_(2).gr_half_() + x,
@@ -110,7 +96,6 @@ COMPILED: dict[str, Callable[[Tensor], Any]] = {
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_compile(name: str) -> None:
-    torch._dynamo.reset()
     function, x = COMPILED[name], torch.randn(4, 4, requires_grad=True)
     compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
     found, expected = compiled(x), function(x)
@@ -123,7 +108,6 @@ def test_compile(name: str) -> None:
 
 
 def test_compile_with_sizes_that_change() -> None:
-    torch._dynamo.reset()
 
     def function(x: Tensor) -> Tensor:
         return torch.gr_window(x, 1, x.shape[0] - 1).gr_row_sum() + torch.gr_factory(x.shape[0] - 1)
@@ -150,7 +134,6 @@ def test_export() -> None:
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_inductor_and_a_new_overload() -> None:
-    torch._dynamo.reset()
     x = torch.randn(3)
     torch.testing.assert_close(torch.compile(lambda x: torch.add(x, "four") * 2, fullgraph=True)(x), (x + 4) * 2)
     torch.testing.assert_close(torch.compile(lambda x: torch.lerp(x, "half") + 1, fullgraph=True)(x), x / 2 + 1)
@@ -163,7 +146,6 @@ def test_inductor() -> None:
         y = torch.gr_mix(x, x, alpha=3).gr_square() + torch.gr_cube(torch.gr_diag(x))
         return y + torch.gr_window(x, 0, 1).gr_row_sum() + torch.gr_extent(x).low
 
-    torch._dynamo.reset()
     x = torch.randn(4, 4, requires_grad=True)
     found, expected = torch.compile(function, fullgraph=True)(x), function(x)
     torch.testing.assert_close(found, expected)
@@ -188,7 +170,6 @@ def test_an_added_overload_has_its_own_decomposition() -> None:
     assert global_decomposition_table["post_autograd"][aten.gelu.default].__name__ == "gelu"
     assert global_decomposition_table["post_autograd"][aten.gelu.gr_times].__name__ == "gelu_gr_times"
     assert core_aten_decompositions()[aten.gelu.gr_times].__name__ == "gelu_gr_times"
-    torch._dynamo.reset()
     x = torch.randn(3)
     compiled = torch.compile(torch.nn.functional.gelu, fullgraph=True)
     torch.testing.assert_close(compiled(x, 3), 3 * torch.nn.functional.gelu(x))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import warnings
 
 import pytest
 import torch
@@ -17,11 +16,9 @@ def test_a_kernel_for_each_backend() -> None:
     x = torch.eye(3)
     assert torch.gr_backend(x) == 1
     assert x.to_sparse().gr_backend() == 2
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert x.to_sparse_csr().gr_backend() == 3
-        assert torch.nested.nested_tensor([x, x[:2]]).gr_backend() == 6
-        assert torch.quantize_per_tensor(x, 1, 0, torch.qint8).gr_backend() == 5
+    assert x.to_sparse_csr().gr_backend() == 3
+    assert torch.nested.nested_tensor([x, x[:2]]).gr_backend() == 6
+    assert torch.quantize_per_tensor(x, 1, 0, torch.qint8).gr_backend() == 5
     assert torch._efficientzerotensor(3).gr_backend() == 7
     assert torch.gr_backend(x.to("meta")).is_meta
 
@@ -43,9 +40,7 @@ def test_composite_kernels() -> None:
     x = torch.ones(2)
     assert torch.gr_new_storage(x).tolist() == [1, 1]
     assert torch.gr_nested_or_not(x).tolist() == [2, 2]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        nested = torch.nested.nested_tensor([x, torch.ones(1)])
+    nested = torch.nested.nested_tensor([x, torch.ones(1)])
     assert torch.gr_nested_or_not(nested).unbind()[1].tolist() == [3]
     table = torch._C._dispatch_dump
     assert "CompositeImplicitAutograd[alias]" in table("aten::gr_is_square")
@@ -59,18 +54,14 @@ def test_a_kernel_in_a_namespace_of_its_own() -> None:
 
 
 def test_a_kernel_that_calls_a_function_the_base_hides() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        x = torch.nested.nested_tensor([torch.ones(2, 2), torch.ones(1, 2)])
+    x = torch.nested.nested_tensor([torch.ones(2, 2), torch.ones(1, 2)])
     assert [part.unique().tolist() for part in torch.gr_nested_sum(x, x).unbind()] == [[2], [2]]
 
 
 def test_a_formula_for_each_autograd_key() -> None:
     check_gradients(torch.gr_by_key, real(3))
     x = torch.ones(2, requires_grad=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        nested = torch.nested.as_nested_tensor([x, x])
+    nested = torch.nested.as_nested_tensor([x, x])
     torch.gr_by_key(nested).to_padded_tensor(0).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [10, 10]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import pytest
 import torch
@@ -44,9 +43,7 @@ def test_a_list_of_tensors() -> None:
     check_gradients(lambda x: x.gr_pieces(2), x, forward=False)
     check_gradients(lambda x: x.gr_pieces(2)[1], x, forward=False)
     outs = [torch.empty(0, dtype=torch.double) for _ in range(2)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        aten.gr_pieces.out(x.detach(), 2, out=outs)
+    aten.gr_pieces.out(x.detach(), 2, out=outs)
     assert [out.shape for out in outs] == [(3, 2), (2, 2)]
 
 
@@ -84,7 +81,5 @@ def test_nothing_returned() -> None:
 
 
 def test_quantization_scheme_returned() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        x = torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8)
+    x = torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8)
     assert torch.gr_scheme(x) == torch.per_tensor_affine

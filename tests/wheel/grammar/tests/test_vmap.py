@@ -12,6 +12,7 @@ import pytest
 import torch
 from support import aten
 from torch import Tensor
+from vmaps import check_vmap
 
 DROP = "performance drop"
 DIMS: tuple[int | None, ...] = (None, 0, 1, -1)
@@ -23,33 +24,14 @@ def batched(tensor: Tensor, dim: int | None) -> Tensor:
     return tensor if dim is None else torch.stack([tensor, tensor.flip(0) - 1, 2 * tensor], dim)
 
 
-def looped(function: Callable[..., Any], tensors: tuple[Tensor, ...], dims: tuple[int | None, ...]) -> Any:
-    """Return the expected result of ``vmap``: that of a loop over the samples."""
-    results = [
-        function(*(t if dim is None else t.select(dim, i) for t, dim in zip(tensors, dims, strict=True)))
-        for i in range(SIZE)
-    ]
-    if isinstance(results[0], Tensor):
-        return torch.stack(results)
-    return [torch.stack(each) for each in zip(*results, strict=True)]
-
-
 def check_every_batch(function: Callable[..., Any], *tensors: Tensor) -> None:
-    """Compare ``vmap`` with a loop for each batch dimension, and two nested ones with two loops."""
+    """Compare ``vmap`` with a loop for each choice of batch dimensions, and for two nested ones."""
     for dims in itertools.product(DIMS, repeat=len(tensors)):
         if any(dim is not None for dim in dims):
-            batches = tuple(map(batched, tensors, dims))
-            result = torch.vmap(function, dims)(*batches)
-            torch.testing.assert_close(as_list(result), as_list(looped(function, batches, dims)))
+            check_vmap(function, *map(batched, tensors, dims), in_dims=dims)
     inner, outer = (-1,) * len(tensors), (None, *(0,) * (len(tensors) - 1)) if len(tensors) > 1 else (0,)
-    batches = tuple(map(batched, map(batched, tensors, inner), outer))
-    nested = torch.vmap(torch.vmap(function, inner), outer)(*batches)
-    twice = looped(lambda *slices: looped(function, slices, inner), batches, outer)
-    torch.testing.assert_close(as_list(nested), as_list(twice))
-
-
-def as_list(result: Any) -> list[Tensor]:
-    return [result] if isinstance(result, Tensor) else list(result)
+    batches = map(batched, map(batched, tensors, inner), outer)
+    check_vmap(torch.vmap(function, inner), *batches, in_dims=outer)
 
 
 def test_vmap_decomposes_what_is_composite() -> None:
@@ -64,14 +46,6 @@ def always_warns() -> Iterator[None]:
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(False)
-
-
-@pytest.fixture
-def no_loop() -> Iterator[None]:
-    """Without a batching rule vmap loops over slices, which counts as a failure here."""
-    torch._C._functorch._set_vmap_fallback_enabled(False)
-    yield
-    torch._C._functorch._set_vmap_fallback_enabled(True)
 
 
 @pytest.mark.usefixtures("no_loop")
@@ -146,9 +120,7 @@ def test_vmap_calls_a_kernel_of_operators_once(function: Callable[..., Any], ten
 @pytest.mark.usefixtures("no_loop")
 def test_vmap_calls_a_kernel_with_an_optional_tensor_once() -> None:
     for dims in [(0, None, 0), (0, 0, None), (1, -1, -1), (None, 0, 0)]:
-        batches = tuple(map(batched, (X, W, B), dims))
-        result = torch.vmap(torch.gr_project, dims)(*batches)
-        torch.testing.assert_close(result, looped(torch.gr_project, batches, dims))
+        check_vmap(torch.gr_project, *map(batched, (X, W, B), dims), in_dims=dims)
 
 
 def test_vmap_takes_an_empty_batch_without_a_loop() -> None:
@@ -170,11 +142,9 @@ def test_vmap_takes_an_empty_batch_without_a_loop() -> None:
     ],
 )
 def test_vmap_loops_over_other_kernels(function: Callable[..., Any], tensors: tuple[Tensor, ...]) -> None:
-    batches = tuple(batched(tensor, 0) for tensor in tensors)
-    expected = looped(function, tuple(batch.clone() for batch in batches), (0,) * len(batches))
+    batches = [batched(tensor, 0) for tensor in tensors]
     with pytest.warns(UserWarning, match=DROP):
-        result = torch.vmap(function)(*(batch.clone() for batch in batches))
-    torch.testing.assert_close(result, expected)
+        check_vmap(lambda *tensors: function(*(x.clone() for x in tensors)), *batches, in_dims=(0,) * len(batches))
     if function is not torch.gr_square_:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=f".*{DROP}")

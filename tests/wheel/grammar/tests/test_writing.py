@@ -187,7 +187,6 @@ IS_ODD = pytest.mark.filterwarnings("ignore:Using `self`")  # the name of an arg
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_compiled(name: str, dynamic: bool) -> None:
-    torch._dynamo.reset()
     program = PROGRAMS[name]
     compiled = torch.compile(lambda x: program(aten, x), backend="aot_eager", fullgraph=True, dynamic=dynamic)
     for n in (4, 5):
@@ -209,7 +208,6 @@ def test_graphs_are_those_of_torch_library(name: str) -> None:
             found.append(module)
             return module
 
-        torch._dynamo.reset()
         backend = aot_autograd(fw_compiler=record)
         torch.compile(lambda x: PROGRAMS[name](ops, x), backend=backend, fullgraph=True)(torch.ones(3, 4))
         return found[0].code.replace("gr_beside", "aten")
@@ -306,7 +304,6 @@ def test_opcheck(name: str, requires_grad: bool, ops: Any) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("options", [{}, {"cpp_wrapper": True}], ids=["", "cpp_wrapper"])
 def test_inductor(name: str, options: dict[str, bool]) -> None:
-    torch._dynamo.reset()
     program = PROGRAMS[name]
     compiled = torch.compile(lambda x, y: (program(aten, x), program(beside, y)), fullgraph=True, options=options)
     x = torch.randn(3, 4)
@@ -319,7 +316,6 @@ def test_inductor(name: str, options: dict[str, bool]) -> None:
 
 @BOTH
 def test_inductor_copies_nothing_where_eager_does_not(ops: Any) -> None:
-    torch._dynamo.reset()
     cache, row = torch.zeros(64, 1 << 18), torch.ones(1 << 18)  # 64 MB
 
     @torch.compile(fullgraph=True)
