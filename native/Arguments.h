@@ -4,7 +4,7 @@
 #include <c10/core/MemoryFormat.h>
 #include <c10/util/DimVector.h>
 
-// What several operators ask of their arguments.
+// Checks of arguments that several operators share.
 
 namespace at::native {
 

@@ -1,4 +1,4 @@
-// Batching rules: how torch.vmap computes an operator for a whole batch at once. VmapLevel.h has what they share.
+// Batching rules: how torch.vmap computes an operator for a whole batch at once. VmapLevel.h has their common code.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
@@ -30,8 +30,8 @@
 namespace at::native {
 namespace {
 
-// For operators on the last dimensions of their tensors, at least `least` of the one that has most: with the batch
-// dimension first, so is that of the results.
+// For operators on the last dimensions, if the tensor with the most dimensions has at least `least`: with the batch
+// dimension first in each tensor, it is also the first of the results.
 template <int64_t least>
 void leading_batch_rule(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
@@ -130,7 +130,7 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward_batch_rule(
 // that is out of range becomes -1, so that it does not select an image of another input; where it can be read here,
 // this is the error, since the kernel would report the -1.
 Tensor merge_boxes(const Tensor& boxes, const c10::SymInt& images) {
-  // Other dtypes than those of floating-point numbers stay, so that they are refused.
+  // Boxes of other dtypes are not changed: the kernel refuses them.
   const Tensor exact = boxes.to(at::toOpMathType(boxes.scalar_type()));
   const Tensor image = exact.select(2, 0);
   const Tensor is_right = image.ge(0).logical_and(image.lt(images)).logical_and(image.eq(image.floor()));

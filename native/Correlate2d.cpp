@@ -124,7 +124,7 @@ Tensor correlate_broadcast(const Tensor& input, const Tensor& kernel, const Part
   const auto image = input.sym_sizes().slice(input.dim() - 2), taps = kernel.sym_sizes().slice(kernel.dim() - 2);
   const auto of_kernel = kernel.sym_sizes().slice(0, kernel.dim() - 2);
   const auto leading = infer_size_symdimvector(input.sym_sizes().slice(0, input.dim() - 2), of_kernel);
-  // The last of them are those of the kernels.
+  // The kernels' leading dimensions are the last of them.
   const auto others = SymIntArrayRef(leading).slice(0, leading.size() - of_kernel.size());
   const auto batch = SymIntArrayRef(leading).slice(others.size());
   const auto images = c10::multiply_integers(others), kernels = c10::multiply_integers(batch);
@@ -178,8 +178,8 @@ void check_dtype(const char* name, const Tensor& tensor) {
       "'");
 }
 
-// Of the operators behind correlate2d, which it calls with the right ones: input [K, N, H, W], and a kernel [K, h, w]
-// or a gradient [K, N, h, w].
+// Checks the arguments of the operators that correlate2d calls, in case others call them: input [K, N, H, W], and a
+// kernel [K, h, w] or a gradient [K, N, h, w].
 void check_part(const Tensor& input, const Tensor& other, int64_t dims, SymIntArrayRef offset, SymIntArrayRef size) {
   const auto is_pair = [](SymIntArrayRef x) { return x.size() == 2 && x[0] >= 0 && x[1] >= 0; };
   TORCH_CHECK(
@@ -199,7 +199,7 @@ void check_part(const Tensor& input, const Tensor& other, int64_t dims, SymIntAr
   check_like("correlate2d(): expected kernel", other, "input", input);
 }
 
-// Images that are the same for each kernel, expanded, as [1, N, H, W].
+// Images that all kernels share, and which are therefore expanded, as [1, N, H, W].
 Tensor shared_by_kernels(const Tensor& images) {
   return images.stride(0) == 0 ? images.narrow(0, 0, 1) : images;
 }
@@ -219,7 +219,7 @@ int64_t fast_length(int64_t n) {
   return best;
 }
 
-// A correlation in numbers: that of input with kernel, or with the gradient, which takes the kernel's place.
+// The sizes and the costs of a correlation of the input with the kernel, or with the gradient in its place.
 struct Lengths {
   Lengths(const Tensor& input, const Tensor& kernel, IntArrayRef offset, IntArrayRef size) {
     for (const int64_t dim : {0, 1}) {
@@ -249,7 +249,7 @@ struct Lengths {
     return products > call_cost + pixel_cost * pixels * halvings;
   }
 
-  // Whether an image is computed directly to tell which elements an infinity reaches. More products take longer than a
+  // Whether an image is computed directly to find which elements an infinity reaches. More products take longer than a
   // second, so a gradient that overflowed would stop a training.
   bool is_found_directly() const {
     return products <= static_cast<double>(int64_t(1) << 32);
@@ -267,7 +267,7 @@ struct Lengths {
   std::array<int64_t, 2> before;
   std::array<int64_t, 2> needed;
   std::array<int64_t, 2> transform;
-  // Of one image.
+  // The products of the direct method for one image.
   double products = 1;
 };
 
@@ -286,13 +286,13 @@ correlate_by_fft(const Tensor& images, const Tensor& others, const Lengths& leng
   return all.narrow(-2, 0, size[0]).narrow(-1, 0, size[1]).to(images.scalar_type()).contiguous();
 }
 
-// Which of x [..., H, W] hold an infinity or NaN: 0 times it is not 0. A reduction by all() takes ten times as long.
+// Which images of x [..., H, W] hold an infinity or NaN: 0 times these is not 0. all() would take ten times as long.
 Tensor has_special(const Tensor& x) {
   return x.mul(0).sum({-2, -1}).ne(0);
 }
 
-// Whether to compute those that are chosen directly. Elsewhere than on CPUs none is read: that would wait for the
-// device, and CUDA graphs cannot capture it.
+// Whether chosen images are computed directly. Only on CPUs it is read whether there are any: on another device, that
+// would wait for the device, and CUDA graphs could not capture it.
 bool may_have_any(const Tensor& chosen, const Lengths& lengths) {
   return lengths.is_found_directly() && (!chosen.is_cpu() || chosen.any().item<bool>());
 }
@@ -321,7 +321,7 @@ void check_choice(const char* name, std::string_view value, const std::array<std
       "'");
 }
 
-// The value of a symbolic number, with a guard: constant_pad_nd takes no such number.
+// The value of a symbolic number, with a guard: constant_pad_nd does not take symbolic numbers.
 Scalar guarded(const Scalar& x) {
   return !x.isSymbolic()    ? x
       : x.isFloatingPoint() ? Scalar(x.toSymFloat().guard_float(__FILE__, __LINE__))

@@ -9,8 +9,8 @@ class TensorBase;
 namespace at::native {
 
 // output[k, n, i, j] = sum over a, b of input[k, n, i + a, j + b] * kernel[k, a, b]: no zeros are filled in, and
-// nothing is conjugated. All of them contiguous and not empty. An input [1, N, H, W] is that of every k. Only for those
-// n of k where chosen [k, n] is true, if it is defined.
+// nothing is conjugated. All tensors are contiguous and not empty. All k share an input [1, N, H, W].
+// If chosen [k, n] is defined, only the results where it is true are computed.
 using correlate2d_fn =
     void (*)(const TensorBase& output, const TensorBase& input, const TensorBase& kernel, const TensorBase& chosen);
 

@@ -33,7 +33,7 @@ const c10::SymInt& along(SymIntArrayRef values, size_t axis) {
   return values[values.size() == 1 ? 0 : axis];
 }
 
-// Of paddings, dilations and the kernel's sizes, so that products and sums of sizes have 64 bits.
+// The largest padding, dilation and kernel size: products and sums of sizes then fit into 64 bits.
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 
 // `expected` begins the message.

@@ -17,7 +17,7 @@ using roi_pool_fn = void (*)(
     const TensorBase& boxes,
     double spatial_scale);
 
-// Adds grad_output at the indices to grad_input; all of them contiguous, both gradients in the type computed in.
+// Adds grad_output at the indices to grad_input. All are contiguous, both gradients in the type of the computation.
 using roi_pool_backward_fn = void (*)(
     const TensorBase& grad_input,
     const TensorBase& grad_output,

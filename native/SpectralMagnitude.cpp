@@ -38,7 +38,7 @@ DEFINE_DISPATCH(part_rows_stub);
 
 namespace {
 
-// No images: MKL's transforms reject that.
+// MKL's transforms reject a batch without images.
 bool is_empty(const Tensor& x) {
   return TORCH_GUARD_OR_FALSE(x.sym_numel().sym_eq(0));
 }
@@ -54,7 +54,7 @@ Tensor rfft2(const Tensor& x) {
     // On CPUs it is contiguous; the meta kernel gives two dimensions other strides.
     return at::fft_rfft2(x).contiguous();
   }
-  // Of one image, for the dtype and for the errors.
+  // The transform of one image, which has the right dtype and raises the right errors.
   const Tensor spectrum = at::fft_rfft2(x.new_zeros_symint(x.sym_sizes().slice(x.dim() - 2)));
   return spectrum.expand_symint(with_last_dim(x, spectrum.sym_size(-1))).contiguous();
 }

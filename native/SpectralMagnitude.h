@@ -9,7 +9,7 @@ class TensorBase;
 namespace at::native {
 
 // result = grad * spectrum / |spectrum|, and 0 where the spectrum is; halved in the columns that stand for two of the
-// transform of a real signal with last_dim_size columns. All of them contiguous.
+// transform of a real signal with last_dim_size columns. All tensors are contiguous.
 using spectrum_grad_fn =
     void (*)(const TensorBase& result, const TensorBase& grad, const TensorBase& spectrum, int64_t last_dim_size);
 

@@ -52,7 +52,7 @@ template <typename T>
 void correlate(const TensorBase& output, const TensorBase& input, const TensorBase& kernel, const bool* chosen) {
   constexpr int64_t lanes = vec::Vectorized<T>::size();
   constexpr int64_t block = 4 * lanes;
-  // By the number of vectors that are begun.
+  // Indexed by the number of vectors, the last of which may be partial.
   constexpr std::array functions{
       &correlate_columns<T, 1>, &correlate_columns<T, 2>, &correlate_columns<T, 3>, &correlate_columns<T, 4>};
   const int64_t images = output.size(1), height = output.size(2), width = output.size(3);

@@ -67,7 +67,7 @@ struct Axis {
     return {first, std::clamp(last, first, size)};
   }
 
-  // The most elements that so many outputs, one behind the other, read.
+  // The largest number of elements that this number of adjacent outputs reads.
   int64_t most_elements(int64_t count) const {
     const auto extent = (count - 1) * (is_backward ? 1 : stride) + (taps - 1) * dilation;
     return std::min(is_backward ? extent / stride + 2 : extent + 1, size);

@@ -16,7 +16,7 @@
 namespace at::native::depthwise {
 inline namespace CPU_CAPABILITY {
 
-// Memory for n elements that begins at a cache line; what is in it is undefined.
+// Memory for n elements that begins at a cache line; its content is undefined.
 template <typename acc_t>
 class Scratch {
  public:
@@ -50,7 +50,7 @@ struct Block {
   bool is_whole() const {
     return count == lanes;
   }
-  // So many channels in a block, at most `most`, that the first one is of whole vectors.
+  // The number of channels in a block, at most `most`, with which the first block has whole vectors.
   static int64_t channels_of(int64_t channels, int64_t most) {
     return std::min(most, std::max(channels / size * size, size));
   }

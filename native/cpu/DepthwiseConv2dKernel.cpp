@@ -283,7 +283,7 @@ class Worker {
     }
   }
 
-  // The runs of tiles, one after the other.
+  // Computes the runs of tiles, one after the other.
   template <typename T>
   void compute_tiles(
       const TileGroup& group,

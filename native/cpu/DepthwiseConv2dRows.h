@@ -24,7 +24,7 @@ inline namespace CPU_CAPABILITY {
 // The rows of the output that are computed together: enough sums to hide the latency of an FMA.
 constexpr int64_t kRows = 4;
 
-// Where the elements lie that an axis reads, in the copy: those of output 0 begin there.
+// The first element that output 0 of an axis reads, where the copy begins, and the distance to the last.
 inline int64_t first_element(const Axis& axis) {
   return std::min(*axis.element(0, 0), *axis.element(0, axis.taps - 1));
 }
@@ -96,7 +96,7 @@ class RowConvolution {
   }
 
  private:
-  // From each of the channels a vector can be read.
+  // Long enough that a vector can be read from any of the channels on.
   int64_t period() const {
     return channels_ + lanes - 1;
   }

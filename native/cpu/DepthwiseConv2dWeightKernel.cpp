@@ -41,7 +41,7 @@ class Worker {
   using acc_t = at::opmath_type<scalar_t>;
   using Vec = vec::Vectorized<acc_t>;
 
-  // Of blocks of at most so many channels.
+  // For blocks of at most `most` channels.
   Worker(const DepthwiseConv2dGeometry& g, const Chunks& chunks, int64_t most)
       : g_(g),
         rows_(g, 0, false),
@@ -51,7 +51,7 @@ class Worker {
         grads_(most * std::min(chunks.size, g.output[0]) * g.output[1]),
         image_(most * rows_.most_elements(chunks.size) * g.input[1]) {}
 
-  // Adds what rows from top to bottom of grad_output give to `sums`, [tap][lane], and behind them those of the bias.
+  // Adds the products of rows from top to bottom of grad_output to `sums`: [tap][lane], then those of the bias.
   void
   add(const Block<acc_t>& block,
       Image<const scalar_t> grads,
@@ -78,7 +78,7 @@ class Worker {
   }
 
  private:
-  // Of the image the first row, of grad_output those that are computed.
+  // The first row of the image, and the rows of grad_output that are computed.
   struct Rows {
     int64_t first;
     int64_t top, bottom;

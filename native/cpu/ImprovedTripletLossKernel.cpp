@@ -36,7 +36,7 @@ at::opmath_type<scalar_t> squared_distance(const scalar_t* x, const scalar_t* y,
   using T = at::opmath_type<scalar_t>;
   using Vec = vec::Vectorized<T>;
   if (length > 1024) {
-    // Of whole cache lines.
+    // Halves of whole cache lines.
     const int64_t half = length / 128 * 64;
     return squared_distance(x, y, half) + squared_distance(x + half, y + half, length - half);
   }

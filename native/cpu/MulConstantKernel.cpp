@@ -14,7 +14,7 @@ namespace {
 template <typename scalar_t>
 void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
   using opmath_t = at::opmath_type<scalar_t>;
-  // Integers wrap round, as only unsigned ones may in C++.
+  // Integers wrap around, which C++ defines for unsigned ones only.
   using product_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, opmath_t>;
   using Vec = vec::Vectorized<scalar_t>;
   const auto factor = mul_constant_factor<opmath_t>(constant);
@@ -51,7 +51,7 @@ void mul_constant_kernel(TensorIteratorBase& iter, const Scalar& constant) {
 
 } // namespace
 
-// No AVX512, as of torch.mul: 512-bit loops take 1.1 times as long where data come from memory.
+// Not for AVX512, like torch.mul: 512-bit loops take 1.1 times as long where data come from memory.
 REGISTER_DISPATCH(mul_constant_stub, &mul_constant_kernel)
 
 } // namespace at::native

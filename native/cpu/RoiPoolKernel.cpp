@@ -100,7 +100,7 @@ sort_boxes(const TensorBase& boxes, const TensorBase& input, T spatial_scale, co
       all = hull(all, each->tile);
       pixels += each->pixels;
     }
-    // Together, unless the pixels between the boxes are more than those that several share.
+    // The boxes share a tile, unless it has more pixels than all of their own tiles.
     const bool is_shared = pixels >= all.pixels();
     for (; first != last; ++first) {
       first->tile = is_shared ? all : first->tile;
@@ -253,12 +253,12 @@ class BoxPool {
   int64_t width_;
   const T* boxes_;
   T spatial_scale_;
-  // What is transposed.
+  // The transposed pixels.
   std::vector<T> tile_;
   Area area_;
   int64_t tile_number_ = -1;
   int64_t tile_channel_ = -1;
-  // Of a box: the pixels of its bins, and their maxima.
+  // The pixels of a box's bins, and their maxima.
   std::vector<RoiRange> rows_;
   std::vector<RoiRange> columns_;
   std::vector<T> values_;
@@ -336,7 +336,7 @@ void roi_pool_kernel(
     const TensorBase& boxes,
     double spatial_scale) {
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "roi_pool_cpu", [&] {
-    // A vector for each pixel pays from so many channels on.
+    // From this number of channels on, a vector for each pixel is faster.
     constexpr int64_t several = 5;
     const auto function = input.size(1) < several ? &forward<scalar_t, true> : &forward<scalar_t, false>;
     function(output, indices, input, boxes, spatial_scale);

@@ -16,7 +16,7 @@ namespace {
 template <typename scalar_t>
 void twice_plus_loop(TensorIteratorBase& iter) {
   using opmath_t = at::opmath_type<scalar_t>;
-  // Integers wrap round, as only unsigned ones may in C++.
+  // Integers wrap around, which C++ defines for unsigned ones only.
   using sum_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, opmath_t>;
   using Vec = vec::Vectorized<scalar_t>;
   const auto one = [](scalar_t x, scalar_t y) -> scalar_t {
@@ -51,7 +51,7 @@ void twice_plus_kernel(TensorIteratorBase& iter) {
 
 } // namespace
 
-// No AVX512, as of torch.add: 512-bit loops take 1.1 times as long where data come from memory.
+// Not for AVX512, like torch.add: 512-bit loops take 1.1 times as long where data come from memory.
 REGISTER_DISPATCH(twice_plus_stub, &twice_plus_kernel)
 
 } // namespace at::native

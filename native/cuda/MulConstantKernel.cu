@@ -18,7 +18,7 @@ void mul_constant_kernel(TensorIteratorBase& iter, const Scalar& constant) {
       AT_WRAP([&] {
         using opmath_t = at::opmath_type<scalar_t>;
         const auto factor = mul_constant_factor<opmath_t>(constant);
-        // Integers wrap round, as only unsigned ones may in C++.
+        // Integers wrap around, which C++ defines for unsigned ones only.
         using product_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, opmath_t>;
         gpu_kernel(iter, [factor] GPU_LAMBDA(scalar_t x) -> scalar_t {
           return static_cast<product_t>(x) * static_cast<product_t>(factor);
