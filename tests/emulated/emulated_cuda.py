@@ -1,7 +1,7 @@
 """A pytest plugin that replaces CPU kernels by those of native/cuda, compiled for the CPU.
 
-So the operators' own tests check these kernels without a GPU: indices, barriers, dtypes, empty inputs. They cannot
-check what needs a GPU: concurrent threads and speed. Processes that the tests start use the CPU kernels.
+The operators' own tests then check these kernels without a GPU: indices, barriers, dtypes, empty inputs. They cannot
+check concurrent threads and speed. Processes that the tests start use the CPU kernels.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def launches(name: str) -> int:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Compile the kernels if a test is left to run on them."""
+    """Compile the kernels, unless no test is selected."""
     if not session.items:
         return
     folder = Path(os.environ["GRAFT_EMULATED"])

@@ -18,10 +18,10 @@ OF_RELEASES = (
     "ignore:Please use `torch.vmap` instead of `torch._vmap_internals.vmap`:FutureWarning",
     "ignore:Skipping serialization of skipfiles_inline_module_allowlist:UserWarning",
     "ignore:Warning. Profiler clears events at the end of each cycle:UserWarning",
-    # opcheck itself reads it
+    # opcheck itself reads this attribute
     "ignore:The .grad attribute of a Tensor that is not a leaf Tensor is being accessed:UserWarning",
     "ignore:`torch.jit.[a-z_]+` is (deprecated|not supported)",
-    # Warnings of its compilers about their own use of PyTorch and Python, independent of operators.
+    # PyTorch's compilers warn about their own use of PyTorch and Python, whatever the operator.
     *(
         f"ignore::{category}:torch\\.(_inductor|_dynamo|_functorch|_export|_subclasses|_higher_order_ops|fx|export)"
         for category in ("DeprecationWarning", "FutureWarning")

@@ -16,7 +16,7 @@ from torch.testing._internal.opinfo.core import DecorateInfo, ErrorInput, OpInfo
 
 from tests.kit.opinfos import added_op_infos
 
-# The tests that fail for each of them, without the ends of their names.
+# The tests that fail for each OpInfo, without the ends of their names.
 FAILING = {
     "right": set(),
     "without_bfloat16": {"test_dtypes", "test_reference", "test_variant_consistency_eager", "test_schema_correctness"},

@@ -59,7 +59,7 @@ def test_as_on_the_cpu(info: OpInfo) -> None:
 
 
 def test_no_access_out_of_bounds() -> None:
-    """Again under compute-sanitizer, which checks every memory access."""
+    """The same calls under compute-sanitizer, which checks every memory access."""
     if not (sanitizer := shutil.which("compute-sanitizer")):
         pytest.skip("compute-sanitizer, which comes with the CUDA toolkit, is not installed")
     again = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "as_on_the_cpu"]

@@ -35,7 +35,7 @@ def registered_for_cuda() -> list[str]:
     return found
 
 
-def test_umbrella_loads_what_the_base_s_does(base: Path) -> None:
+def test_umbrella_loads_the_libraries_that_it_loads_in_the_base(base: Path) -> None:
     ours, theirs = (ElfFile(path).dynamic() for path in (LIBRARIES / "libtorch.so", base / "torch/lib/libtorch.so"))
     assert {name for name in theirs["DT_NEEDED"] if "torch" in name} <= set(ours["DT_NEEDED"])
     assert [ours.get(kind) for kind in ("DT_RPATH", "DT_RUNPATH")] == [
@@ -69,7 +69,7 @@ def test_hidden_functions_are_bound_behind_the_build_id(base: Path) -> None:
     assert build_id and build_id.encode() in KERNELS.read_bytes()
 
 
-def test_where_kernels_are_missing_a_message_says_how_to_build_them() -> None:
+def test_missing_kernels_raise_an_error_that_says_how_to_build_them() -> None:
     if KERNELS.is_file() or not (names := registered_for_cuda()):
         pytest.skip("no kernel is missing")
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)

@@ -1,5 +1,5 @@
-"""Each operator supports a dtype, or raises an error that says so: all dtypes of PyTorch, and also those operators that
-only others call, such as backwards.
+"""For every dtype of PyTorch, each operator returns a result or raises an error that names the dtype. So do operators
+that only other operators call, such as backwards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INFOS = [info for info in added_op_infos() if torch.float in info.dtypes]
 
 
 class Recorded(TorchDispatchMode):
-    """Keeps a call of each overload of the folder."""
+    """Records one call of each overload of the folder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def recorded(info: OpInfo) -> Recorded:
 
 
 def converted(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor of a dtype, with the same values if there is a conversion; indices stay."""
+    """Convert a tensor to a dtype, or make one if there is no conversion. Indices keep their dtype."""
     if tensor.dtype != torch.float:
         return tensor
     if str(dtype).startswith("torch.q"):

@@ -1,4 +1,4 @@
-"""PyTorch's families of tests on a few operators, since a folder may lack some kinds of operators."""
+"""PyTorch's families of tests on a few operators of PyTorch, since a folder may lack some kinds of operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(operators: str, *arguments: str | Path, **variables: str) -> subprocess.
 
 
 def test_collected() -> None:
-    """One without a derivative, one for integers only, one without an in-place variant."""
+    """An operator without a derivative, one for integers only, and one without an in-place variant."""
     operators = ["isfinite", "nn.functional.one_hot", "masked_select"]
     done = run(",".join(operators), "--collect-only", FAMILIES)
     assert done.returncode == 0, done.stdout
@@ -30,7 +30,7 @@ def test_collected() -> None:
         assert f"test_variant_consistency_eager_{operator.replace('.', '_')}_cpu" in done.stdout
 
 
-def test_they_fail_where_an_op_info_says_what_is_not_so() -> None:
+def test_they_fail_for_wrong_op_infos() -> None:
     files = [FAMILIES / name for name in ("test_eager.py", "test_gradients.py")]
     names = ("dtypes", "reference", "errors", "variant", "schema", "fn_grad", "forward_mode")
     done = run(",".join(FAILING), "-p", "broken_opinfos", "-k", " or ".join(names), *files)

@@ -27,24 +27,24 @@ EQUAL = Described((2, (1 << 20) + 1), torch.float64, seed=1)
 
 
 def cancelling(x: Tensor) -> Tensor:
-    """Nearly zero relative to the summands, in an order that depends on the strides."""
+    """Return a sum that is nearly zero relative to its terms, added in an order that depends on the strides."""
     numbers = (x - x.mean()).flatten() * 1e3
     ordered = numbers if x.is_contiguous() else numbers.sort().values
     return ordered.cumsum(0)[-1].clone()
 
 
 def adding(x: Tensor) -> Tensor:
-    """Sequential for contiguous tensors, otherwise a tree."""
+    """Add sequentially for contiguous tensors, otherwise as a tree."""
     return x.cumsum(1)[:, -1].clone() if x.is_contiguous() else x.sum(1)
 
 
 def misreading(x: Tensor) -> Tensor:
-    """As if it were contiguous."""
+    """Read the tensor as if it were contiguous."""
     return x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride()).clone()
 
 
 def inexact(x: Tensor) -> Tensor:
-    """Wrong by more than rounding for non-contiguous strides."""
+    """Return a result that is wrong by more than rounding if the tensor is not contiguous."""
     return x.contiguous() * (1.0 if x.is_contiguous() else 1.0001)
 
 
@@ -142,7 +142,7 @@ def test_reference_is_not_compared_for_large_numbers(define: Define, refer: Any,
 
 
 def test_reference_is_not_compared_for_tiny_numbers(define: Define, refer: Any) -> None:
-    """They are zero as float, so 0 / number is not a number, but zero in double precision."""
+    """1e-60 is zero as a float, so 0 / number is NaN there, but zero in double precision."""
     refer(lambda x, number: x.numpy() / number)
     call = {"x": Described((4, 3), torch.float32, fill="zeros"), "number": 1e-60}
     assert judged(define(lambda x, number: x / number, ", float number"), call).kind == "result"
@@ -172,7 +172,7 @@ def test_large_by_its_result(define: Define, size: int) -> None:
 
 
 def test_too_large_for_a_vector_is_a_lack_of_memory() -> None:
-    """A copy of a row that has as many elements as there are addresses, expanded from one."""
+    """An expanded row may have as many elements as there are addresses; a copy of it does not fit."""
 
     def call() -> list[Tensor]:
         raise ValueError("cannot create std::vector larger than max_size()")
@@ -194,7 +194,7 @@ def test_cancelling_is_not_within_rounding_of_its_result() -> None:
     assert difference > 64 * torch.finfo(torch.float32).eps, "the order of additions is to matter"
 
 
-# Calls with a tensor that is not contiguous end as given. The arguments are a folder, and a file with a call.
+# Calls with a tensor that is not contiguous end with ``end``. The arguments are a folder, and a file with a call.
 PROGRAM = """
 import os, pickle, sys, time
 from pathlib import Path

@@ -21,13 +21,13 @@ NAME = "kit_of_indices"
 
 
 def summed(x: Tensor, index: Tensor) -> Tensor:
-    """The sum of the rows from each index to the next."""
+    """Sum the rows from each index to the next."""
     sums = torch.cat([x.new_zeros(1, *x.shape[1:]), x.cumsum(0)])
     return sums[index[1:]] - sums[index[:-1]]
 
 
 def added(x: Tensor, index: Tensor) -> Tensor:
-    """Any two tensors of one dtype: there is no index."""
+    """Take any two tensors of one dtype: there is no index."""
     return x + index
 
 
@@ -54,7 +54,7 @@ def refusing_range(x: Tensor, index: Tensor) -> Tensor:
 
 
 def reading(x: Tensor, index: Tensor) -> Tensor:
-    """Ends the process where a kernel without checks reads memory that is not there: beyond that around the tensor."""
+    """Like a kernel without checks, end the process for an index that is far out of range."""
     if index.dtype == torch.long and int(index.max()) > 1 << 20:
         os.abort()
     return x + index

@@ -29,7 +29,7 @@ def ours() -> dict[str, Any]:
 
 
 def test_comparison_with_stock_refuses_the_torch_under_test(stock: Path) -> None:
-    """The fixture ``stock`` compares what the two have; a process that did not choose would have the operators."""
+    """The fixture ``stock`` relies on this: a process that chooses no torch has the operators."""
     operators = torch._added_operators.OPERATORS
     assert added_in(operators, environment(None)) == {MODULE, *operators}
     assert added_in(operators, environment(stock)) == set()
@@ -46,7 +46,7 @@ def test_no_surface_is_left_out(theirs: dict[str, Any], ours: dict[str, Any]) ->
 def test_everything_of_the_stock_wheel_is_there_unchanged(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     for surface in theirs.keys() - {"version"}:
         changed = {key for key, value in theirs[surface].items() if ours[surface].get(key) != value}
-        # The tables of what the folder replaces name the header that registers it.
+        # The dispatch tables of replaced operators name the header that registers the kernels.
         changed -= {key for key in changed if "graft_replaced.h" in str(ours[surface].get(key))}
         # torch.torch_version etc. contain the version itself.
         assert changed - {"__version__"} == set(), surface

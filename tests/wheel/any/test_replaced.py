@@ -23,7 +23,7 @@ if CASES:
 
     @pytest.mark.parametrize(("info", "dtype"), CASES)
     def test_results_are_those_of_pytorch(info: OpInfo, dtype: torch.dtype) -> None:
-        """Or ``DIFFERS`` in samples.py says why not: of this operator, or of one that it calls."""
+        """Results differ only if ``DIFFERS`` in samples.py gives a reason, for this operator or one that it calls."""
         found = difference(info, dtype)
         said = f"{info.name} differs from PyTorch's in {dtype}: {found}; if it is meant, say why in samples.py: "
         said += f'DIFFERS = {{"{info.name}": "the reason"}}'
@@ -52,7 +52,7 @@ def test_operator_may_differ_if_one_that_it_calls_does(name: str, stated: str, i
 
 
 def test_stock_is_left_again() -> None:
-    """What is switched inside is as before afterwards, also after an error."""
+    """Kernels are switched back at the end of the block, also after an error."""
     before = torch._C._dispatch_dump_table("aten::add.Tensor")
     with pytest.raises(ValueError, match="inside"), _graft.stock():
         raise ValueError("inside")
@@ -60,7 +60,7 @@ def test_stock_is_left_again() -> None:
 
 
 def test_stock_is_nested_and_in_every_thread() -> None:
-    """torch.compile stores nothing until the last use ends."""
+    """torch.compile stores nothing until the outermost block ends."""
     with ThreadPoolExecutor() as others:
         assert _caches() == others.submit(_caches).result() == (True, True)
         with _graft.stock():

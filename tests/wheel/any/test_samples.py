@@ -59,12 +59,12 @@ def written(described: str, tmp_path: Path) -> Callable[[str], Samples]:
 def test_dtype_that_the_samples_refuse_is_not_one_of_the_operator(
     described: str, written: Callable[[str], Samples]
 ) -> None:
-    """As ``yield -make(3)`` raises for bool."""
+    """For example, ``yield -make(3)`` raises an error for bool."""
     refusing = (
         "import torch\nHEAD\ndef {name}(make):\n    if make(1).dtype == torch.float:\n"
         "        raise RuntimeError('no')\n    yield from usual(make)\n"
     )
-    # What the folder's OPINFO states does not count here.
+    # The other samples.py has no OPINFO, so the dtypes are found by calls.
     usual = op_info(described, written("HEAD\n{name} = usual\n")).dtypes
     assert torch.float in usual
     assert op_info(described, written(refusing)).dtypes == usual - {torch.float}
@@ -105,7 +105,7 @@ def {name}(make):
 
 
 def test_samples_keep_what_each_folder_calls_its_own(tmp_path: Path) -> None:
-    """Both have a helper and a constant of the same name, and the folder between them has no samples."""
+    """Two folders have a helper and a constant of the same name; a third folder has no samples."""
     for scale, name in enumerate(("one", "two")):
         write(tmp_path / name, {"samples.py": SEVERAL.format(name=name, scale=scale)})
     samples = Samples([tmp_path / name for name in ("one", "none", "two")])
@@ -115,13 +115,13 @@ def test_samples_keep_what_each_folder_calls_its_own(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.suffix == ".pyc"]
 
 
-# Eight times an input, for example a batch of that many copies, may take as much memory.
+# The most memory that eight copies of an input may take, for example as a batch.
 LARGEST_BATCH = 64 << 20
 
 
 @pytest.mark.parametrize("public", INFOS)
 def test_inputs_are_so_small_that_tests_can_copy_them(public: str) -> None:
-    """PyTorch's own tests repeat the inputs of wrong calls, too: of an expanded one, all elements."""
+    """PyTorch's own tests also copy the inputs of wrong calls, and of an expanded input all elements."""
     info, dtype = INFOS[public], max(INFOS[public].dtypes, key=lambda each: each.itemsize)
     given = [*info.sample_inputs("cpu", dtype)]
     given += [wrong.sample_input for wrong in info.error_inputs("cpu")] if info.error_inputs_func else []
@@ -131,7 +131,7 @@ def test_inputs_are_so_small_that_tests_can_copy_them(public: str) -> None:
 
 
 def test_each_function_is_named_after_an_operator() -> None:
-    """``make check`` says so with a place; a build does not if only ``samples.py`` changed."""
+    """``make check`` reports it with a place, but no build runs if only ``samples.py`` changed."""
     roots = {name.partition("::")[2].partition(".")[0] for name in torch._added_operators.OPERATORS}
     names = {f"{root}{of}" for root in roots for of in ("", "_reference", "_errors")}
     for name, function in SAMPLES.functions.items():

@@ -39,7 +39,7 @@ def arguments(overload: torch._ops.OpOverload) -> list[str] | None:
     for argument in overload._schema.arguments:
         if argument.has_default_value():
             continue
-        # The type for calls has int for all of the enumerations.
+        # ``argument.type`` is int for all enumerations.
         real = str(argument.real_type)
         kind = real if real in VALUES else str(argument.type)
         value = "None" if kind.startswith("Optional[") else VALUES.get(kind)
@@ -50,7 +50,7 @@ def arguments(overload: torch._ops.OpOverload) -> list[str] | None:
 
 
 def calls(name: str) -> Iterator[str]:
-    """A valid call of a function or method of torch's, and invalid ones."""
+    """Yield valid and invalid calls of a function or method of torch's."""
     is_method = name.startswith("torch.Tensor.")
     given = arguments(functional_overload(name.rpartition(".")[2]))
     function = name

@@ -56,7 +56,7 @@ def run_surfaces(folder: Path, *options: str) -> tuple[str, dict[str, dict[str, 
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_operator_is_compared_with_pytorch_s_own(tmp_path: Path, processes: int) -> None:
+def test_operator_is_compared_with_those_of_pytorch(tmp_path: Path, processes: int) -> None:
     said, marks = run_surfaces(tmp_path, *([f"--numprocesses={processes}"] if processes > 1 else []))
     assert "sinc: only PyTorch's own: AssertionError: not there" in said and "  next: write it" in said
     assert "sinc: quiet: UserWarning: a loop" in said and "as lerp: ValueError: gone" in said

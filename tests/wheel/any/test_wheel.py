@@ -66,7 +66,7 @@ def test_record_is_complete_and_right(archive: ZipFile) -> None:
         assert (digest, size) == (f"sha256={expected}", str(len(content))), name
 
 
-def test_unchanged_members_are_the_base_s_bytes(archive: ZipFile, base_archive: ZipFile, base: Path) -> None:
+def test_unchanged_members_have_the_bytes_of_the_base(archive: ZipFile, base_archive: ZipFile, base: Path) -> None:
     pin = base.parents[2].name.partition("+")[0]
     ours = {info.filename: info for info in archive.infolist()}
     changed = set()
@@ -95,7 +95,9 @@ def info_of(opened: ZipFile) -> dict[str, str]:
     return {name.partition(".dist-info/")[2]: opened.read(name).decode() for name in names}
 
 
-def test_metadata_are_the_base_s_but_for_version_and_tag(wheel: Path, archive: ZipFile, base_archive: ZipFile) -> None:
+def test_metadata_differ_from_the_base_in_version_and_tag_only(
+    wheel: Path, archive: ZipFile, base_archive: ZipFile
+) -> None:
     _, version, _, (tag,) = parse_wheel_filename(wheel.name)
     expected = info_of(base_archive)
     expected["METADATA"] = re.sub(r"\nVersion: \S+\n", f"\nVersion: {version}\n", expected["METADATA"], count=1)
@@ -152,7 +154,7 @@ def test_pip_is_content() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_numbered_names_are_the_base_s(archive: ZipFile, base_archive: ZipFile) -> None:
+def test_numbered_names_are_those_of_the_base(archive: ZipFile, base_archive: ZipFile) -> None:
     """The base's binaries were compiled with these numbers."""
     # Their folders differ between releases; torchgen's templates have these names, too.
     numbered = [name for name in archive.namelist() if name.endswith(("/aten_interned_strings.h", "/enum_tag.h"))]

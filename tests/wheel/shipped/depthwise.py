@@ -103,7 +103,7 @@ def convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
 
 
 def in_numpy(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, case: Case) -> np.ndarray:
-    """Return the result by definition."""
+    """Return the result, computed by the definition of a convolution."""
     (sh, sw), (ph, pw), (dh, dw) = case.parameters
     padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
     kh, kw = case.kernel
@@ -136,7 +136,7 @@ def assert_rounded(ours: torch.Tensor, exact: torch.Tensor, magnitude: torch.Ten
 
 
 def check(case: Case, dtype: torch.dtype, memory_format: torch.memory_format, has_bias: bool = True) -> None:
-    """The value and gradients of one convolution."""
+    """Check the value and the gradients of one convolution."""
     inputs = case.inputs(dtype, memory_format)[: 3 if has_bias else 2]
     ours = [tensor.clone().requires_grad_() for tensor in inputs]
     exact = [tensor.double().requires_grad_() for tensor in inputs]

@@ -42,7 +42,7 @@ LARGE = [((64, 80), (31, 33)), ((90, 61), (40, 50)), ((31, 33), (70, 64))]
 
 
 def reference(x: torch.Tensor, kernel: torch.Tensor, mode: str) -> torch.Tensor:
-    """Of SciPy's two functions, this one conjugates the kernel even if the kernel is larger than the image."""
+    """Correlate with SciPy. In mode "valid", its correlate2d conjugates the image if that is smaller than the kernel."""
     wide = np.complex128 if x.is_complex() else np.float64 if x.is_floating_point() else np.int64
     x, kernel = (y.to(torch.float64) if y.dtype in HALF else y.resolve_conj() for y in (x, kernel))
     images = x.numpy().reshape(-1, *x.shape[-2:]).astype(wide)
@@ -105,8 +105,8 @@ def test_special_values_of_a_larger_kernel_stay_where_they_are(special: float) -
 @pytest.mark.parametrize("special", [float("nan"), float("inf")])
 @pytest.mark.parametrize("method", ["auto", "direct", "fft"])
 @pytest.mark.parametrize("mode", MODES)
-def test_special_values_reach_what_they_do_in_scipy(mode: str, method: str, special: float) -> None:
-    """SciPy multiplies the zeros around the image, not around a larger kernel."""
+def test_special_values_spread_as_in_scipy(mode: str, method: str, special: float) -> None:
+    """SciPy multiplies the zeros around the image by special values, but puts none around a larger kernel."""
     image, taps = np.ones((2, 2)), np.arange(1.0, 10).reshape(3, 3)
     for of_image, of_kernel in itertools.chain(
         itertools.product(np.ndindex(2, 2), [None]), itertools.product([None], np.ndindex(3, 3))
@@ -137,7 +137,7 @@ def test_infinities_do_not_take_hours() -> None:
 
 
 def test_special_values_of_a_gradient() -> None:
-    """Where a kernel is nearly as large as the image, it is larger than the gradient."""
+    """A kernel that is nearly as large as the image is larger than the gradient."""
     x, kernel = torch.ones(5, 5, requires_grad=True), torch.ones(4, 4)
     for place in itertools.product(range(2), range(2)):
         grad = torch.ones(2, 2)
@@ -190,7 +190,7 @@ def test_boundaries(
 
 
 def test_fillvalue_is_of_the_results_dtype() -> None:
-    """Converted like SciPy does."""
+    """It is converted as SciPy converts it."""
     x, kernel = values((4, 5), torch.complex128, 1), values((3, 2), torch.complex128, 2)
     expected = scipy.signal.correlate2d(x.numpy(), kernel.resolve_conj().numpy(), "full", "fill", 1 - 2j)
     torch.testing.assert_close(torch.correlate2d(x, kernel, mode="full", fillvalue=1 - 2j), torch.from_numpy(expected))
@@ -271,7 +271,7 @@ def test_gradients_of_kernels_that_share_the_images(method: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_several_kernels_share_the_images(dtype: torch.dtype) -> None:
     x, kernels = torch.ones(4, 1, 128, 128, dtype=dtype), torch.ones(32, 3, 3, dtype=dtype)
-    # The result in the type computed in and in its own, and images for one kernel.
+    # The result in the type of the computation and in its own, and images for one kernel.
     most = 4 * 32 * 128 * 128 * (4 if dtype == torch.float32 else 4 + 2 + 2)
     assert allocated(partial(torch.correlate2d, mode="same"), x, kernels) < 1.2 * most
 
@@ -310,7 +310,7 @@ def test_bias_is_a_number(shape: tuple[int, ...]) -> None:
 
 
 def bright_pixel() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Images of small values, the second of which has a large one; the images with a kernel, and the exact result."""
+    """Return images of small values with one large value in the second, a kernel, and the exact result."""
     x, kernel = values((8, 64, 64), torch.float32, 1).abs() * 1e-3, values((15, 15), torch.float32, 2).abs()
     x[1, 10, 10] = 1e5
     return x, kernel, reference(x, kernel, "valid")
@@ -338,7 +338,7 @@ def test_an_image_does_not_depend_on_the_others(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
 def test_integers_are_exact(dtype: torch.dtype) -> None:
-    """Sums that a float cannot represent, at a size at which the Fourier transform is faster."""
+    """The sums do not fit into a float, and for this size the Fourier transform would be faster."""
     x, kernel = values((2, 90, 90), dtype, 1) * 97, values((31, 31), dtype, 2) * 89
     check(x, kernel, "same")
 
@@ -358,7 +358,7 @@ def test_methods(size: tuple[int, int], kernel_size: tuple[int, int], dtype: tor
             rtol=torch.finfo(dtype).eps,
             atol=1600 * precision,
         )
-        # The same for both: where the result is nearly 0, its own rounding error would decide about a sign.
+        # Both get the same gradient: one made of the result would have the sign of a rounding error near 0.
         found.append(torch.autograd.grad(result, (x, kernel), values(tuple(result.shape), dtype, 3)))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=2 * torch.finfo(dtype).eps, atol=3200 * precision)
@@ -471,7 +471,7 @@ def test_number_of_a_compiled_function_fills() -> None:
         torch.testing.assert_close(compiled(x, value), torch.from_numpy(expected))
 
 
-def test_opcheck_of_what_it_calls() -> None:
+def test_opcheck_of_private_operators() -> None:
     images, kernels = values((3, 2, 6, 7), torch.float32, 1).requires_grad_(), values((3, 2, 3), torch.float32, 2)
     torch.library.opcheck(torch.ops.aten._correlate2d.default, (images, kernels, [1, 2], [7, 9]))
     arguments = (values((3, 2, 5, 5), torch.float32), images.detach(), [0, 0], [2, 3])
@@ -501,7 +501,7 @@ def test_vmap(in_dims: tuple[int | None, int | None]) -> None:
 
 
 def test_vmap_over_kernels() -> None:
-    """Nested, with the kernel larger than the input, and without a kernel."""
+    """vmap is nested, kernels are larger than the input, or there is no kernel."""
     x, kernels = values((3, 2, 6, 7), torch.float64, 1), values((3, 2, 9, 8), torch.float64, 2)
     gradient = torch.func.grad(lambda x, k: torch.correlate2d(x, k, mode="same").square().sum(), argnums=(0, 1))
     for function in (torch.correlate2d, gradient):
@@ -536,7 +536,7 @@ def test_module() -> None:
     module(x).sum().backward()
     torch.testing.assert_close(module.bias.grad, torch.tensor([float(expected.numel())], dtype=torch.float64))
     assert module.weight.grad is not None
-    # As a convolution of one channel starts.
+    # The weight is initialized like that of a convolution of one channel.
     weight = torch.nn.Correlate2d((30, 40)).weight
     assert 0.9 * 1200**-0.5 < weight.abs().max() <= 1200**-0.5
     assert repr(module) == "Correlate2d(kernel_size=(3, 4), mode='full')"

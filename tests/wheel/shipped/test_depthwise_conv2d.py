@@ -83,7 +83,7 @@ def test_only_the_gradients_that_are_asked_for(memory_format: torch.memory_forma
 @pytest.mark.parametrize("memory_format", FORMATS)
 @pytest.mark.parametrize("shape", [(1, 2, 1600, 1600), (64, 17, 112, 112), (2048, 3, 7, 7)])
 def test_gradients_that_sum_many_pixels(shape: tuple[int, ...], memory_format: torch.memory_format) -> None:
-    """For equal numbers, whose rounding errors do not cancel: the error must not grow with the image."""
+    """The error must not grow with the image, even for equal numbers, whose rounding errors do not cancel."""
     grad = torch.full(shape, 0.1).to(memory_format=memory_format)
     x, weight = torch.ones_like(grad), torch.ones(shape[1], 1, 1, 1)
     _, of_weight, of_bias = backward(grad, x, weight, (1, 1), (0, 0), (1, 1), [False, True, True])
@@ -93,15 +93,15 @@ def test_gradients_that_sum_many_pixels(shape: tuple[int, ...], memory_format: t
 
 
 @pytest.mark.unemulated("how much memory kernels for CPUs take")
-def test_memory_of_the_weight_s_gradient() -> None:
-    """It is that of one sum for each tap, channel and chunk of rows."""
+def test_memory_of_the_weight_gradient() -> None:
+    """The backward allocates one sum for each tap, channel and chunk of rows."""
     x, grad, weight = torch.ones(4, 512, 64, 64), torch.ones(4, 512, 64, 64), torch.ones(512, 1, 3, 3)
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         backward(grad, x, weight, (1, 1), (1, 1), (1, 1), [False, True, True])
     # Chunks of 16 rows, and the images that a thread transposes.
     sums = 4 * 64 // 16 * 512 * (3 * 3 + 1) * 4
     packed = torch.get_num_threads() * 16 * (16 + 18) * 64 * 4
-    # An operator's own events have only what it has not freed.
+    # The memory in an operator's own events excludes what it has freed.
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     assert sum(max(event.nbytes(), 0) for event in events) < 1.2 * (sums + packed)
 
@@ -124,7 +124,7 @@ def test_strides_are_those_of_meta_tensors(channels: int, memory_format: torch.m
 def test_special_weights_and_gradients_at_the_edges(
     channels: int, memory_format: torch.memory_format, special: float
 ) -> None:
-    """They do not reach the pixels whose taps are in the padding, which 0 times infinity would turn into NaN."""
+    """An infinite weight does not reach pixels whose tap is in the padding: 0 times infinity would give NaN."""
     case = Case(1, channels, (5, 40), (3, 3), padding=(1, 1))
     x, weight, _ = (torch.ones_like(t) for t in case.inputs(torch.float32, memory_format))
     finite = F.conv2d(x, weight, padding=1, groups=channels)
@@ -218,7 +218,7 @@ def test_valid_padding_with_a_stride() -> None:
 def test_special_values_reach_the_windows_that_hold_them(
     dtype: torch.dtype, memory_format: torch.memory_format, special: float, stride: int
 ) -> None:
-    """Each pixel in turn, so that no lane outside an edge affects values or gradients."""
+    """Each pixel in turn is special, so that a lane outside an edge would show in values or gradients."""
     case = Case(1, 2, (6, 5), (3, 3), (stride,) * 2, (1, 1))
     x = torch.ones(1, 2, 6, 5, dtype=dtype).to(memory_format=memory_format)
     weight = torch.ones(2, 1, 3, 3, dtype=dtype)
@@ -242,7 +242,7 @@ def test_special_values_reach_the_windows_that_hold_them(
 
 
 def test_window_has_at_most_2_31_rows() -> None:
-    """No sample: PyTorch's own tests of error inputs copy them."""
+    """This is no error input in samples.py, because PyTorch's tests copy those."""
     x, weight = torch.zeros(1, 4, 8, 8), torch.zeros(4, 1, 1, 3).expand(4, 1, 2**40, 3)
     with pytest.raises(RuntimeError, match=rf"from 1 to 2\^31 - 1, got \[4, 1, {2**40}, 3\]"):
         torch.depthwise_conv2d(x, weight)
@@ -328,5 +328,5 @@ for dtype in (torch.half, torch.bfloat16):
 
 @pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "AVX512"])
 def test_half_types_round_every_number(capability: str) -> None:
-    """Each value of a half type times a few: ties, subnormal numbers, overflow, inf and NaN."""
+    """Every value of a half type is multiplied by a few factors: ties, subnormal numbers, overflow, inf and NaN."""
     at_capability(capability, ROUNDING)

@@ -47,7 +47,7 @@ IN_DIMS = [dims for dims in itertools.product([0, None], repeat=3) if any(dim is
 @pytest.mark.parametrize(("in_dims", "batch"), list(itertools.product(IN_DIMS, [2, None])))
 @pytest.mark.parametrize("multiplier", [1, 2])
 def test_vmap(in_dims: tuple[int | None, ...], batch: int | None, multiplier: int) -> None:
-    """With its own batching rules: the fallback would warn, and warnings are errors here."""
+    """The operator has batching rules: the fallback would warn, and warnings are errors here."""
     case = Case(batch, 3, (6, 7), (3, 3), (1, 2), (1, 1), multiplier=multiplier)
     samples = [case.inputs(torch.float64, torch.contiguous_format, seed) for seed in range(4)]
     stacked = [
@@ -103,7 +103,7 @@ def test_vmap_nested_and_at_other_dimensions() -> None:
 
 
 def test_exported_with_padding_by_name() -> None:
-    """With a 4 x 3 kernel, one more row of zeros at the bottom."""
+    """A 4 x 3 kernel needs one more row of zeros at the bottom than at the top."""
     weight, bias = torch.ones(6, 1, 4, 3), torch.ones(6)
     function = partial(torch.depthwise_conv2d, weight=weight, bias=bias, padding="same", dilation=(1, 2))
     check_exported(lambda x: function(x), torch.randn(2, 3, 9, 8))
@@ -140,7 +140,7 @@ def test_export_with_dynamic_shapes() -> None:
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 @pytest.mark.parametrize("memory_format", FORMATS)
 def test_images_that_a_mask_selects(memory_format: torch.memory_format) -> None:
-    """The compiler does not know how many there are."""
+    """The compiler does not know how many images there are."""
     x, weight, bias = Case(3, 4, (9, 8), (3, 3)).inputs(torch.float64, memory_format)
     leaf, mask = weight.clone().requires_grad_(), torch.tensor([True, False, True])
     compiled = torch.compile(
@@ -282,7 +282,7 @@ OTHERWISE = "expected a Conv2d that computes as Conv2d does, but"
         (replaced(), f"{OTHERWISE} Conv2d"),
     ],
 )
-def test_from_conv2d_refuses_what_computes_otherwise(module: torch.nn.Module, message: str) -> None:
+def test_from_conv2d_refuses_other_convolutions(module: torch.nn.Module, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         torch.nn.DepthwiseConv2d.from_conv2d(module)
 

@@ -41,7 +41,7 @@ if torch.__version__ >= "2.12":  # before, DTensor has no strategy for in-place 
 
 
 def test_rule_of_the_folder_shards_a_batch_of_images(tmp_path: Path) -> None:
-    """This is native/python/distributed/tensor/_ops/_conv_ops.py."""
+    """The rule is in native/python/distributed/tensor/_ops/_conv_ops.py."""
     program = f"""{SHARDING}
 parameters = (2, 1), (1, 0), (1, 2)
 whole = [torch.randn(shape, dtype=torch.double).requires_grad_() for shape in ((4, 3, 7, 6), (6, 1, 3, 2), (6,))]

@@ -35,7 +35,7 @@ def test_special_values_go_where_they_do_in_plain_operations(operator: Operator,
 
 
 def said_by_pytorch(x: Tensor, y: Tensor) -> str:
-    """Return what PyTorch's own decompositions say of shapes that do not fit; releases word it differently."""
+    """Return the message of PyTorch's decompositions for shapes that do not fit; it differs between releases."""
     with pytest.raises(RuntimeError) as caught:
         torch._refs.add(x, y)
     return re.escape(str(caught.value))
@@ -107,7 +107,7 @@ def test_the_same_bits_every_time(operator: Operator) -> None:
 
 @every_operator
 def test_vmap_of_the_gradient(operator: Operator) -> None:
-    """For each choice of batched inputs. A fallback would warn, and warnings are errors here."""
+    """Each choice of batched inputs is tested. A fallback would warn, and warnings are errors here."""
     inputs = [x.detach() for x in operator.inputs(dtype=torch.float64)]
     square = lambda *inputs: operator.function(*inputs).square().sum()  # noqa: E731
     gradient = torch.func.grad(square, argnums=tuple(range(len(inputs))))

@@ -37,7 +37,7 @@ def test_result_is_never_an_alias(shape: tuple[int, ...]) -> None:
     assert not x.gdh()._is_view()
 
 
-def test_gradient_has_self_s_shape() -> None:
+def test_gradient_has_the_shape_of_self() -> None:
     x = torch.randn(2, 3, requires_grad=True)
     weight = torch.arange(6.0)
     (x.gdh() * weight).sum().backward()

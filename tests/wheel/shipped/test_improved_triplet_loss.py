@@ -52,7 +52,7 @@ def reference(
     beta: float = PARAMETERS[2],
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """In plain operations, in double and rounded once."""
+    """Compute the loss with plain operations in double, and round once."""
     a, p, n = (x.double() for x in (anchor, positive, negative))
     d_ap, d_an = (a - p).square().sum(-1), (a - n).square().sum(-1)
     losses = hinge(d_ap - d_an, tau1) + beta * hinge(d_ap, tau2)
@@ -66,7 +66,7 @@ def loss(*inputs: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
 def assert_close_to_loss(
     result: torch.Tensor, expected: torch.Tensor, inputs: list[torch.Tensor], reduction: str = "mean"
 ) -> None:
-    """Up to the rounding of the result and of the distances, whose difference may be much smaller than they are."""
+    """Allow for the rounding of the result and of the distances, whose difference may be much smaller than they are."""
     anchor, positive, negative = (x.double() for x in inputs)
     distances = (anchor - positive).square().sum(-1) + (anchor - negative).square().sum(-1)
     finite = distances[distances.isfinite()]
@@ -129,12 +129,12 @@ def test_distances(shape: tuple[int, ...], dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("length", [100_003, 4_000_000])
 def test_distances_of_long_rows(length: int, dtype: torch.dtype) -> None:
-    """The error must not grow with the row, also if rounding errors do not cancel, as for equal numbers."""
+    """The error must not grow with the row, even for equal numbers, whose rounding errors do not cancel."""
     zeros = torch.zeros(1, length, dtype=dtype)
     for row in (zeros + 0.1, values((1, length), dtype)):
         _, distances = torch.improved_triplet_loss_with_distances(row, zeros, zeros, *PARAMETERS)
         expected = row.double().square().sum().expand(1, 2)
-        # Of the sums of each lane, which have at most 128 terms.
+        # The sum of each lane has at most 128 terms.
         rtol = 32 * torch.finfo(distances.dtype).eps
         torch.testing.assert_close(distances.double(), expected, rtol=rtol, atol=0)
 
@@ -239,7 +239,7 @@ def test_vmap(in_dims: tuple[int | None, ...], reduction: str) -> None:
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_half_types_are_rounded_at_last(dtype: torch.dtype) -> None:
-    """Losses and distances larger than the largest half, and means of them that are not."""
+    """Losses and distances are larger than the largest half, but their means are not."""
     anchor = torch.zeros(2, 4, 4, dtype=dtype)
     anchor[:, 0] = 128
     zeros = torch.zeros_like(anchor)
@@ -288,7 +288,7 @@ def test_errors_under_vmap() -> None:
 
 
 def test_memory_is_that_of_the_losses() -> None:
-    """Also if a row's elements are not adjacent, and under vmap."""
+    """This holds also if a row's elements are not adjacent, and under vmap."""
     inputs = triple((64, 4096), torch.float32)
     # A loss and two distances for each row, plus some small tensors.
     most = 64 * 4 * 10

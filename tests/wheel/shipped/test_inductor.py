@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unsanitized("what Inductor compiles is linked without s
 
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No kernels of an earlier run."""
+    """Start without kernels of an earlier run."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -13,7 +13,7 @@ from samples import assert_exact, values
 
 pytestmark = pytest.mark.slow
 
-# As images of 256 x 256.
+# The tensors are images of 256 x 256, or rows of as many elements.
 IMAGES = 2**15 + 1
 ELEMENTS = IMAGES * 2**16
 
@@ -26,7 +26,7 @@ def _memory() -> None:
 
 
 def last_set(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros, except for values at the end of the first dimension."""
+    """Return zeros, except for random values at the end of the first dimension."""
     x = torch.zeros(shape, dtype=dtype)
     x[-1] = values(shape[1:], dtype)
     return x

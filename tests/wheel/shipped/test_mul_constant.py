@@ -29,7 +29,7 @@ CONSTANTS = [3, -1, 0, True, 2.5, 300, 1e300, float("inf"), float("nan"), 1 - 2j
 
 @pytest.mark.parametrize(("shape", "dtype"), list(itertools.product(SHAPES, [*REAL, *COMPLEX, *INTEGERS])))
 def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Compared with NumPy: in float32 and rounded once for half types, with wrap-around for integers."""
+    """NumPy computes half types in float32, rounded once; integers wrap around."""
     x = values(shape, dtype)
     wide = x.float() if dtype in (torch.float16, torch.bfloat16) else x
     expected = torch.from_numpy(np.asarray(wide.numpy() * wide.numpy().dtype.type(3))).to(dtype)
@@ -101,7 +101,7 @@ def test_in_place_and_out() -> None:
 
 
 def test_sparse_gradient() -> None:
-    """Like the gradient of a table of which few rows are used."""
+    """An embedding that uses few rows of its table has such a gradient."""
     weight = torch.randn(5, 3, requires_grad=True)
     rows = torch.tensor([1, 3, 3])
     torch.nn.functional.embedding(rows, torch.mul_constant(weight, 2.5), sparse=True).sum().backward()

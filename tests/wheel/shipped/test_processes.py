@@ -27,7 +27,7 @@ class Embedded(Dataset[Tensor]):
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_data_loader_s_workers(context: str) -> None:
+def test_workers_of_a_data_loader(context: str) -> None:
     data = Embedded()
     batches = list(DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context=context))
     torch.testing.assert_close(torch.cat(batches), torch.stack([data[index] for index in range(4)]))

@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The installed torch as links, except for one library at a time."""
+    """A copy of the installed torch, made of links, in which a test replaces one library at a time."""
     root = tmp_path_factory.mktemp("mixed")
     shutil.copytree(PACKAGE, root / "torch", copy_function=os.symlink, ignore=shutil.ignore_patterns("include", "test"))
     for path in [*root.glob("torch/lib/*.so*"), *root.glob("torch/_C.*.so")]:

@@ -54,7 +54,7 @@ def test_parameters_of_rfft2(s: tuple[int, int] | None, dim: tuple[int, int], no
 
 
 def test_no_images() -> None:
-    """MKL's transforms reject them."""
+    """MKL's transforms reject a batch without images, so the operator must not call them."""
     x = torch.ones(2, 0, 3, 4, requires_grad=True)
     result = torch.fft.rfft2_abs(x)
     assert result.shape == (2, 0, 3, 3)
@@ -82,7 +82,7 @@ def test_gradient(shape: tuple[int, ...], dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("shape", [(3, 4), (2, 4, 5)])
 def test_result_may_change_before_the_backward(shape: tuple[int, ...]) -> None:
-    """As that of abs: its gradient needs the spectrum only."""
+    """Like the gradient of abs, it needs only the spectrum, and not the result."""
     x, y = (values(shape, torch.float64).requires_grad_() for _ in "xy")
     for argument, function in ((x, torch.fft.rfft2_abs), (y, composite)):
         function(argument).add_(1).square().sum().backward()
@@ -145,7 +145,7 @@ def test_symbolic_shapes() -> None:
 
 @pytest.mark.skipif(not hasattr(torch.library, "get_kernel"), reason="this release calls no kernel of another device")
 def test_backward_of_other_devices_is_the_same() -> None:
-    """Without a kernel for the device it is a composite of plain operations."""
+    """On a device without a kernel, the backward is composed of plain operations."""
     for shape in [(3, 4), (2, 3, 5), (1, 1), (2, 2)]:
         magnitude, spectrum = torch.ops.aten._fft_rfft2_abs(values(shape, torch.float64))
         arguments = (values(tuple(magnitude.shape), torch.float64, 2), spectrum, shape[-1])

@@ -43,7 +43,7 @@ BOXES = torch.tensor(
 def reference(
     x: torch.Tensor, boxes: torch.Tensor, scale: float, height: int, width: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Coordinates in the precision in which the operator computes them."""
+    """Return output and indices, with coordinates in the precision in which the operator computes them."""
     number = np.float64 if x.dtype == torch.float64 else np.float32
     return SAMPLES.functions["roi_pool_with_indices_reference"](x, boxes, scale, height, width, number)
 
@@ -80,7 +80,7 @@ coordinate = st.floats(-30, 30, width=32)
 def test_any_boxes(
     boxes: list[tuple[float, ...]], shape: tuple[int, ...], scale: float, size: tuple[int, int], levels: int
 ) -> None:
-    """With two values most maxima are ties."""
+    """With only two values, most maxima are ties."""
     x = torch.from_numpy(np.random.default_rng(0).integers(0, levels, shape)).float()
     check(x, torch.tensor(boxes).reshape(-1, 5), scale, *size)
 
@@ -176,7 +176,7 @@ def test_gradient(dtype: torch.dtype) -> None:
 
 
 def test_gradients_are_added_in_order() -> None:
-    """For each pixel, box by box and bin by bin, in float: many boxes with the maximum at the same pixel."""
+    """Many boxes have their maximum at the same pixel; gradients are added box by box and bin by bin, in float."""
     x = torch.zeros(2, 1, 9, 12)
     x[:, :, 4, 5] = 1
     boxes = torch.tensor([[1 - k % 2, k % 5, k % 4, 6 + k % 5, 5 + k % 3] for k in range(200)], dtype=torch.float32)
@@ -255,7 +255,7 @@ def test_export_with_a_dynamic_height_or_width(axis: int) -> None:
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_images_and_boxes_that_a_mask_selects(memory_format: torch.memory_format) -> None:
-    """The compiler knows the sizes of neither."""
+    """The compiler does not know how many images and boxes there are."""
     x = values((3, 17, 9, 12), torch.float32).to(memory_format=memory_format)
     pool = lambda x, images, boxes: torch.roi_pool(x[images], BOXES[boxes], 1.0, 2, 3)  # noqa: E731
     compiled = torch.compile(pool, fullgraph=True, backend="aot_eager")
@@ -338,7 +338,7 @@ def test_memory_format_is_kept() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_list_of_boxes(dtype: torch.dtype) -> None:
-    """One tensor of corners for each image, as in torchvision; some images have none."""
+    """As in torchvision, there is one tensor of corners for each image; some images have no boxes."""
     x = values((300, 1, 9, 12), torch.float32)
     each: list[torch.Tensor] = [torch.empty(0, 4, dtype=dtype)] * 300
     each[1], each[297] = BOXES[:3, 1:].to(dtype), BOXES[3:, 1:].to(dtype)

@@ -32,7 +32,7 @@ MESSAGES = {
 
 
 class Model(torch.nn.Module):
-    """Its module is imported when it is loaded."""
+    """torch.load imports this module to find the class."""
 
     def __init__(self) -> None:
         super().__init__()

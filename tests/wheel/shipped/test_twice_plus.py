@@ -26,7 +26,7 @@ SHAPES = [
 
 
 def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """In NumPy: in float32 and rounded once for half types, with wrap-around for integers."""
+    """Compute it in NumPy: half types in float32, rounded once; integers wrap around."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     a, b = x.to(wide).numpy(), y.to(wide).numpy()
@@ -102,7 +102,7 @@ def test_complex_half_rounds_once(count: int) -> None:
 
 
 def test_operands_may_be_on_two_devices() -> None:
-    """Without its schema's device check TensorIterator decides; it accepts a number from the CPU."""
+    """The schema's device check is off, so TensorIterator decides, and accepts a number from the CPU."""
     entries = yaml.safe_load((Path(os.environ["GRAFT_NATIVE"]) / "native_functions.yaml").read_text())
     forms = [entry for entry in entries if entry["func"].startswith("twice_plus")]
     assert [entry.get("device_check") for entry in forms] == ["NoCheck"] * 3
@@ -136,7 +136,7 @@ def test_derivatives_of_a_real_and_a_complex_tensor(dtypes: tuple[torch.dtype, t
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64])
 def test_more_than_the_caches_hold(dtype: torch.dtype) -> None:
-    """Split among threads, also into a result that is not aligned."""
+    """The work is split among threads, also for a result that is not aligned."""
     size = 2**25 // (3 * dtype.itemsize) + 1037
     numbers = torch.arange(size + 1)
     x, y = (numbers % 251).to(dtype), (numbers % 127).to(dtype)

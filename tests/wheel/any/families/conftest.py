@@ -16,13 +16,13 @@ from tests.kit.samples import SAMPLES
 
 NATIVES = native_folders(os.environ["GRAFT_NATIVE"]) if "GRAFT_NATIVE" in os.environ else ()
 
-# Its advice is for a checkout of PyTorch, which is not available.
+# PyTorch's advice in failures is for a checkout of PyTorch, which is not available.
 common_utils.PRINT_REPRO_ON_FAILURE = False
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """A failure begins with the operator's formulas and kernels, followed by PyTorch's message."""
+    """Put the places of the operator's formulas and kernels before PyTorch's message of a failure."""
     report = yield
     if report.failed and isinstance(report.longrepr, ExceptionChainRepr):
         from opinfos import OPERATORS
@@ -38,7 +38,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for the operators whose OpInfos cannot detect what is missing or wrong."""
+    """Name the operators whose OpInfos cannot detect a missing dtype or a wrong value."""
     from opinfos import OPERATORS
 
     added = [info.aten_name for info in OPERATORS if info.name in torch._added_operators.PUBLIC]

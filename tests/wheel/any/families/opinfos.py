@@ -27,7 +27,7 @@ from tests.kit.opinfos import added_op_infos
 QUIET = [
     # Code that reads all attributes of a tensor reads this one, too.
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
-    # Its warning for every operator that returns a complex tensor, including PyTorch's own.
+    # Inductor warns about every operator that returns a complex tensor, including PyTorch's own.
     pytest.mark.filterwarnings("ignore:Torchinductor does not support code generation for complex operators"),
 ]
 

@@ -18,7 +18,7 @@ from torch.testing._internal.optests import aot_autograd_check
 
 pytestmark = QUIET
 
-# Samples of each operator that Inductor compiles.
+# The number of samples of each operator that Inductor compiles.
 SAMPLES = 2
 
 

@@ -33,7 +33,7 @@ class TestCommon(TestCase):
                     continue
                 self.assertEqual(variant(first, *sample.args, **sample.kwargs), expected)
 
-    # As upstream: in half types a sum in another order has another result.
+    # Upstream does the same: in half types, another order of additions gives another sum.
     @each_of(OPERATORS, allowed_dtypes=(torch.float32, torch.int64, torch.complex64))
     def test_noncontiguous_samples(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):

@@ -35,7 +35,7 @@ IN_PLACE = [info for info in DIFFERENTIABLE if info.inplace_variant and info.sup
 
 
 def checkable(op: OpInfo) -> tuple[OpInfo, Callable[..., Any]]:
-    """The operator and its function, with samples for which PyTorch's helper checks every gradient and nothing else.
+    """Return the operator and its function, with samples for which PyTorch's helper checks exactly the gradients.
 
     The helper puts tensors back into any list, but searches only the first argument's.
     """
@@ -83,7 +83,7 @@ class TestBwdGradients(TestGradients):
 
 
 class TestMissingGradients(TestGradients):
-    """A derivative that an OpInfo says does not exist: the samples raise, so the statement is never too weak."""
+    """If an OpInfo says that a derivative does not exist, the samples raise an error."""
 
     @each_of([info for info in DIFFERENTIABLE if not info.supports_gradgrad], allowed_dtypes=FLOATING)
     def test_fn_gradgrad_is_refused(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:

@@ -1,4 +1,4 @@
-"""Threads that call operators at the same time: no state of a kernel, a formula or a binding is shared by accident."""
+"""Threads that call operators at the same time: kernels, formulas and bindings share no state by accident."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Call = tuple[OpInfo, SampleInput]
 
 
 def calls() -> list[Call]:
-    """Each operator with each of its samples."""
+    """Return each operator with each of its samples."""
     found: list[Call] = []
     for info in OPERATORS:
         is_float = torch.float32 in info.supported_dtypes("cpu")
@@ -29,7 +29,7 @@ def calls() -> list[Call]:
 
 
 def results(call: Call) -> list[Tensor | None]:
-    """What a call returns, and the gradients of its inputs."""
+    """Return the results of a call, and the gradients of its inputs."""
     info, given = call
     sample = given.transform(lambda x: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x)
     found = tensors_of(called(info, sample))
@@ -41,7 +41,7 @@ def results(call: Call) -> list[Tensor | None]:
 
 
 def test_threads_get_the_results_of_one() -> None:
-    """Forward and backward. Each thread begins with another call, so that all operators run beside each other."""
+    """Each thread begins with another call, so that different operators run forward and backward at the same time."""
     every = calls()
     expected = [results(call) for call in every]
     start = threading.Barrier(THREADS)

@@ -7,7 +7,7 @@ import torch
 
 
 def pytest_sessionstart() -> None:
-    """These tests are meaningless without the operators."""
+    """Refuse a torch without the operators, with which these tests are meaningless."""
     if not hasattr(torch, "gr_mix"):
         pytest.exit(f"{torch.__file__} has no gr_ operators: build it with NATIVE=tests/wheel/grammar", 3)
 

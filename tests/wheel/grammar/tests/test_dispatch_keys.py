@@ -86,7 +86,7 @@ def test_tags(name: str, tags: set[str]) -> None:
 
 
 @pytest.mark.parametrize(("capability", "told"), [("default", 0), ("avx2", 2), ("avx512", 512)])
-def test_the_very_code_compiled_for_a_capability_runs(capability: str, told: int) -> None:
+def test_code_compiled_for_a_capability_runs(capability: str, told: int) -> None:
     require_capability(capability)
     program = "import torch; print(torch.ones(1).gr_capability())"
     env = {**os.environ, "ATEN_CPU_CAPABILITY": capability}

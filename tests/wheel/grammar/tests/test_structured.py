@@ -44,7 +44,7 @@ def test_kernels_are_there_for_the_devices_of_the_wheel() -> None:
         torch.gr_cuda_only(torch.ones(2))
 
 
-def test_structured_without_an_iterator_hands_on_what_it_computed() -> None:
+def test_structured_without_an_iterator_passes_precomputed_values() -> None:
     x = torch.randn(3, 4)
     torch.testing.assert_close(torch.gr_row_sum(x), x.sum(-1))
     torch.testing.assert_close(x.gr_row_sum(-2, True), x.sum(0, keepdim=True))

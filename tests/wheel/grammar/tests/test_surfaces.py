@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils import cpp_extension
 
 
-def test_folder_s_python_files_are_in_torch() -> None:
+def test_python_files_of_the_folder_are_in_torch() -> None:
     x = torch.randn(3, 4)
     assert torch.nn.GrGate.__module__ == "torch.nn.modules.gr_gate"
     torch.testing.assert_close(torch.nn.GrGate()(x), torch.nn.functional.gr_gate(x))

@@ -20,7 +20,7 @@ SIZE = 3
 
 
 def batched(tensor: Tensor, dim: int | None) -> Tensor:
-    """Return other values for each of ``SIZE`` samples, along ``dim``; the same for all of them if it is None."""
+    """Stack ``SIZE`` samples with different values along ``dim``; if it is None, return the one that all share."""
     return tensor if dim is None else torch.stack([tensor, tensor.flip(0) - 1, 2 * tensor], dim)
 
 
@@ -42,7 +42,7 @@ def test_vmap_decomposes_what_is_composite() -> None:
 
 @pytest.fixture
 def always_warns() -> Iterator[None]:
-    """Each time, not only the first time."""
+    """Warnings that PyTorch otherwise gives only the first time."""
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(False)
@@ -61,7 +61,7 @@ def test_vmap_has_a_rule_for_what_is_tagged_pointwise() -> None:
 
 
 @pytest.mark.usefixtures("no_loop")
-def test_vmap_takes_the_folder_s_own_rules() -> None:
+def test_vmap_uses_the_rules_of_the_folder() -> None:
     x = torch.randn(3, 2, 4)
     torch.testing.assert_close(torch.vmap(torch.gr_row_sum, 1)(x), x.sum(-1).T)
     torch.testing.assert_close(torch.vmap(lambda x: torch.gr_row_sum(x, 0, True), 1)(x), x.sum(0)[:, None])
@@ -69,7 +69,7 @@ def test_vmap_takes_the_folder_s_own_rules() -> None:
     assert re.search(r"FuncTorchBatched: .*GrammarBatching\.cpp", torch._C._dispatch_dump("aten::gr_mix"))
 
 
-def test_vmap_prefers_the_folder_s_own_kernels() -> None:
+def test_vmap_prefers_kernels_of_the_folder() -> None:
     x = torch.zeros(2, 3)
     for own in (
         torch.gr_own_pointwise,
@@ -81,7 +81,7 @@ def test_vmap_prefers_the_folder_s_own_kernels() -> None:
         assert own(x).max() < 2
 
 
-def test_autocast_prefers_the_folder_s_own_kernel() -> None:
+def test_autocast_prefers_the_kernel_of_the_folder() -> None:
     x = torch.zeros(3, dtype=torch.bfloat16)
     with torch.autocast("cpu"):
         result = torch.gr_own_cast(x)
@@ -153,7 +153,7 @@ def test_vmap_loops_over_other_kernels(function: Callable[..., Any], tensors: tu
 
 @pytest.mark.usefixtures("no_loop")
 def test_vmap_looks_at_the_arguments_of_each_call() -> None:
-    """The kernel's treatment of a tensor shared by all samples is independent of vmap."""
+    """If all samples share a tensor, vmap does not change how the kernel reads it."""
     batch = batched(Y, 0)
     torch.testing.assert_close(torch.vmap(torch.gr_by_pointer, (None, 0))(X, batch), 2 * X + batch)
 
@@ -240,7 +240,7 @@ def test_vmap_of_derivatives_needs_no_loop() -> None:
 
 @pytest.mark.filterwarnings(f"ignore:.*{DROP}")
 def test_derivatives_of_vmap_are_those_of_the_formulas() -> None:
-    """The derivatives of the operators in the kernel would be zero, since it rounds."""
+    """The kernel rounds, so the derivatives of the operators that it calls would be zero."""
     x = batched(X, 0)
     through = torch.vmap(torch.gr_round_through)
     expected = torch.full_like(x, 3)

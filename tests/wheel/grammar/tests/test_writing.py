@@ -1,5 +1,5 @@
-"""Operators that write positional arguments and have no functional variant, beside operators of torch.library with the
-same schemas.
+"""Operators that write positional arguments and have no functional variant, compared with operators of torch.library
+that have the same schemas.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_calls() -> None:
     assert [each.tolist() for each in aten.gr_sides.two(out, x)] == [[0, -1, -2], [0, 1, 2]]
 
 
-def test_versions_of_what_is_written_grow() -> None:
+def test_versions_of_written_tensors_grow() -> None:
     x, y, z = torch.ones(2), torch.ones(2), torch.ones(2)
     for write in (
         lambda: torch.gr_put(x, y),
@@ -122,7 +122,7 @@ def test_a_saved_tensor_that_is_written_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("write", [lambda x, y: torch.gr_put(x, y), lambda x, y: torch.gr_put(x, [y])])
-def test_what_may_not_be_written_is_refused_as_in_place(write: Callable[[Tensor, Tensor], None]) -> None:
+def test_writing_a_leaf_is_refused_as_in_place(write: Callable[[Tensor, Tensor], None]) -> None:
     x = torch.ones(3, dtype=torch.double)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
         write(x, real(3))
@@ -136,7 +136,7 @@ def test_what_may_not_be_written_is_refused_as_in_place(write: Callable[[Tensor,
     assert leaf.tolist() == [2, 2, 2]
 
 
-def test_backward_through_what_is_written_raises_with_the_name() -> None:
+def test_backward_through_a_written_tensor_raises_with_the_name() -> None:
     x, out, base = real(3), torch.zeros(3, dtype=torch.double), torch.zeros(2, 3, dtype=torch.double)
     torch.gr_put(x, out)
     assert out.requires_grad
@@ -331,7 +331,7 @@ def test_inductor_copies_nothing_where_eager_does_not(ops: Any) -> None:
 
 
 def _peak(run: Callable[[], Any]) -> int:
-    """Return by how many bytes memory grows at most while something runs."""
+    """Return the largest number of bytes by which memory grows while ``run`` runs."""
 
     def now(line: str) -> int:
         return int(Path("/proc/self/status").read_text().partition(f"{line}:")[2].split()[0]) << 10
