@@ -117,12 +117,7 @@ def test_metadata_differ_from_the_base_in_version_and_tag_only(
 
 
 # The additions to every wheel, independent of its folders.
-OF_GRAFT = {
-    "torch/_added_operators.py",
-    "torch/_graft.json",
-    "torch/_graft.py",
-}
-
+OF_GRAFT = {"torch/_added_operators.py", "torch/_graft.json", "torch/_graft.py"}
 
 HEADERS = {".h", ".hpp", ".inl", ".inc", ".cuh"}
 

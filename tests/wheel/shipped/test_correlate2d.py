@@ -42,7 +42,7 @@ LARGE = [((64, 80), (31, 33)), ((90, 61), (40, 50)), ((31, 33), (70, 64))]
 
 
 def reference(x: torch.Tensor, kernel: torch.Tensor, mode: str) -> torch.Tensor:
-    """Correlate with SciPy. In mode "valid", its correlate2d conjugates the image if that is smaller than the kernel."""
+    """Correlate with SciPy. In mode "valid", its correlate2d conjugates the image if the kernel is larger."""
     wide = np.complex128 if x.is_complex() else np.float64 if x.is_floating_point() else np.int64
     x, kernel = (y.to(torch.float64) if y.dtype in HALF else y.resolve_conj() for y in (x, kernel))
     images = x.numpy().reshape(-1, *x.shape[-2:]).astype(wide)

@@ -5,6 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
+# PyTorch's warnings about its own features, which the operators have kernels for.
+OF_FEATURES = (
+    "The PyTorch API of nested tensors is in prototype stage",
+    "Sparse CSR tensor support is in beta state",
+    "torch.quantize_per_tensor, .* are deprecated",
+    "This overload of add is deprecated",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Ignore warnings of features."""
+    for each in OF_FEATURES:
+        config.addinivalue_line("filterwarnings", f"ignore:{each}:UserWarning")
+
 
 def pytest_sessionstart() -> None:
     """Refuse a torch without the operators, with which these tests are meaningless."""
