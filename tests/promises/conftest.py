@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from graft.core.layout import HOME
-from helpers import of_the_base_wheel
+from helpers import DERIVED, of_the_base_wheel
 from place import Outcome, Place
 from snippets import write_shown_folder
 
@@ -29,9 +28,6 @@ def plain(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
     """A place with the README's folder and its wheel, which each test leaves unchanged."""
     folder = tmp_path_factory.mktemp("plain")
     place = Place(folder, base)
-    # What it compiles is that of other places, such as `disturbed`, byte by byte; so it may be that of the repository.
-    (HOME / "objects").mkdir(parents=True, exist_ok=True)
-    (place.repository / "build/objects").symlink_to(HOME / "objects")
     write_shown_folder(place.home / "my_ops")
     done = place.run(["bash", "-c", f"{BUILD} PIN={base.parents[1].name}"])
     assert done.code == 0, done.said
@@ -42,7 +38,7 @@ def plain(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
 @pytest.fixture
 def fetching(base: Path, tmp_path: Path) -> Iterator[Place]:
     """A place with the README's folder that downloads the base, which takes a gigabyte."""
-    place = Place(tmp_path / "place", base, is_shared=False)
+    place = Place(tmp_path / "place", base, shares=DERIVED)
     write_shown_folder(place.home / "my_ops")
     yield place
     shutil.rmtree(tmp_path / "place")
@@ -72,9 +68,11 @@ class Disturbed:
 
 @pytest.fixture(scope="session")
 def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
-    """Interrupted, killed, and with limited file sizes; then built, in another environment than ``plain``."""
+    """Interrupted, killed, and with limited file sizes; then built, in another environment than ``plain``, of which it
+    shares nothing but the base.
+    """
     folder = tmp_path_factory.mktemp("another")
-    place = Place(folder / "deep/er $HOME|folder", base, umask=0o077, **OTHERWISE)
+    place = Place(folder / "deep/er $HOME|folder", base, shares=("base",), umask=0o077, **OTHERWISE)
     write_shown_folder(place.home / "my_ops")
     command = place.command("build", "--jobs", "3")
     result = Disturbed(place, {}, {})
