@@ -15,22 +15,12 @@ from zipfile import ZipFile
 
 import pytest
 from graft.core.layout import REPOSITORY
-from helpers import share_builds
+from helpers import kernel, share_builds
 from users import Environment
 
 SCHEMA = "soft_step(Tensor self, *, Scalar width=1) -> Tensor"
 
-KERNEL = """#include <ATen/core/Tensor.h>
-#include <ATen/ops/soft_step_native.h>
-
-namespace at::native {
-
-Tensor soft_step(const Tensor& self, const Scalar& width) {
-  return self.div(width).tanh();
-}
-
-} // namespace at::native
-"""
+KERNEL = kernel("soft_step", "const Tensor& self, const Scalar& width", "return self.div(width).tanh();")
 
 VALUE = "import torch; print(torch.soft_step(torch.zeros(1)).item(), torch.ones(1).soft_step(width=1).item())"
 
@@ -95,10 +85,10 @@ def project(developer: Developer, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def edit(project: Path, old: str, new: str) -> None:
-    kernel = project / "native/SoftStep.cpp"
-    text = kernel.read_text()
+    source = project / "native/SoftStep.cpp"
+    text = source.read_text()
     assert old in text
-    kernel.write_text(text.replace(old, new))
+    source.write_text(text.replace(old, new))
 
 
 def test_edited_kernel_is_compiled_at_the_next_import(developer: Developer, project: Path) -> None:
@@ -155,10 +145,10 @@ def test_headers_that_no_folder_of_the_build_has(developer: Developer, project: 
     """One elsewhere, and one in a folder that is read once a source asks for it."""
     elsewhere, asked = tmp_path / "added.h", project / "native/lib/opt.h"
     elsewhere.write_text("#define ADDED 3\n")
-    kernel = project / "native/SoftStep.cpp"
-    before = kernel.read_text()
+    source = project / "native/SoftStep.cpp"
+    before = source.read_text()
     head = f'#include "{elsewhere}"\n#if __has_include("lib/opt.h")\n#undef ADDED\n#define ADDED 5\n#endif\n'
-    kernel.write_text(head + before.replace(".tanh();", ".tanh().add(ADDED);"))
+    source.write_text(head + before.replace(".tanh();", ".tanh().add(ADDED);"))
     assert developer.run(VALUE).stdout.startswith("3.0 ")
     asked.parent.mkdir()
     asked.touch()
@@ -167,7 +157,7 @@ def test_headers_that_no_folder_of_the_build_has(developer: Developer, project: 
     elsewhere.write_text("#define ADDED 4\n")
     assert developer.run(VALUE).stdout.startswith("4.0 ")
     assert not developer.run(VALUE).stderr
-    kernel.write_text(before)
+    source.write_text(before)
     assert developer.run(VALUE).stdout.startswith("0.0 0.76")
 
 
@@ -176,7 +166,7 @@ def test_mistake_is_told_where_it_is_and_torch_still_works(developer: Developer,
     code = "import torch; print(torch.ones(1).item(), hasattr(torch, 'soft_step'))\n"
     done = developer.run(f"{code}try:\n    import my_ops\nexcept ImportError as error: print(error)")
     assert done.stdout.startswith("1.0 False\nmy_ops: ")
-    assert f"{project}/native/SoftStep.cpp:7:" in done.stdout
+    assert f"{project}/native/SoftStep.cpp:8:" in done.stdout
     assert "has no member named 'tanhh'" in done.stderr
     code = "import torch; torch.soft_step"
     with pytest.raises(AssertionError, match=r"AttributeError: .*no attribute 'soft_step'. my_ops has it, but /"):

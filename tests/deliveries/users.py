@@ -11,6 +11,7 @@ import venv
 from pathlib import Path
 
 from graft.core.layout import PACKAGES, REPOSITORY
+from helpers import write
 
 KERNEL = """#include <ATen/ops/NAME_native.h>
 
@@ -35,13 +36,10 @@ FORMULA = """- name: NAME(Tensor self, Scalar limit=1) -> Tensor
 """
 
 
-def write_operator(folder: Path, name: str, kernel: str = KERNEL) -> Path:
+def write_operator(folder: Path, name: str) -> Path:
     """Write a native folder with one operator, which clips values above a limit."""
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {"native_functions.yaml": ENTRY, "derivatives.yaml": FORMULA, f"{name}.cpp": kernel}
-    for file, text in texts.items():
-        (folder / file).write_text(text.replace("NAME", name))
-    return folder
+    texts = {"native_functions.yaml": ENTRY, "derivatives.yaml": FORMULA, f"{name}.cpp": KERNEL}
+    return write(folder, {file: text.replace("NAME", name) for file, text in texts.items()})
 
 
 class Environment:

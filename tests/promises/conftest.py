@@ -6,12 +6,11 @@ import resource
 import shutil
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from helpers import DERIVED, of_the_base_wheel
-from place import Outcome, Place
+from place import Disturbed, Outcome, Place
 from snippets import write_shown_folder
 
 BUILD = "make patch-and-build NATIVE=~/my_ops OUT=~/my_wheel"
@@ -49,21 +48,6 @@ FULL = 50_000_000
 
 # Differences that must not affect the wheel. The folder and the number of compilers differ, too.
 OTHERWISE = {"TZ": "Pacific/Chatham", "LC_ALL": "C", "LANGUAGE": "de", "PYTHONHASHSEED": "4242"}
-
-
-@dataclass(frozen=True)
-class Disturbed:
-    """A build of the README's folder that was stopped several times.
-
-    Args:
-        place: its place.
-        stopped: the outcome of each attempt; the last one succeeded.
-        left: the files in the output folder after each.
-    """
-
-    place: Place
-    stopped: dict[str, Outcome]
-    left: dict[str, list[str]]
 
 
 @pytest.fixture(scope="session")

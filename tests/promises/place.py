@@ -195,6 +195,21 @@ class Place:
             kept.rename(native)
 
 
+@dataclass(frozen=True)
+class Disturbed:
+    """A build of the README's folder that was stopped several times.
+
+    Args:
+        place: its place.
+        stopped: the outcome of each attempt; the last one succeeded.
+        left: the files in the output folder after each.
+    """
+
+    place: Place
+    stopped: dict[str, Outcome]
+    left: dict[str, list[str]]
+
+
 def sha256(path: Path) -> str:
     """Return the hash of a file's content."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

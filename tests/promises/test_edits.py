@@ -15,31 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from helpers import DERIVED, write
+from helpers import DERIVED, kernel, write
 from place import Place, sha256
 
 FUNCTIONS = "native_functions.yaml"
+
+CHECKED = 'TORCH_CHECK(self.dim() == 0, "kernel: Größe eins"); return self.clone();'
 
 # The text is valid only in UTF-8 locales.
 FOLDERS = {
     "one": {
         FUNCTIONS: "# Größe eins\n- func: trap_probe(Tensor self) -> Tensor\n"
         "  dispatch:\n    CompositeExplicitAutograd: trap_probe\n",
-        "TrapProbe.cpp": """\
-// Größe
-#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/trap_probe_native.h>
-
-namespace at::native {
-
-Tensor trap_probe(const Tensor& self) {
-  TORCH_CHECK(self.dim() == 0, "kernel: Größe eins");
-  return self.clone();
-}
-
-} // namespace at::native
-""",
+        "TrapProbe.cpp": kernel("trap_probe", "const Tensor& self", CHECKED),
         "docs/trap_probe.rst": "Größe eins.\n",
         "autocast.yaml": "# Größe\nfp32: [trap_probe]\n",
         "python/trap_module.py": 'TEXT = "Größe eins"\n',
@@ -49,19 +37,7 @@ Tensor trap_probe(const Tensor& self) {
     "two": {
         FUNCTIONS: "- func: trap_gate(Tensor self) -> Tensor\n  python_module: nn\n"
         "  dispatch:\n    CompositeExplicitAutograd: trap_gate\n",
-        "TrapGate.cpp": """\
-#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/trap_gate_native.h>
-
-namespace at::native {
-
-Tensor trap_gate(const Tensor& self) {
-  return self.neg();
-}
-
-} // namespace at::native
-""",
+        "TrapGate.cpp": kernel("trap_gate", "const Tensor& self", "return self.neg();"),
         "samples.py": "def trap_gate(make):\n    yield (make(3),)\n    yield (make(2, 2),)\n",
     },
 }

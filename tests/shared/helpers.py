@@ -27,6 +27,22 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
+def kernel(name: str, arguments: str, body: str) -> str:
+    """Return a source with the kernel of an operator, whose body is in line 8."""
+    return f"""#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/{name}_native.h>
+
+namespace at::native {{
+
+Tensor {name}({arguments}) {{
+  {body}
+}}
+
+}} // namespace at::native
+"""
+
+
 def share_builds(build: Path, base: Path, names: Collection[str] = ("base", *DERIVED, OBJECTS)) -> None:
     """Let builds in the folder ``build`` use what this repository's have: ``base``, ``DERIVED`` and ``OBJECTS``."""
     for name in names:
