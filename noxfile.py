@@ -98,6 +98,7 @@ def commands(session: nox.Session) -> None:
 step("sanitizers", "the sanitizers find nothing in the operators' tests", "test-sanitize")
 step("fuzz", "random calls return results or raise errors", "fuzz", "ARGS=--minutes 20")
 step("slow", "large tensors, PyTorch's own operators, auditwheel", "test-all", "ARGS=-- -m slow")
+step("surfaces", "the wheel and develop have every surface", "surfaces", "DELIVERY=wheel develop")
 step("emulated", "CUDA kernels on all parameters", "test", "ARGS=--parts emulated", "GRAFT_EMULATED_ALL=1")
 step("mutants", "a test fails for each wrong line of tests/mutants", "test-mutants")
 step("bases", "wheels for CUDA and for another Python", "test", "ARGS=--parts bases")

@@ -75,7 +75,7 @@ def groups() -> list[list[tuple[int, Example]]]:
         heads = _INCLUDE.findall(each.example)
         is_alone = not _INCLUDE.sub("", each.example).strip()
         found.setdefault(f"{heads}{number if is_alone else ''}", []).append((number, each))
-    return list(found.values())
+    return sorted(found.values(), key=len, reverse=True)
 
 
 def text_at(error: Diagnostic, example: str) -> str:
@@ -84,7 +84,14 @@ def text_at(error: Diagnostic, example: str) -> str:
     return " ".join([*error.excerpt[:1], example.splitlines()[error.user[1] - 1]])
 
 
-@pytest.mark.parametrize("group", groups(), ids=lambda group: f"rows {', '.join(str(number) for number, _ in group)}")
+def largest_by_day() -> list[object]:
+    """The groups as parameters of a test."""
+    names = [f"rows {', '.join(str(number) for number, _ in group)}" for group in groups()]
+    marks = [(), *([pytest.mark.slow] * (len(names) - 1))]
+    return [pytest.param(group, id=name, marks=mark) for group, name, mark in zip(groups(), names, marks, strict=True)]
+
+
+@pytest.mark.parametrize("group", largest_by_day())
 def test_each_example_gets_its_hints(group: list[tuple[int, Example]], tmp_path: Path) -> None:
     native = tmp_path / "native"
     native.mkdir()

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from graft.core.files import Layer, held
 from users import Environment, make
 
 
@@ -18,8 +19,22 @@ def base_wheel() -> Path:
 
 @pytest.fixture(scope="session")
 def environment(base_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the official torch; each test leaves it unchanged."""
-    return Environment.new(tmp_path_factory.mktemp("environment"), str(base_wheel))
+    """An environment with the official torch; each test leaves it unchanged. One process of pytest creates it, and each
+    has a copy.
+    """
+    top = tmp_path_factory.getbasetemp()
+    shared = (top.parent if "PYTEST_XDIST_WORKER" in os.environ else top) / "official"
+    layer = Layer(base_wheel.name, lambda folder: Environment.new(folder, str(base_wheel)))
+    with held(shared, [layer]):
+        return Environment(shared).copied_to(tmp_path_factory.mktemp("environment") / "copy")
+
+
+@pytest.fixture(scope="module")
+def stock_copy(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A copy of the environment for the tests of a file, without operators."""
+    copy = environment.copied_to(tmp_path_factory.mktemp("copy") / "environment")
+    make("undevelop", copy)  # what tests before these added
+    return copy
 
 
 @pytest.fixture

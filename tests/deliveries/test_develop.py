@@ -29,12 +29,24 @@ def folder(place: Path) -> Path:
     return write_operator(place, "cut")
 
 
+@pytest.fixture
+def developed(stock: Environment, folder: Path) -> Environment:
+    """The environment with the operator."""
+    make("develop", stock, "--native", folder)
+    return stock
+
+
+def save(folder: Path, old: str = "", new: str = "", more: str = "") -> None:
+    """Save the kernel with a text replaced, and more behind it."""
+    (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace(old, new) + more)
+
+
 def test_from_an_empty_folder_to_the_operator_and_back(stock: Environment, folder: Path) -> None:
     before = stock.content()
     make("develop", stock, "--native", folder)
     assert stock.print(CUT) == "[0.0, 1.0]"
     assert stock.print("torch.ones(2, requires_grad=True).cut(2).sum().grad_fn is not None") == "True"
-    (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min"))
+    save(folder, "clamp_max", "clamp_min")
     make("develop", stock, "--native", folder)
     assert stock.print(CUT) == "[1.0, 5.0]"
     make("undevelop", stock)
@@ -52,19 +64,18 @@ def test_installed_files_are_never_written_to(stock: Environment, folder: Path) 
     assert added == {"torch.graft", "torch_graft.pth"}
 
 
-def test_what_is_there_is_told(stock: Environment, folder: Path) -> None:
-    make("develop", stock, "--native", folder)
-    about = stock.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
+def test_what_is_there_is_told(developed: Environment, folder: Path) -> None:
+    about = developed.about()
     assert "make develop" in about
     assert f"{folder}: unchanged since" in about
     (folder / "build").mkdir(exist_ok=True)
     (folder / "build/object.cpp").write_text("not read")
-    assert f"{folder}: unchanged since" in stock.run("from torch import _graft; _graft.main()").stdout
-    (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut") + "// more\n")
-    about = stock.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
+    assert f"{folder}: unchanged since" in developed.run("from torch import _graft; _graft.main()").stdout
+    save(folder, more="// more\n")
+    about = developed.about()
     assert f"{folder}: changed since: cut.cpp" in about
-    assert "nothing changed" not in make("develop", stock, "--native", folder)
-    assert "nothing changed" in make("develop", stock, "--native", folder)
+    assert "nothing changed" not in make("develop", developed, "--native", folder)
+    assert "nothing changed" in make("develop", developed, "--native", folder)
 
 
 RUNNING = """
@@ -100,19 +111,16 @@ def running(stock: Environment, folder: Path, *flags: str) -> Iterator[subproces
 
 @pytest.mark.parametrize("flags", [(), ("-I",)])
 def test_running_process_keeps_its_torch(
-    stock: Environment, folder: Path, tmp_path: Path, flags: tuple[str, ...]
+    developed: Environment, folder: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     """Also the modules that it imports late, and the processes that it starts."""
-    make("develop", stock, "--native", folder)
-    with running(stock, tmp_path, *flags) as process:
+    with running(developed, tmp_path, *flags) as process:
         for number in range(3):
-            (folder / "cut.cpp").write_text(
-                KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min") + "\n" * number
-            )
-            make("develop", stock, "--native", folder)
+            save(folder, "clamp_max", "clamp_min", more="\n" * number)
+            make("develop", developed, "--native", folder)
         said, _ = process.communicate("\n")
     assert said == KEPT
-    assert stock.print(CUT) == "[1.0, 5.0]"
+    assert developed.print(CUT) == "[1.0, 5.0]"
 
 
 def test_running_process_and_its_children_keep_their_torch_after_undevelop(
@@ -131,43 +139,39 @@ def test_running_process_and_its_children_keep_their_torch_after_undevelop(
 
 @pytest.mark.parametrize("flags", [(), ("-I",), ("-E",)])
 def test_start_runs_nothing_outside_the_environment(
-    stock: Environment, folder: Path, tmp_path: Path, flags: tuple[str, ...]
+    developed: Environment, folder: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    make("develop", stock, "--native", folder)
     (tmp_path / "_torch_graft_start.py").write_text("print('outside')\n")
     program = "import torch; print(torch.cut(torch.ones(1)))"
     env = {**os.environ, "TORCH_GRAFT_TREE": str(tmp_path), "PYTHONPATH": ""}
-    done = subprocess.run([stock.python, *flags, "-B", "-c", program], env=env, capture_output=True, text=True)
+    done = subprocess.run([developed.python, *flags, "-B", "-c", program], env=env, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("tensor([1.])\n", "")
 
 
-def test_torch_that_cannot_be_imported_is_not_used(stock: Environment, folder: Path) -> None:
-    make("develop", stock, "--native", folder)
+def test_torch_that_cannot_be_imported_is_not_used(developed: Environment, folder: Path) -> None:
     module = folder / "python/_meta_registrations.py"
     module.parent.mkdir()
     module.write_text("torch.no_such_name\n")
     try:
-        said = make("develop", stock, "--native", folder, is_right=False)
+        said = make("develop", developed, "--native", folder, is_right=False)
         assert f"error: {module}:1: AttributeError: " in said and "no_such_name" in said
-        assert stock.print(CUT) == "[0.0, 1.0]"
+        assert developed.print(CUT) == "[0.0, 1.0]"
     finally:
         module.unlink()
         module.parent.rmdir()
 
 
-def test_mistake_leaves_what_was_there(stock: Environment, folder: Path) -> None:
-    make("develop", stock, "--native", folder)
-    (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("clamp_max(limit)", "clamp_max(limits)"))
-    said = make("develop", stock, "--native", folder, is_right=False)
+def test_mistake_leaves_what_was_there(developed: Environment, folder: Path) -> None:
+    save(folder, "clamp_max(limit)", "clamp_max(limits)")
+    said = make("develop", developed, "--native", folder, is_right=False)
     assert f"{folder}/cut.cpp:6:" in said
-    assert stock.print(CUT) == "[0.0, 1.0]"
+    assert developed.print(CUT) == "[0.0, 1.0]"
 
 
-def test_killed_build_leaves_a_torch_that_imports(stock: Environment, folder: Path) -> None:
+def test_killed_build_leaves_a_torch_that_imports(developed: Environment, folder: Path) -> None:
     """At the last step, which writes into the environment; tests/promises kills builds at others."""
-    make("develop", stock, "--native", folder)
-    (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min"))
-    command = [sys.executable, "-m", "graft", "develop", "--python", stock.python, "--native", folder]
+    save(folder, "clamp_max", "clamp_min")
+    command = [sys.executable, "-m", "graft", "develop", "--python", developed.python, "--native", folder]
     reader, terminal = os.openpty()  # on a terminal each step is shown when it begins
     with subprocess.Popen(command, cwd=REPOSITORY, stderr=terminal, start_new_session=True) as process:
         os.close(terminal)
@@ -176,30 +180,29 @@ def test_killed_build_leaves_a_torch_that_imports(stock: Environment, folder: Pa
             said += os.read(reader, 4096).decode()
         os.killpg(process.pid, signal.SIGKILL)
     os.close(reader)
-    assert stock.print(CUT) == "[0.0, 1.0]"
-    make("develop", stock, "--native", folder)
-    assert stock.print(CUT) == "[1.0, 5.0]"
+    assert developed.print(CUT) == "[0.0, 1.0]"
+    make("develop", developed, "--native", folder)
+    assert developed.print(CUT) == "[1.0, 5.0]"
 
 
-def test_another_torch_is_noticed(stock: Environment, folder: Path) -> None:
-    make("develop", stock, "--native", folder)
-    version = stock.packages / "torch/version.py"
-    (record,) = stock.packages.glob("torch-*.dist-info/RECORD")
+def test_another_torch_is_noticed(developed: Environment, folder: Path) -> None:
+    version = developed.packages / "torch/version.py"
+    (record,) = developed.packages.glob("torch-*.dist-info/RECORD")
     status, before = version.stat(), record.read_text()
     os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    assert stock.print(CUT) == "[0.0, 1.0]"  # a copy of the same torch
+    assert developed.print(CUT) == "[0.0, 1.0]"  # a copy of the same torch
     record.write_text(before.replace("torch/version.py,sha256=", "torch/version.py,sha256=another"))  # an update
     try:
-        done = stock.run("import torch; print(hasattr(torch, 'cut'))")
+        done = developed.run("import torch; print(hasattr(torch, 'cut'))")
         assert done.stdout.strip() == "False"
         (line,) = done.stderr.splitlines()
         assert "make" in line
-        assert f"develop NATIVE={folder} PYTHON={stock.python}" in line
-        assert not stock.run("import sys").stderr
+        assert f"develop NATIVE={folder} PYTHON={developed.python}" in line
+        assert not developed.run("import sys").stderr
     finally:
         os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns))
         record.write_text(before)
-    assert stock.print(CUT) == "[0.0, 1.0]"
+    assert developed.print(CUT) == "[0.0, 1.0]"
 
 
 def test_uninstalled_torch_is_noticed(environment: Environment, folder: Path, base_wheel: Path) -> None:
@@ -217,14 +220,13 @@ def test_uninstalled_torch_is_noticed(environment: Environment, folder: Path, ba
         environment.pip("install", "--no-deps", base_wheel)
 
 
-def test_tree_that_was_deleted_leaves_the_installed_torch(stock: Environment, folder: Path) -> None:
-    make("develop", stock, "--native", folder)
-    trees = stock.packages / "torch.graft"
-    trees.rename(stock.packages / "moved")
+def test_tree_that_was_deleted_leaves_the_installed_torch(developed: Environment, folder: Path) -> None:
+    trees = developed.packages / "torch.graft"
+    trees.rename(developed.packages / "moved")
     try:
-        assert stock.print("hasattr(torch, 'cut')") == "False"
+        assert developed.print("hasattr(torch, 'cut')") == "False"
     finally:
-        (stock.packages / "moved").rename(trees)
+        (developed.packages / "moved").rename(trees)
 
 
 def test_environment_without_torch_is_refused(tmp_path: Path, folder: Path) -> None:
@@ -244,10 +246,10 @@ def test_every_save_builds(stock: Environment, folder: Path) -> None:
             assert any(text in line for line in process.stderr), "it ended"
 
         wait_for("ready")
-        (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("limit)", "limits)", 1))
+        save(folder, "clamp_max(limit)", "clamp_max(limits)")
         wait_for("waiting for the next save")
         time.sleep(0.01)
-        (folder / "cut.cpp").write_text(KERNEL.replace("NAME", "cut").replace("clamp_max", "clamp_min"))
+        save(folder, "clamp_max", "clamp_min")
         wait_for("ready")
         process.terminate()
     assert stock.print(CUT) == "[1.0, 5.0]"

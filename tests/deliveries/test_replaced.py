@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from graft.core.layout import REPOSITORY
-from helpers import require_capability
+from helpers import require_capability, write
 from users import Environment, make
 
 FOLDER = REPOSITORY / "tests/replaced"
@@ -75,19 +75,22 @@ VALUES = {
 }
 
 
+def ran(environment: Environment, code: str, **variables: str) -> str:
+    """Return what code prints."""
+    return environment.run(START + code, **variables).stdout
+
+
 def printed(environment: Environment, expressions: list[str], **variables: str) -> list[str]:
-    code = START + "".join(f"print(float({each}))\n" for each in expressions)
-    return environment.run(code, **variables).stdout.split()
+    """Return the numbers that expressions give."""
+    return ran(environment, "".join(f"print(float({each}))\n" for each in expressions), **variables).split()
 
 
 @pytest.fixture(scope="module")
-def wheel(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def wheel(stock_copy: Environment, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     out = tmp_path_factory.mktemp("wheel")
-    make("thin-wheel", environment, "--pin", "installed", "--native", FOLDER, "--out", out)
-    thin = environment.copied_to(tmp_path_factory.mktemp("thin") / "environment")
-    make("undevelop", thin)
-    thin.pip("install", "--no-deps", *out.glob("*.whl"))
-    return thin
+    make("thin-wheel", stock_copy, "--pin", "installed", "--native", FOLDER, "--out", out)
+    stock_copy.pip("install", "--no-deps", *out.glob("*.whl"))
+    return stock_copy
 
 
 @pytest.fixture(scope="module")
@@ -110,24 +113,17 @@ def delivered(request: pytest.FixtureRequest) -> Environment:
     return environment
 
 
-def test_operators_of_pytorch_use_what_replaces_them(delivered: Environment) -> None:
-    assert printed(delivered, list(VALUES)) == [ours for ours, _ in VALUES.values()]
-
-
-def test_stock_is_pytorch_s_until_it_is_left(delivered: Environment) -> None:
-    code = START + "with _graft.stock():\n"
-    code += "".join(f"    print(float({each}))\n" for each in VALUES)
-    code += "torch._dynamo.reset()  # compiled code has PyTorch's formulas\n"
-    code += "".join(f"print(float({each}))\n" for each in VALUES)
+def test_operators_of_pytorch_use_what_replaces_them_but_within_stock(delivered: Environment) -> None:
+    values = "".join(f"    print(float({each}))\n" for each in VALUES)
+    code = f"def show():\n{values}\n    torch._dynamo.reset()  # compiled code has the formulas of before\n"
+    code += "show()\nwith _graft.stock():\n    show()\nshow()\n"
     ours, theirs = zip(*VALUES.values(), strict=True)
-    assert delivered.run(code).stdout.split() == [*theirs, *ours]
+    assert ran(delivered, code).split() == [*ours, *theirs, *ours]
 
 
 def test_stock_lasts_until_its_last_use_ends(delivered: Environment) -> None:
     """Nested; and in two threads, of which the first ends first."""
-    code = (
-        START
-        + """
+    code = """
 import threading
 import torch._graft
 assert torch._graft is _graft  # which counts
@@ -155,8 +151,7 @@ other_may_end.set()
 thread.join()
 show()
 """
-    )
-    assert delivered.run(code).stdout.splitlines() == ["5.0 False", "6.0 True"] * 2
+    assert ran(delivered, code).splitlines() == ["5.0 False", "6.0 True"] * 2
 
 
 @pytest.mark.slow
@@ -176,9 +171,7 @@ def test_one_capability_stands_for_all_in_develop(developed: Environment, capabi
 
 
 def test_formula_that_pytorch_lacks_is_added(delivered: Environment) -> None:
-    code = (
-        START
-        + """
+    code = """
 warnings.filterwarnings("ignore", message="torch.cholesky is deprecated")
 a = x @ x.T
 assert forward(torch.cholesky, a).equal(forward(torch.linalg.cholesky, a))
@@ -188,34 +181,28 @@ with _graft.stock():
     except NotImplementedError as error:
         print("stock", "forward" in str(error))
 """
-    )
-    assert delivered.run(code).stdout.split() == ["stock", "True"]
+    assert ran(delivered, code).split() == ["stock", "True"]
 
 
 def test_names_of_nodes_are_pytorch_s(delivered: Environment) -> None:
-    code = START + "node = torch.sinh(y).grad_fn\nprint(node.name(), type(node).__name__)\n"
-    assert delivered.run(code).stdout.split() == ["SinhBackward0", "SinhBackward0"]
+    code = "node = torch.sinh(y).grad_fn\nprint(node.name(), type(node).__name__)\n"
+    assert ran(delivered, code).split() == ["SinhBackward0", "SinhBackward0"]
 
 
 def test_a_later_override_still_warns(delivered: Environment) -> None:
     """PyTorch warns once in a process."""
-    code = (
-        START
-        + """
+    code = """
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     torch.library.Library("aten", "IMPL").impl("trace", lambda self: self.sum(), "CPU")
 print(len(said))
 """
-    )
-    assert delivered.run(code).stdout.split() == ["1"]
+    assert ran(delivered, code).split() == ["1"]
 
 
 def test_what_operators_of_pytorch_lack_is_registered(delivered: Environment) -> None:
     """An autocast policy, a batching rule, decompositions; without PyTorch's warning that vmap is a loop."""
-    code = (
-        START
-        + """
+    code = """
 warnings.filterwarnings("ignore", message="torch.cholesky is deprecated")
 with torch.autocast("cpu"):
     print(torch.histc(x.bfloat16()).dtype)
@@ -225,8 +212,7 @@ table = torch._decomp.get_decompositions([torch.ops.aten.cholesky])
 print("linalg_cholesky" in make_fx(torch.cholesky, table)(x @ x.T).code)
 print("eye" in make_fx(torch.trace, torch._decomp.get_decompositions([torch.ops.aten.trace]))(x).code)
 """
-    )
-    assert delivered.run(code).stdout.splitlines() == [
+    assert ran(delivered, code).splitlines() == [
         "torch.float32",
         "[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]",
         "True",
@@ -235,32 +221,23 @@ print("eye" in make_fx(torch.trace, torch._decomp.get_decompositions([torch.ops.
 
 
 def test_what_is_replaced_is_told(delivered: Environment) -> None:
-    code = "import runpy, warnings\nwarnings.simplefilter('error', RuntimeWarning)\n"
-    about = delivered.run(f"{code}runpy.run_module('torch._graft', run_name='__main__')").stdout
-    assert "replaced   trace (CPU, FuncTorchBatched), renorm.out (CPU), fliplr (CompositeImplicitAutograd), " in about
-
-
-def test_undevelop_brings_pytorch_s_own_back(developed: Environment) -> None:
-    make("undevelop", developed)
-    try:
-        assert developed.print("torch.trace(torch.ones(2, 2)).item()") == "2.0"
-    finally:
-        make("develop", developed, "--native", FOLDER)
+    expected = "replaced   trace (CPU, FuncTorchBatched), renorm.out (CPU), fliplr (CompositeImplicitAutograd), "
+    assert expected in delivered.about()
 
 
 @pytest.mark.slow
-def test_two_thin_wheels_that_replace_the_same_are_told(
-    wheel: Environment, tmp_path: Path, environment: Environment
-) -> None:
-    folder = tmp_path / "second"
-    folder.mkdir()
-    kernel = (FOLDER / "cpu/LerpKernel.cpp").read_text()
-    (folder / "cpu").mkdir()
-    (folder / "cpu/LerpKernel.cpp").write_text(kernel)
-    make("undevelop", environment)
-    make("thin-wheel", environment, "--pin", "installed", "--native", folder, "--out", tmp_path, "--name", "second")
+def test_two_thin_wheels_that_replace_the_same_are_told(wheel: Environment, tmp_path: Path) -> None:
+    kernel = "cpu/LerpKernel.cpp"
+    folder = write(tmp_path / "second", {kernel: (FOLDER / kernel).read_text()})
+    make("thin-wheel", wheel, "--pin", "installed", "--native", folder, "--out", tmp_path, "--name", "second")
     both = wheel.copied_to(tmp_path / "environment")
     both.pip("install", "--no-deps", *tmp_path.glob("*.whl"))
     done = both.run("import torch; print(torch.trace(torch.ones(2, 2)).item())")
     assert done.stdout.split() in (["3.0"], ["2.0"])
     assert "lerp_kernel_scalar_weight is already in " in done.stderr
+
+
+def test_undevelop_brings_pytorch_s_own_back(developed: Environment) -> None:
+    """The last one, since the environment has no operators after it."""
+    make("undevelop", developed)
+    assert developed.print("torch.trace(torch.ones(2, 2)).item()") == "2.0"

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
-from helpers import alter_build_id
+from helpers import alter_build_id, write
 from users import Environment, make, write_operator
 
 MODULE = """from torch import Tensor, nn
@@ -77,15 +78,14 @@ def build(environment: Environment, out: Path, folder: Path, name: str = "") -> 
 def cut_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with three operators and a module."""
     folder = write_operator(tmp_path_factory.mktemp("cut") / "cut_ops", "cut")
-    (folder / "python/nn/modules").mkdir(parents=True)
-    (folder / "python/nn/modules/cut.py").write_text(MODULE)
-    (folder / "python/nn/modules/__init__.py").write_text('from .cut import Cut\n\n__all__ += ["Cut"]\n')
-    with (folder / "native_functions.yaml").open("a") as file:
-        file.write(APART)
-    (folder / "cut_apart.cpp").write_text(APART_KERNEL)
-    (folder / "docs").mkdir()
-    (folder / "docs/cut.rst").write_text("Cuts off what is above.\n")
-    return folder
+    files = {
+        "native_functions.yaml": (folder / "native_functions.yaml").read_text() + APART,
+        "cut_apart.cpp": APART_KERNEL,
+        "docs/cut.rst": "Cuts off what is above.\n",
+        "python/nn/modules/cut.py": MODULE,
+        "python/nn/modules/__init__.py": 'from .cut import Cut\n\n__all__ += ["Cut"]\n',
+    }
+    return write(folder, files)
 
 
 @pytest.fixture(scope="session")
@@ -97,20 +97,16 @@ def cut(environment: Environment, cut_folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def rolled(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A thin wheel with an overload of a name that torch has."""
-    folder = tmp_path_factory.mktemp("rolled") / "rolled"
-    folder.mkdir()
-    (folder / "native_functions.yaml").write_text(OVERLOAD)
-    (folder / "RollByHalf.cpp").write_text(OVERLOAD_KERNEL)
+    files = {"native_functions.yaml": OVERLOAD, "RollByHalf.cpp": OVERLOAD_KERNEL}
+    folder = write(tmp_path_factory.mktemp("rolled") / "rolled", files)
     return build(environment, folder.parent / "out", folder, "rolled_ops")
 
 
 @pytest.fixture(scope="module")
-def both(environment: Environment, cut: Path, rolled: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def both(stock_copy: Environment, cut: Path, rolled: Path) -> Environment:
     """A copy of the environment, with both."""
-    copy = environment.copied_to(tmp_path_factory.mktemp("both") / "environment")
-    make("undevelop", copy)  # what tests before these added
-    copy.pip("install", "--no-deps", cut, rolled)
-    return copy
+    stock_copy.pip("install", "--no-deps", cut, rolled)
+    return stock_copy
 
 
 def test_torch_loads_it_and_is_stock_afterwards(stock: Environment, cut: Path) -> None:
@@ -230,7 +226,7 @@ def test_operators_of_two_wheels_are_as_torch_s_own(printed: dict[str, str], exp
 
 
 def test_both_are_told(both: Environment) -> None:
-    about = both.run("import runpy; runpy.run_module('torch._graft', run_name='__main__')").stdout
+    about = both.about()
     assert "a thin wheel, loaded by the installed torch, cut_ops" in about
     assert "a thin wheel, loaded by the installed torch, rolled_ops" in about
 
@@ -315,12 +311,11 @@ def test_library_of_another_build_is_refused_in_one_line(name: str, both: Enviro
     assert all(f"but this is another build of torch {version}; `pip install torch==" in line for line in lines)
 
 
-def test_metadata_asks_for_exactly_its_torch(cut: Path, base_wheel: Path, environment: Environment) -> None:
+def test_metadata_asks_for_exactly_its_torch(cut: Path, base_wheel: Path) -> None:
     version = base_wheel.name.split("-")[1]
-    code = "import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); "
-    code += "print(z.read(next(n for n in z.namelist() if n.endswith('METADATA'))).decode())"
-    text = environment.run(f"import sys; sys.argv = ['', {str(cut)!r}]; {code}").stdout
-    assert f"Requires-Dist: torch=={version}\n" in text
+    with ZipFile(cut) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        assert f"Requires-Dist: torch=={version}\n" in archive.read(metadata).decode()
     assert cut.name == f"cut_ops-0.1+torch{version.replace('+', '.')}-" + "-".join(cut.name.split("-")[2:])
 
 
@@ -355,8 +350,7 @@ target_link_libraries(program cut_ops)
 
 
 def test_program_without_python_calls_the_operators(both: Environment, tmp_path: Path) -> None:
-    (tmp_path / "program.cpp").write_text(PROGRAM)
-    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
+    write(tmp_path, {"program.cpp": PROGRAM, "CMakeLists.txt": CMAKE})
     places = f"{both.packages};{both.packages}/torch/share/cmake"
     cmake = Path(sys.executable).with_name("cmake")
     configure = [cmake, "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={places}"]

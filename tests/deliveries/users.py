@@ -11,6 +11,7 @@ import venv
 from pathlib import Path
 
 from graft.core.layout import PACKAGES, REPOSITORY
+from helpers import write
 
 KERNEL = """#include <ATen/ops/NAME_native.h>
 
@@ -35,13 +36,10 @@ FORMULA = """- name: NAME(Tensor self, Scalar limit=1) -> Tensor
 """
 
 
-def write_operator(folder: Path, name: str, kernel: str = KERNEL) -> Path:
+def write_operator(folder: Path, name: str) -> Path:
     """Write a native folder with one operator, which clips values above a limit."""
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {"native_functions.yaml": ENTRY, "derivatives.yaml": FORMULA, f"{name}.cpp": kernel}
-    for file, text in texts.items():
-        (folder / file).write_text(text.replace("NAME", name))
-    return folder
+    texts = {"native_functions.yaml": ENTRY, "derivatives.yaml": FORMULA, f"{name}.cpp": KERNEL}
+    return write(folder, {file: text.replace("NAME", name) for file, text in texts.items()})
 
 
 class Environment:
@@ -59,7 +57,7 @@ class Environment:
         """Create an environment and install ``torch``, a wheel or a requirement."""
         venv.EnvBuilder(symlinks=True, with_pip=True).create(folder)
         environment = cls(folder)
-        environment.pip("install", "--no-compile", "--prefer-binary", torch, "numpy", "--disable-pip-version-check")
+        environment.pip("install", "--prefer-binary", torch, "numpy")
         return environment
 
     def copied_to(self, folder: Path) -> Environment:
@@ -68,8 +66,9 @@ class Environment:
         return Environment(folder)
 
     def pip(self, *arguments: str | Path) -> None:
-        command: list[str | Path] = [self.python, "-m", "pip", "-q", *arguments]
-        subprocess.run(command, check=True, capture_output=True, text=True)
+        command: list[str | Path] = [self.python, "-m", "pip", "-q", "--disable-pip-version-check", *arguments]
+        env = {**os.environ, "PIP_NO_COMPILE": "0"}  # means --no-compile: nothing reads the bytecode of all of torch
+        subprocess.run(command, env=env, check=True, capture_output=True, text=True)
 
     def start(self, code: str, **variables: str) -> subprocess.Popen[str]:
         """Start Python code, in a process group of its own."""
@@ -93,6 +92,11 @@ class Environment:
         done = self.run(f"import torch; print({expression})")
         assert not done.stderr
         return done.stdout.strip()
+
+    def about(self) -> str:
+        """Return what `python -m torch._graft` prints, where warnings are errors."""
+        code = "import runpy, warnings; warnings.simplefilter('error', RuntimeWarning)"
+        return self.run(f"{code}; runpy.run_module('torch._graft', run_name='__main__')").stdout
 
     def content(self) -> dict[str, str]:
         """Return the hash of every file, and the target of each link."""

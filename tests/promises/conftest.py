@@ -6,13 +6,11 @@ import resource
 import shutil
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from graft.core.layout import HOME
-from helpers import of_the_base_wheel
-from place import Outcome, Place
+from helpers import DERIVED, of_the_base_wheel
+from place import Disturbed, Outcome, Place
 from snippets import write_shown_folder
 
 BUILD = "make patch-and-build NATIVE=~/my_ops OUT=~/my_wheel"
@@ -29,9 +27,6 @@ def plain(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
     """A place with the README's folder and its wheel, which each test leaves unchanged."""
     folder = tmp_path_factory.mktemp("plain")
     place = Place(folder, base)
-    # What it compiles is that of other places, such as `disturbed`, byte by byte; so it may be that of the repository.
-    (HOME / "objects").mkdir(parents=True, exist_ok=True)
-    (place.repository / "build/objects").symlink_to(HOME / "objects")
     write_shown_folder(place.home / "my_ops")
     done = place.run(["bash", "-c", f"{BUILD} PIN={base.parents[1].name}"])
     assert done.code == 0, done.said
@@ -42,7 +37,7 @@ def plain(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
 @pytest.fixture
 def fetching(base: Path, tmp_path: Path) -> Iterator[Place]:
     """A place with the README's folder that downloads the base, which takes a gigabyte."""
-    place = Place(tmp_path / "place", base, is_shared=False)
+    place = Place(tmp_path / "place", base, shares=DERIVED)
     write_shown_folder(place.home / "my_ops")
     yield place
     shutil.rmtree(tmp_path / "place")
@@ -55,26 +50,13 @@ FULL = 50_000_000
 OTHERWISE = {"TZ": "Pacific/Chatham", "LC_ALL": "C", "LANGUAGE": "de", "PYTHONHASHSEED": "4242"}
 
 
-@dataclass(frozen=True)
-class Disturbed:
-    """A build of the README's folder that was stopped several times.
-
-    Args:
-        place: its place.
-        stopped: the outcome of each attempt; the last one succeeded.
-        left: the files in the output folder after each.
-    """
-
-    place: Place
-    stopped: dict[str, Outcome]
-    left: dict[str, list[str]]
-
-
 @pytest.fixture(scope="session")
 def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
-    """Interrupted, killed, and with limited file sizes; then built, in another environment than ``plain``."""
+    """Interrupted, killed, and with limited file sizes; then built, in another environment than ``plain``, of which it
+    shares nothing but the base.
+    """
     folder = tmp_path_factory.mktemp("another")
-    place = Place(folder / "deep/er $HOME|folder", base, umask=0o077, **OTHERWISE)
+    place = Place(folder / "deep/er $HOME|folder", base, shares=("base",), umask=0o077, **OTHERWISE)
     write_shown_folder(place.home / "my_ops")
     command = place.command("build", "--jobs", "3")
     result = Disturbed(place, {}, {})

@@ -10,14 +10,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import ZipFile
 
 from graft.core.layout import REPOSITORY
 from graft.options import OPTIONS, SHARED
-from helpers import interruptible, write
+from helpers import DERIVED, OBJECTS, interruptible, of_the_base_wheel, share_builds, write
 
 # The steps of a build.
 STEPS = ("fetch the base wheel", "unpack it", "generate", "compile and link", "compose", "pack")
@@ -42,7 +43,7 @@ class Place:
     Args:
         folder: the folder that contains both.
         base: the unpacked base.
-        is_shared: whether it uses that base; if not, it downloads one.
+        shares: what it takes from this repository's builds: ``base``, or it downloads one; ``DERIVED``; ``OBJECTS``.
         umask: the umask of its commands; -1 for that of the tests.
         variables: environment variables of its commands.
 
@@ -52,8 +53,16 @@ class Place:
         prefix: a prefix of each command.
     """
 
-    def __init__(self, folder: Path, base: Path, *, is_shared: bool = True, umask: int = -1, **variables: str) -> None:
-        self.umask, self.variables = umask, dict(variables)
+    def __init__(
+        self,
+        folder: Path,
+        base: Path,
+        *,
+        shares: Collection[str] = ("base", *DERIVED, OBJECTS),
+        umask: int = -1,
+        **variables: str,
+    ) -> None:
+        self.base, self.umask, self.variables = base, umask, dict(variables)
         self.pin = base.parents[1].name
         self.repository, self.home = folder / "repository", folder / "home"
         for part in ("patches", "scripts", "tests/kit"):
@@ -65,10 +74,7 @@ class Place:
         for name in ("python3", f"python3.{sys.version_info.minor}"):
             write(self.home / "bin", {name: f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
             (self.home / "bin" / name).chmod(0o755)
-        if is_shared:
-            made = self.repository / "build" / self.pin / base.parent.name
-            made.mkdir(parents=True)
-            (made / "base").symlink_to(base)
+        share_builds(self.repository / "build", base, shares)
         self.natives, self.out = [self.home / "my_ops"], self.home / "my_wheel"
         self.prefix: list[str] = []
 
@@ -77,6 +83,25 @@ class Place:
         """The only wheel that was built."""
         (wheel,) = self.out.iterdir()
         return wheel
+
+    def members(self) -> dict[str, bytes]:
+        """Return the members of the wheel that the base lacks, or that differ."""
+        (base_wheel,) = self.base.glob("*.whl")
+        with ZipFile(base_wheel) as base, ZipFile(self.wheel) as ours:
+            theirs = {info.filename: info.CRC for info in base.infolist()}
+            changed = (info for info in ours.infolist() if theirs.get(info.filename) != info.CRC)
+            # Official wheels for CUDA have entries for folders, too.
+            return {info.filename: ours.read(info) for info in changed if not info.is_dir()}
+
+    def install(self, folder: Path) -> Path:
+        """Make ``folder`` what pip installs from the wheel, with links to the official torch where nothing differs."""
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run(["cp", "-rs", of_the_base_wheel("GRAFT_STOCK"), folder], check=True)
+        for name, content in self.members().items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).write_bytes(content)
+        return folder
 
     def start(self, command: list[str | Path], preexec_fn: Callable[[], None] = interruptible) -> subprocess.Popen[str]:
         """Start a command in the repository, in a process group of its own."""
@@ -92,6 +117,7 @@ class Place:
             "HOME": str(self.home),
             "PATH": path,
             "PIP_CACHE_DIR": cache,
+            "PIP_NO_COMPILE": "0",  # means --no-compile: nothing reads the bytecode of all of torch
             "XDG_CACHE_HOME": str(self.home / ".cache"),
         }
         return subprocess.Popen(
@@ -167,6 +193,21 @@ class Place:
         finally:
             shutil.rmtree(native)
             kept.rename(native)
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """A build of the README's folder that was stopped several times.
+
+    Args:
+        place: its place.
+        stopped: the outcome of each attempt; the last one succeeded.
+        left: the files in the output folder after each.
+    """
+
+    place: Place
+    stopped: dict[str, Outcome]
+    left: dict[str, list[str]]
 
 
 def sha256(path: Path) -> str:

@@ -13,34 +13,21 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
-from helpers import of_the_base_wheel, write
+from helpers import DERIVED, kernel, write
 from place import Place, sha256
 
 FUNCTIONS = "native_functions.yaml"
+
+CHECKED = 'TORCH_CHECK(self.dim() == 0, "kernel: Größe eins"); return self.clone();'
 
 # The text is valid only in UTF-8 locales.
 FOLDERS = {
     "one": {
         FUNCTIONS: "# Größe eins\n- func: trap_probe(Tensor self) -> Tensor\n"
         "  dispatch:\n    CompositeExplicitAutograd: trap_probe\n",
-        "TrapProbe.cpp": """\
-// Größe
-#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/trap_probe_native.h>
-
-namespace at::native {
-
-Tensor trap_probe(const Tensor& self) {
-  TORCH_CHECK(self.dim() == 0, "kernel: Größe eins");
-  return self.clone();
-}
-
-} // namespace at::native
-""",
+        "TrapProbe.cpp": kernel("trap_probe", "const Tensor& self", CHECKED),
         "docs/trap_probe.rst": "Größe eins.\n",
         "autocast.yaml": "# Größe\nfp32: [trap_probe]\n",
         "python/trap_module.py": 'TEXT = "Größe eins"\n',
@@ -50,19 +37,7 @@ Tensor trap_probe(const Tensor& self) {
     "two": {
         FUNCTIONS: "- func: trap_gate(Tensor self) -> Tensor\n  python_module: nn\n"
         "  dispatch:\n    CompositeExplicitAutograd: trap_gate\n",
-        "TrapGate.cpp": """\
-#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/trap_gate_native.h>
-
-namespace at::native {
-
-Tensor trap_gate(const Tensor& self) {
-  return self.neg();
-}
-
-} // namespace at::native
-""",
+        "TrapGate.cpp": kernel("trap_gate", "const Tensor& self", "return self.neg();"),
         "samples.py": "def trap_gate(make):\n    yield (make(3),)\n    yield (make(2, 2),)\n",
     },
 }
@@ -139,10 +114,10 @@ class Built:
 class Watched(Place):
     """A place with the two folders, whose compiler records what it does."""
 
-    def __init__(self, folder: Path, base: Path, stock: Path) -> None:
+    def __init__(self, folder: Path, base: Path) -> None:
         self._compiler = folder / "compiler"
-        super().__init__(folder, base, LC_ALL="C.UTF-8", CXX=str(self._compiler / "g++"))
-        self._wheel_of_base, self._stock = next(base.glob("*.whl")), stock
+        shares = ("base", *DERIVED)
+        super().__init__(folder, base, shares=shares, LC_ALL="C.UTF-8", CXX=str(self._compiler / "g++"))
         self.natives = [write(self.home / name, files) for name, files in FOLDERS.items()]
         text = COMPILER.format(here=self._compiler, folder=self.natives[0])
         write(self._compiler, {"g++": text, "version": "first"})
@@ -164,23 +139,9 @@ class Watched(Place):
     def use_compiler(self, version: str) -> None:
         (self._compiler / "version").write_text(version)
 
-    def members(self) -> dict[str, bytes]:
-        """Return the members of the wheel that the base lacks, or that differ."""
-        with ZipFile(self._wheel_of_base) as base, ZipFile(self.wheel) as ours:
-            theirs = {info.filename: info.CRC for info in base.infolist()}
-            changed = (info for info in ours.infolist() if theirs.get(info.filename) != info.CRC)
-            # Official wheels for CUDA have entries for folders, too.
-            return {info.filename: ours.read(info) for info in changed if not info.is_dir()}
-
     def says(self, program: str) -> object:
         """Return the output of a program with the wheel installed."""
-        installed = self.home / "installed"
-        shutil.rmtree(installed, ignore_errors=True)
-        subprocess.run(["cp", "-rs", self._stock, installed], check=True)
-        for name, content in self.members().items():
-            (installed / name).parent.mkdir(parents=True, exist_ok=True)
-            (installed / name).unlink(missing_ok=True)
-            (installed / name).write_bytes(content)
+        installed = self.install(self.home / "installed")
         env = {**os.environ, "PYTHONPATH": str(installed)}
         done = subprocess.run([sys.executable, "-c", program], cwd=installed, env=env, capture_output=True, check=True)
         return json.loads(done.stdout)
@@ -198,7 +159,7 @@ class Story:
 @pytest.fixture(scope="module")
 def story(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("edits")
-    place = Watched(folder, base, of_the_base_wheel("GRAFT_STOCK"))
+    place = Watched(folder, base)
     one, original = place.natives[0], FOLDERS["one"]
     builds: dict[str, Built] = {}
     probes: dict[str, object] = {}

@@ -63,7 +63,7 @@ def rooms(tmp_path: Path) -> Iterator[list[Room]]:
 
 def place_in(room: Room, base: Path, folder: Path) -> Place:
     """A place with all its output and temporary files in ``room``."""
-    place = Place(folder, base, is_shared=False, TMPDIR=str(room.folder / "tmp"))
+    place = Place(folder, base, shares=(), TMPDIR=str(room.folder / "tmp"))
     place.variables["XDG_CACHE_HOME"] = str(room.folder / "cache")
     write_shown_folder(place.home / "my_ops")
     for name in ("build", "out", "tmp"):

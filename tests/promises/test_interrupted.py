@@ -11,8 +11,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import Disturbed
-from place import STEPS, Place, sha256
+from place import STEPS, Disturbed, Place, sha256
 
 GOES_ON = "interrupted; run the same command again to continue\n"
 

@@ -40,15 +40,14 @@ if __name__ == "__main__":
 def test_command_runs_the_tests_of_the_operator(plain: Place, tmp_path: Path) -> None:
     write(plain.home, {"pytorch/test/test_ops.py": TEST_OPS, "bin/python": f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
     (plain.home / "bin/python").chmod(0o755)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", tmp_path]
-    subprocess.run([*pip, plain.wheel], check=True)
+    installed = plain.install(tmp_path / "installed")
     variables = {
         **os.environ,
         "CI": "true",
         "HOME": str(plain.home),
         "PATH": f"{plain.home / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "GRAFT_NATIVE": str(plain.home / "my_ops"),
-        "PYTHONPATH": os.pathsep.join(map(str, (tmp_path, REPOSITORY, REPOSITORY / "scripts"))),
+        "PYTHONPATH": os.pathsep.join(map(str, (installed, REPOSITORY, REPOSITORY / "scripts"))),
     }
 
     def typed(command: str) -> subprocess.CompletedProcess[str]:

@@ -83,7 +83,7 @@ def save(path: Path, text: str | None, draw: random.Random) -> None:
 
 def from_nothing(home: Path, base: Path, folder: Path) -> tuple[str, str] | None:
     """Build the folder in another repository. Return the name and the hash of the wheel, if it compiles."""
-    other = Place(folder, base)
+    other = Place(folder, base, shares=("base",))
     other.natives = [home / "my_ops"]
     done = other.build()
     found = (other.wheel.name, sha256(other.wheel)) if done.code == 0 else None
@@ -105,7 +105,7 @@ def change_meanwhile(
 @pytest.mark.slow
 def test_no_edit_is_missed(base: Path, tmp_path: Path) -> None:
     seed = random.randrange(2**32)
-    draw, place, known = random.Random(seed), Place(tmp_path / "place", base), {}
+    draw, place, known = random.Random(seed), Place(tmp_path / "place", base, shares=("base",)), {}
     write_shown_folder(place.home / "my_ops")
     texts = texts_of(place.home)
     state = dict.fromkeys(texts, 0)

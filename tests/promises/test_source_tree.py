@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from graft.core.errors import CompileError
 from graft.core.layout import REPOSITORY
+from helpers import kernel, write
 from packaging.version import Version
 
 OLDEST = min((path.parent.name for path in REPOSITORY.glob("patches/*/pin.yaml")), key=Version)
@@ -20,19 +21,6 @@ FUNCTIONS = """\
   variants: function
   dispatch:
     CompositeExplicitAutograd: soft_clip
-"""
-SOURCE = """\
-#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/soft_clip_native.h>
-
-namespace at::native {
-
-Tensor soft_clip(const Tensor& self) {
-  return self.tanh();
-}
-
-} // namespace at::native
 """
 # The release has no such template.
 KERNEL = """\
@@ -48,14 +36,13 @@ constexpr bool width = at::vec::is_vec_specialized_for<T>::value;
 """
 
 
+@pytest.mark.slow
 def test_name_that_only_newer_releases_have_is_told_with_its_line(tmp_path: Path) -> None:
     if not shutil.which("dpkg-source"):
         pytest.skip("Debian's tools are not installed")
-    (tmp_path / "cpu").mkdir()
-    files = {"native_functions.yaml": FUNCTIONS, "SoftClip.cpp": SOURCE}
-    files |= {"cpu/SoftClipKernel.cpp": KERNEL, "cpu/SoftClip.h": HEADER}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+    source = kernel("soft_clip", "const Tensor& self", "return self.tanh();")
+    files = {"native_functions.yaml": FUNCTIONS, "SoftClip.cpp": source}
+    write(tmp_path, {**files, "cpu/SoftClipKernel.cpp": KERNEL, "cpu/SoftClip.h": HEADER})
     command = [sys.executable, "-m", "graft", "check-source", "--pin", OLDEST, "--native", tmp_path, "--syntax"]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False)

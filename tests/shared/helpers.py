@@ -8,10 +8,15 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
+from graft.core.layout import HOME
+
+# What builds derive from a base, by its content: parsed operators and symbol tables. And what they compile.
+DERIVED = ("operators", "symbols")
+OBJECTS = "objects"
 
 
 def write(folder: Path, files: Mapping[str, str]) -> Path:
@@ -20,6 +25,32 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode())
     return folder
+
+
+def kernel(name: str, arguments: str, body: str) -> str:
+    """Return a source with the kernel of an operator, whose body is in line 8."""
+    return f"""#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/{name}_native.h>
+
+namespace at::native {{
+
+Tensor {name}({arguments}) {{
+  {body}
+}}
+
+}} // namespace at::native
+"""
+
+
+def share_builds(build: Path, base: Path, names: Collection[str] = ("base", *DERIVED, OBJECTS)) -> None:
+    """Let builds in the folder ``build`` use what this repository's have: ``base``, ``DERIVED`` and ``OBJECTS``."""
+    for name in names:
+        place = Path(base.parents[1].name, base.parent.name, name) if name == "base" else Path(name)
+        theirs, ours = base if name == "base" else HOME / name, build / place
+        theirs.mkdir(parents=True, exist_ok=True)
+        ours.parent.mkdir(parents=True, exist_ok=True)
+        ours.symlink_to(theirs)
 
 
 def use_own_bases(folder: Path, patch: pytest.MonkeyPatch) -> None:
