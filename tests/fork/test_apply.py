@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from graft.core.errors import SourceError
 from graft.core.layout import REPOSITORY, Layout
-from graft.fork.apply import MOVING_REF, apply
+from graft.fork.apply import apply
+from graft.fork.checkout import MOVING_REF
 from graft.fork.tree import Tree
 from helpers import git, write
 from small_tree import FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, times

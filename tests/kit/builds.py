@@ -59,11 +59,7 @@ class Row:
 
 
 def rows_of(layout: Layout, only: Sequence[str]) -> list[Row]:
-    """Return the requested rows, or all that apply to the native folder.
-
-    Raises:
-        UsageError: there is no such row.
-    """
+    """Return the requested rows, or all that apply to the native folder."""
     edits = [edit for edit in edits_of(load_native(layout.native)) if edit.file is not None]
     rows = [Row(NOTHING, 100), Row(UNCHANGED, 0.3), *(Row(edit.name, edit.aim, edit) for edit in edits)]
     for edit in edits:
@@ -98,9 +94,6 @@ def bench_build(
         only: the names of the rows to measure; empty for all.
         repeat: how often each build is timed; None for once from nothing, and three times the others.
         folder: the folder of the copy, which is deleted.
-
-    Raises:
-        CommandError: a build failed, or an edit did not change its result, or it changed without an edit.
     """
     layout = request.layout
     rows, about = rows_of(layout, only), conditions(layout, request.jobs)

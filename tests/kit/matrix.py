@@ -109,9 +109,6 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
 
     Returns:
         its result, and whether it was tested.
-
-    Raises:
-        GraftError: nothing could be built.
     """
     options = _options(arguments)
     request = request_of(

@@ -52,12 +52,7 @@ class Result:
 
 
 def test_mutants(request: Request, given: argparse.Namespace) -> None:
-    """Try the chosen mutants in a copy of this repository, and print a table of the survivors; or list them.
-
-    Raises:
-        TestsFailed: some mutants survived.
-        UsageError: the list does not match the sources, or a word matches nothing.
-    """
+    """Try the chosen mutants in a copy of this repository, and print a table of the survivors; or list them."""
     chosen = choose(load_mutants(), given.chosen)
     lines = places(chosen)
     if given.list:
@@ -178,11 +173,7 @@ def without_false_alarms(results: Mapping[Mutant, Result], copy: Copy) -> dict[M
 
 
 def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> None:
-    """Print the results of the mutants.
-
-    Raises:
-        TestsFailed: some survived.
-    """
+    """Print the results of the mutants. Survivors are an error."""
     counts = Counter(sorted((result.outcome for result in results.values()), key=str.lower))
     print(f"\n{len(results)} mutants: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
     rows = [

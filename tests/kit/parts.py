@@ -92,9 +92,6 @@ def run_parts(
         junit: a folder for the results of each part, as XML; None for none.
         are_skips_known: whether the skips must be those of tests/skips.yaml.
         jobs: the maximum number of processes that run tests.
-
-    Raises:
-        TestsFailed: see ``conclude``.
     """
     outcomes = {}
     for number, part in enumerate(parts, 1):
@@ -144,11 +141,7 @@ def _is_true(expression: str, values: Mapping[str, bool]) -> bool:
 
 
 def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
-    """Print the result of the parts.
-
-    Raises:
-        TestsFailed: lists the parts that failed; or no part ran a test.
-    """
+    """Print the result of the parts. A part that failed is an error, and so is a run without a test."""
     failed = [name for name, outcome in outcomes.items() if outcome is Outcome.FAILED]
     without = [name for name, outcome in outcomes.items() if outcome is Outcome.NOT_CHOSEN]
     if failed:

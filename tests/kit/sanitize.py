@@ -38,9 +38,6 @@ def test_sanitized(request: Request, given: argparse.Namespace) -> None:
     """Build the operators with sanitizers and run their tests.
 
     Tests marked ``unsanitized``, each with a reason, are left out.
-
-    Raises:
-        TestsFailed: a test failed, or a sanitizer reported an error; with its output.
     """
     layout = request.layout
     sanitized = layout.sanitized()
@@ -64,11 +61,7 @@ def test_sanitized(request: Request, given: argparse.Namespace) -> None:
 
 
 def fuzz(request: Request, given: argparse.Namespace) -> None:
-    """Call the operators at random, on the wheel with sanitizers if there is one of the same sources.
-
-    Raises:
-        TestsFailed: a call had an invalid outcome.
-    """
+    """Call the operators at random, on the wheel with sanitizers if there is one of the same sources."""
     build(request)
     layout = request.layout
     sanitized = layout.sanitized()
@@ -90,9 +83,6 @@ def fuzz(request: Request, given: argparse.Namespace) -> None:
 def preloaded(toolchain: Toolchain) -> list[Path]:
     """Return the libraries that a program built without sanitizers must preload: the sanitizers and the C++ library,
     whose functions they intercept.
-
-    Raises:
-        ToolchainError: the compiler does not have them.
     """
     names = (*SANITIZER_LIBRARIES, "libstdc++.so.6")
     found = toolchain.libraries(names)

@@ -20,11 +20,7 @@ _QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 
 
 def show_surfaces(request: Request, given: argparse.Namespace) -> None:
-    """Print the tables.
-
-    Raises:
-        TestsFailed: an operator lacks a surface that PyTorch's own have.
-    """
+    """Print the tables."""
     failed, found = [], {}
     part = Part("surfaces", "the surfaces, compared with PyTorch's own operators", [TESTS / "wheel/surfaces"])
     deliveries = request.delivery.split()

@@ -89,10 +89,6 @@ def run_tests(
         chosen: the kinds of parts to run, from ``PARTS``; empty for the default.
         junit: a folder for the results of each part, as XML.
         is_discarding: whether to delete the tests' environments afterwards, whatever happens.
-
-    Raises:
-        TestsFailed: lists the parts that failed.
-        UsageError: no part of the chosen kinds applies.
     """
     if unknown := [kind for kind in chosen if kind not in (*PARTS, "upstream")]:
         raise UsageError(f"--parts {' '.join(unknown)}: no such tests", todo=f"choose among {', '.join(PARTS)}")
