@@ -16,7 +16,7 @@ from graft.core.errors import CommandError, UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.native import load_native
 
-from tests.kit.builds import Row, bench_build
+from tests.kit.builds import TimedBuild, bench_build
 from tests.kit.edits import add_operator, edits_of, remove_operator
 
 # A folder with one composite operator: the smallest build.
@@ -66,7 +66,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bin/make"
 
 
-def bench(folder: Path, native: Path, *only: str, repeat: int | None = None) -> list[Row]:
+def bench(folder: Path, native: Path, *only: str, repeat: int | None = None) -> list[TimedBuild]:
     request = asked(pin="1.0", native=(native,), out=folder, jobs=1)
     return bench_build(request, only=only, repeat=repeat, folder=folder / "copy")
 

@@ -23,7 +23,7 @@ from tests.kit.mutants import (
     REFUSED,
     SURVIVED,
     Copy,
-    Result,
+    Fate,
     conclude,
     judge,
     rounds,
@@ -42,7 +42,7 @@ def copy_in(folder: Path, build: Callable[[], tuple[int, str]] = lambda: (0, "")
     return Copy(folder, Path(sys.executable), lambda _: variables, build)
 
 
-def outcome_of(copy: Copy, mutant: Mutant) -> Result:
+def outcome_of(copy: Copy, mutant: Mutant) -> Fate:
     ((_, result),) = copy.judge([mutant])
     return result
 
@@ -75,13 +75,13 @@ def test_what_comes_of_a_wrong_line(wrong: str, outcome: str, by: str, tmp_path:
 def test_tests_that_fail_anyway_say_nothing(tmp_path: Path) -> None:
     copy = copy_in(tmp_path)
     right, wrong = mutant("return x + x", "return x * x"), mutant("return x\n", "return None\n", number=2)
-    results = {each: Result(KILLED, f"test_it.py::test_{n}") for n, each in enumerate((right, wrong))}
+    results = {each: Fate(KILLED, f"test_it.py::test_{n}") for n, each in enumerate((right, wrong))}
     write(tmp_path, {"test_it.py": "def test_0(): pass\ndef test_1(): raise ValueError('no - way')\n"})
     checked = without_false_alarms(results, copy)
     assert checked[right] == results[right]
-    assert checked[wrong] == Result(BROKEN, "fails without the mutant, too: test_it.py::test_1")
+    assert checked[wrong] == Fate(BROKEN, "fails without the mutant, too: test_it.py::test_1")
     # A test that does not exist proves nothing, either.
-    lost = {right: Result(KILLED, "test_it.py::test_2")}
+    lost = {right: Fate(KILLED, "test_it.py::test_2")}
     assert without_false_alarms(lost, copy)[right].outcome is BROKEN
 
 

@@ -30,7 +30,7 @@ from helpers import write
 from tests.kit import environments, testing
 from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
 from tests.kit.nights import faults_of
-from tests.kit.parts import Part, may_select, run_parts
+from tests.kit.parts import Suite, may_select, run_parts
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
 from tests.kit.testing import one_at_a_time, without_warnings_about
 
@@ -111,11 +111,11 @@ def test_other_requirements_make_the_environment_anew(tmp_path: Path) -> None:
         assert torch_of(python) == "1+graft"
 
 
-def parts_in(folder: Path) -> list[Part]:
+def parts_in(folder: Path) -> list[Suite]:
     """Two parts, with one test each."""
     for name in ("first", "second"):
         (folder / f"test_{name}.py").write_text(f"def test_{name}(): pass\n")
-    return [Part("wheel", f"the {name}", [folder / f"test_{name}.py"]) for name in ("first", "second")]
+    return [Suite("wheel", f"the {name}", [folder / f"test_{name}.py"]) for name in ("first", "second")]
 
 
 def run(folder: Path, *extra: str) -> None:
@@ -172,8 +172,8 @@ def test_nothing_is_built_for_a_part_of_which_no_test_can_be_selected(
     assert may_select(words, [tmp_path]) is is_selected
     prepared: list[bool] = []
     test_file = write(tmp_path / "named", {"test_one.py": "def test_soft_clip(): pass\n"}) / "test_one.py"
-    part = Part("grammar", "one", [test_file], prepare=lambda: prepared.append(True) or {}, named_in=[tmp_path])
-    other = Part("wheel", "another", [test_file])
+    part = Suite("grammar", "one", [test_file], prepare=lambda: prepared.append(True) or {}, named_in=[tmp_path])
+    other = Suite("wheel", "another", [test_file])
     with suppress(Failed):
         run_parts(Path(sys.executable), [part, other], {}, words)
     assert prepared == [True] * is_selected
@@ -212,7 +212,7 @@ def test_results_of_each_part_are_kept_where_they_are_asked_for(tmp_path: Path) 
     assert all('tests="1"' in path.read_text() for path in kept)
     (tmp_path / "crash").mkdir()
     (tmp_path / "crash/test_first.py").write_text("import os\ndef test_first(): os.abort()\n")
-    part = Part("wheel", "one that crashes", [tmp_path / "crash/test_first.py"])
+    part = Suite("wheel", "one that crashes", [tmp_path / "crash/test_first.py"])
     with pytest.raises(Failed):
         run_parts(Path(sys.executable), [part], {}, [], tmp_path / "results")
     assert (tmp_path / "results/1-wheel.xml").read_text() == ""
@@ -286,7 +286,7 @@ def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(testing, "wheel_environment", partial(wheel_environment, requirements=requirements(tmp_path)))
     ran: list[str] = []
 
-    def note(python: Path, parts: list[Part], *_: object) -> None:
+    def note(python: Path, parts: list[Suite], *_: object) -> None:
         assert torch_of(python) == "1+graft.a"
         ran.extend(part.kind for part in parts)
         raise Failed("tests failed")

@@ -21,7 +21,7 @@ from graft.fork.apply import apply
 from graft.fork.fetch import Cache
 from graft.fork.pytorch_build import GENERATORS, PyTorchBuild
 from graft.fork.source_build import build_source, check_source
-from graft.fork.tree import Tree
+from graft.fork.tree import SourceTree
 from graft.inputs.native import load_native
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
@@ -165,7 +165,7 @@ def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.Monkey
     pin = load_pin(layout.patches)
     names = ["aten/src/ATen/native/Mine.cpp"]
     return PyTorchBuild(
-        Tree(tree, tree / ".git"), pin, Cache(tree / "cache"), find_toolchain(pin), load_native(native), names, 2
+        SourceTree(tree, tree / ".git"), pin, Cache(tree / "cache"), find_toolchain(pin), load_native(native), names, 2
     )
 
 

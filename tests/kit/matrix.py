@@ -48,7 +48,7 @@ _HEAD = ("PyTorch", "Python", "CUDA", "architectures", "wheel", "added", "build"
 
 
 @dataclass(frozen=True)
-class Result:
+class RowResult:
     """The result of a row.
 
     Args:
@@ -100,7 +100,7 @@ def rows() -> dict[str, Row | GraftError]:
     return {str(row): row for row in found}
 
 
-def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, bool]:
+def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[RowResult, bool]:
     """Build and test one row, and write the table. A wheel that passed the same tests before is not tested again.
 
     Args:
@@ -122,7 +122,7 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
     layout = Layout(row.pin, request.native, request.layout.out, interpreter=row.python.abi)
     folder = TABLE.with_suffix("") / layout.name
     path = folder / f"{row.pin}-{row.python.release}.json"
-    result = Result(
+    result = RowResult(
         layout.title,
         row.pin,
         row.python.release,
@@ -132,13 +132,13 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
         str(path.with_suffix(".log")),
         datetime.date.today().isoformat(),
     )
-    before = Result(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    before = RowResult(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
     try:
         result = _built_and_tested(row, layout, result, before, options, request)
     except (GraftError, OSError) as error:
         result = replace(result, error=(error if isinstance(error, GraftError) else RefusedError.of(error)).what)
     write_atomically(path, json.dumps(asdict(result), indent=1) + "\n")
-    results = [Result(**json.loads(each.read_text(encoding="utf-8"))) for each in folder.glob("*.json")]
+    results = [RowResult(**json.loads(each.read_text(encoding="utf-8"))) for each in folder.glob("*.json")]
     for target in filter(None, (TABLE, options.markdown)):
         write_atomically(target, markdown(results, "`native/`" if is_shipped(layout) else layout.title))
     return result, result != before
@@ -154,8 +154,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _built_and_tested(
-    row: Row, layout: Layout, new: Result, before: Result | None, options: argparse.Namespace, request: Request
-) -> Result:
+    row: Row, layout: Layout, new: RowResult, before: RowResult | None, options: argparse.Namespace, request: Request
+) -> RowResult:
     jobs = max(1, request.jobs // request.at_once)
     if free_bytes(REPOSITORY) < _NEEDED_BYTES:
         raise RefusedError(f"{free_bytes(REPOSITORY) >> 30} GiB are free, but a row may need {_NEEDED_BYTES >> 30}")
@@ -221,7 +221,7 @@ def counted(folder: Path) -> dict[str, str]:
     return found
 
 
-def markdown(results: Sequence[Result], native: str) -> str:
+def markdown(results: Sequence[RowResult], native: str) -> str:
     """Format the results as a Markdown table, below the machines and the dates, above what the columns do not show."""
     shown = sorted(results, key=lambda each: (Version(each.pin), Version(each.python.rstrip("t"))))
     machines, dates = sorted({each.machine for each in shown}), sorted({each.date for each in shown})
@@ -239,7 +239,7 @@ def markdown(results: Sequence[Result], native: str) -> str:
     return "\n".join([head, *(f"| {text} |" for text in texts), *notes]) + "\n"
 
 
-def _cells(result: Result) -> tuple[str, ...]:
+def _cells(result: RowResult) -> tuple[str, ...]:
     if not result.wheel:
         return (result.pin, result.python, *[""] * 4, "failed", "", "")
     return (

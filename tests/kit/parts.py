@@ -34,7 +34,7 @@ _SUMMARY = re.compile(r"=* ?(\d+ (?:passed|failed|error|skipped).*?)(?: in [\d.]
 
 
 @dataclass(frozen=True)
-class Part:
+class Suite:
     """A part of the tests.
 
     Args:
@@ -75,7 +75,7 @@ class TestsFailed(GraftError):
 
 def run_parts(
     python: Path,
-    parts: Sequence[Part],
+    parts: Sequence[Suite],
     variables: Mapping[str, str],
     extra: Sequence[str],
     junit: Path | None = None,
@@ -160,7 +160,7 @@ def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
 
 def run_pytest(
     python: Path,
-    part: Part,
+    part: Suite,
     more: Mapping[str, str],
     extra: Sequence[str],
     junit: Path | None = None,

@@ -22,7 +22,7 @@ from graft.inputs.toolchain import SANITIZER_LIBRARIES, Toolchain, find_toolchai
 from graft.options import Request
 
 from .environments import SANITIZED, TEST, folder_of, named, run_python, wheel_environment, wheel_of
-from .parts import Part, TestsFailed, conclude, run_pytest
+from .parts import Suite, TestsFailed, conclude, run_pytest
 from .testing import TESTS, beside_stock, one_at_a_time, own_tests
 
 # Leaks are not checked: an interpreter frees little of its memory when it ends. If an allocation is too large, malloc
@@ -43,7 +43,7 @@ def test_sanitized(request: Request, given: argparse.Namespace) -> None:
     sanitized = layout.sanitized()
     wheel = run(Wheel(sanitized), request).path
     paths = [TESTS / "wheel/any/families", *(path for part in own_tests(layout) for path in part.paths)]
-    part = Part("sanitized", "the sanitized operators", paths)
+    part = Suite("sanitized", "the sanitized operators", paths)
     chosen = ["-m", "not unsanitized and not slow", *given.extra]
     findings = folder_of("sanitized-findings", layout)
     preloaded = sanitizer_variables(find_toolchain(pin_of(layout), layout.cxx), log=findings / "of")

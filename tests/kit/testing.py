@@ -37,7 +37,7 @@ from .environments import (
     wheel_environment,
     wheel_of,
 )
-from .parts import Part, run_parts
+from .parts import Suite, run_parts
 from .todos import ending_with_todos
 
 TESTS = REPOSITORY / "tests"
@@ -111,36 +111,36 @@ def run_tests(
                 discard(_grammar(layout), ("grammar",))
 
 
-def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitStack) -> list[Part]:
+def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitStack) -> list[Suite]:
     """Return the chosen parts that apply. Those of the builder run for the repository's native folder only."""
     layout = request.layout
     title = "the wheel" if delivery in (WHEEL, SOURCE) else f"the operators as {delivery}"
-    parts = [Part("wheel", title, [TESTS / "wheel/any"], seconds=160), *own_tests(layout)]
-    builder = Part("builder", "the builder", [TESTS / "builder", TESTS / "fork"], seconds=190)
+    parts = [Suite("wheel", title, [TESTS / "wheel/any"], seconds=160), *own_tests(layout)]
+    builder = Suite("builder", "the builder", [TESTS / "builder", TESTS / "fork"], seconds=190)
     if delivery == SOURCE:
         parts = [
             builder,
             *parts,
-            Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"], seconds=60),
+            Suite("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"], seconds=60),
         ]
         say("not run: tests of code generation, and of the grammar folder, which need the official wheel")
     elif delivery == WHEEL and is_shipped(layout):
         codegen = {"PYTHONPATH": str(layout.base / "tree")}
         parts = [
             builder,
-            Part("codegen", "code generation", [TESTS / "codegen"], codegen, seconds=140),
-            Part("promises", "what the README promises", [TESTS / "promises"], spread="loadfile", seconds=270),
-            Part("bases", "other bases", [TESTS / "bases"], seconds=1200),
-            Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile", seconds=400),
+            Suite("codegen", "code generation", [TESTS / "codegen"], codegen, seconds=140),
+            Suite("promises", "what the README promises", [TESTS / "promises"], spread="loadfile", seconds=270),
+            Suite("bases", "other bases", [TESTS / "bases"], seconds=1200),
+            Suite("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile", seconds=400),
             *parts,
         ]
         grammar = partial(_built_grammar, request, stack)
         names = (GRAMMAR, TESTS / "wheel/surfaces", TESTS / "kit/subject.py")
         title = "the grammar of native_functions.yaml"
-        parts.append(Part("grammar", title, [GRAMMAR / "tests"], prepare=grammar, named_in=names, seconds=200))
+        parts.append(Suite("grammar", title, [GRAMMAR / "tests"], prepare=grammar, named_in=names, seconds=200))
         emulated = emulated_variables(layout)
         parts.append(
-            Part("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated, seconds=50)
+            Suite("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated, seconds=50)
         )
     if found := [part for part in parts if part.kind in chosen]:
         return found
@@ -150,7 +150,7 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
     )
 
 
-def _costs(parts: Sequence[Part]) -> str:
+def _costs(parts: Sequence[Suite]) -> str:
     """Return what is about to run, and how long it takes."""
     names = ", ".join(part.kind for part in parts)
     return f"tests: {names}; about {ceil(sum(part.seconds for part in parts) / 60)} minutes on 2 cores"
@@ -273,12 +273,12 @@ def is_shipped(layout: Layout) -> bool:
     return layout.natives == (SHIPPED,)
 
 
-def own_tests(layout: Layout) -> list[Part]:
+def own_tests(layout: Layout) -> list[Suite]:
     """Return the tests in native folders."""
-    parts: list[Part] = []
+    parts: list[Suite] = []
     for native in layout.natives:
         if native == SHIPPED:
-            parts.append(Part("operators", "the shipped operators", [TESTS / "wheel/shipped"], seconds=170))
+            parts.append(Suite("operators", "the shipped operators", [TESTS / "wheel/shipped"], seconds=170))
         elif any((native / "tests").rglob("*.py")):  # pytest fails if there is none
-            parts.append(Part("operators", f"the operators of {native}", [native / "tests"], OPINFOS))
+            parts.append(Suite("operators", f"the operators of {native}", [native / "tests"], OPINFOS))
     return parts

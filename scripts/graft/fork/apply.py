@@ -29,7 +29,7 @@ from .checkout import go_back, move_to
 from .fetch import fetched
 from .placed import places, write_placed
 from .stack import Stack
-from .tree import BASE_REF, FUNCTIONS_YAML, Tree, count, open_tree, pinned_base
+from .tree import BASE_REF, FUNCTIONS_YAML, SourceTree, count, open_tree, pinned_base
 
 # Where the fork's files are in the tree.
 NATIVE = "aten/src/ATen/native"
@@ -105,7 +105,7 @@ def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: Step
     return Fork(base, tip)
 
 
-def series_for(tree: Tree, snapshot: Snapshot) -> list[Patch]:
+def series_for(tree: SourceTree, snapshot: Snapshot) -> list[Patch]:
     """Return the pin's patches for this kind of sources: those of Debian, or PyTorch's own."""
     series = load_series(snapshot.patches)
     if tree.holds(pinned_base(tree, snapshot.pin), "debian/changelog"):
@@ -115,7 +115,9 @@ def series_for(tree: Tree, snapshot: Snapshot) -> list[Patch]:
     return [patch for patch in series if not patch.is_for_debian]
 
 
-def make_commits(tree: Tree, series: Sequence[Patch], snapshot: Snapshot, native: NativeFolder, scratch: Path) -> Stack:
+def make_commits(
+    tree: SourceTree, series: Sequence[Patch], snapshot: Snapshot, native: NativeFolder, scratch: Path
+) -> Stack:
     """Create the fork's commits on the tree's base. Nothing is checked out."""
     stack = Stack(tree, pinned_base(tree, snapshot.pin), scratch)
     for patch in series:

@@ -25,7 +25,7 @@ from .apply import NATIVE, SUBJECTS, YAML_FILES
 from .changed_entries import changed_entries, changed_formulas, changed_functions
 from .changed_python import text_behind, without_docstrings
 from .stack import Stack
-from .tree import BASE_REF, Tree, find_tree
+from .tree import BASE_REF, SourceTree, find_tree
 
 _SOURCES = (".cpp", *CUDA_SUFFIXES)
 _PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
@@ -58,7 +58,7 @@ class Branch:
         left: receives what has no place in it, with the reason.
     """
 
-    tree: Tree
+    tree: SourceTree
     old: str
     new: str
     scratch: Path
@@ -190,7 +190,7 @@ def import_branch(request: Request) -> None:
         say(f"left out; `make patch-and-build BUILD=source` builds all of the branch:\n{listed}")
 
 
-def _of_branch(tree: Tree, request: Request) -> tuple[str, str]:
+def _of_branch(tree: SourceTree, request: Request) -> tuple[str, str]:
     """Return the commit at which the branch left the pinned release, and the branch's last one."""
     pin = load_pin(request.layout.patches, request.pin)
     # Sources that are no repository become one when the fork is applied.
@@ -205,7 +205,7 @@ def _of_branch(tree: Tree, request: Request) -> tuple[str, str]:
     return old, new
 
 
-def _of_diff(tree: Tree, diff: Path, scratch: Path) -> tuple[str, str]:
+def _of_diff(tree: SourceTree, diff: Path, scratch: Path) -> tuple[str, str]:
     """Return the commit that is checked out, and one with the diff applied to it."""
     stack = Stack(tree, tree.head(), scratch)
     done = tree.git("apply", "--cached", "--whitespace=nowarn", diff, env=stack.index, check=False)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from ..core.errors import SourceError
-from .tree import Tree, shortened
+from .tree import SourceTree, shortened
 
 # While this ref exists, files may be partly at HEAD and partly at its commit.
 MOVING_REF = "refs/graft/moving"
 
 
-def move_to(tree: Tree, commit: str) -> int:
+def move_to(tree: SourceTree, commit: str) -> int:
     """Check out ``commit``, detached, in a way that can be interrupted. Only changed files are written; return how
     many. Raise SourceError if an untracked file would be overwritten.
     """
@@ -32,7 +32,7 @@ def move_to(tree: Tree, commit: str) -> int:
     return len(tree.differing(old, commit))
 
 
-def go_back(tree: Tree) -> None:
+def go_back(tree: SourceTree) -> None:
     """Undo an interrupted ``move_to``. If other files are changed, too, do nothing."""
     aim = tree.git("rev-parse", "--quiet", "--verify", f"{MOVING_REF}^{{commit}}", check=False)
     if aim.returncode != 0:

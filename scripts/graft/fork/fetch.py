@@ -22,7 +22,15 @@ from ..inputs.pin import GitSource, Pin, load_pin
 from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import Request
 from .debian import fetch_package
-from .tree import FUNCTIONS_YAML, Tree, commit_folder, find_tree, make_repository, pinned_base, refuse_other_version
+from .tree import (
+    FUNCTIONS_YAML,
+    SourceTree,
+    commit_folder,
+    find_tree,
+    make_repository,
+    pinned_base,
+    refuse_other_version,
+)
 
 # Space for the sources, the objects of a whole build and the wheel.
 _NEEDED_BYTES = 8 * 1024**3
@@ -121,7 +129,7 @@ def fetch_to_build(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
     else:
         refuse_other_version(checkout, pin)
         index = {"GIT_INDEX_FILE": str(copy.git_dir / "graft-index")}
-        base = commit_folder(Tree(checkout, copy.git_dir), pin, index)
+        base = commit_folder(SourceTree(checkout, copy.git_dir), pin, index)
     if not copy.head() or copy.base_of(copy.head()) != base:
         check_out(copy, base, checkout)
     line.note = f"{folder} is a copy of {checkout}"
@@ -181,7 +189,7 @@ def clone(source: GitSource, folder: Path, repository: str) -> None:
     git("submodule", "--quiet", "update", "--init", "--recursive", "--force", "--depth=1", "--jobs=8")
 
 
-def check_out(copy: Tree, commit: str, checkout: Path) -> None:
+def check_out(copy: SourceTree, commit: str, checkout: Path) -> None:
     """Check out ``commit`` of the repository ``checkout`` with its submodules.
 
     HEAD is set last, so a repository with HEAD is complete.

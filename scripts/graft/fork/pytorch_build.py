@@ -24,7 +24,7 @@ from ..inputs.toolchain import Toolchain
 from .apply import NATIVE
 from .fetch import Cache
 from .placed import places
-from .tree import Tree
+from .tree import SourceTree
 
 # The names of the tree's generators in CMake (cmake/Codegen.cmake, caffe2/CMakeLists.txt), and what they write.
 GENERATORS = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
@@ -55,7 +55,7 @@ class PyTorchBuild:
         jobs: the maximum number of compilers to run at once.
     """
 
-    tree: Tree
+    tree: SourceTree
     pin: Pin
     cache: Cache
     toolchain: Toolchain

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..core.errors import PinError
 from ..inputs.patches import Patch
-from .tree import Tree, names_in
+from .tree import SourceTree, names_in
 
 
 class Stack:
@@ -17,7 +17,7 @@ class Stack:
     checkout do not change.
     """
 
-    def __init__(self, tree: Tree, base: str, scratch: Path) -> None:
+    def __init__(self, tree: SourceTree, base: str, scratch: Path) -> None:
         self.tree = tree
         self.tip = base
         self.index = {"GIT_INDEX_FILE": str(scratch / f"index-{base}")}

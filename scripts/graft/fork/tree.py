@@ -24,7 +24,7 @@ _LONGEST_FORK = 1000
 
 
 @dataclass(frozen=True)
-class Tree:
+class SourceTree:
     """A checkout and its repository."""
 
     path: Path
@@ -98,7 +98,7 @@ def isolated() -> dict[str, str]:
     return {**settings, "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def find_tree(path: Path) -> Tree | None:
+def find_tree(path: Path) -> SourceTree | None:
     """Return the checkout at ``path``; None if it is not the top of a repository. Raise UsageError if it is not
     PyTorch.
     """
@@ -110,10 +110,10 @@ def find_tree(path: Path) -> Tree | None:
     if not os.path.lexists(path / ".git"):
         return None
     # Of a worktree, it is somewhere else.
-    return Tree(path, Path(Tree(path, path / ".git").ask("rev-parse", "--absolute-git-dir")))
+    return SourceTree(path, Path(SourceTree(path, path / ".git").ask("rev-parse", "--absolute-git-dir")))
 
 
-def open_tree(path: Path, pin: Pin) -> Tree:
+def open_tree(path: Path, pin: Pin) -> SourceTree:
     """Return the checkout at ``path``. A folder without a repository becomes one."""
     tree = find_tree(path)
     if tree is None or not tree.head():
@@ -123,17 +123,17 @@ def open_tree(path: Path, pin: Pin) -> Tree:
     return tree
 
 
-def make_repository(folder: Path) -> Tree:
+def make_repository(folder: Path) -> SourceTree:
     """Return the repository at ``folder``, created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
-    tree = Tree(folder, folder / ".git")
+    tree = SourceTree(folder, folder / ".git")
     for lock in tree.git_dir.rglob("*.lock"):
         lock.unlink()  # left by a killed git: only one build runs at a time
     tree.git("init", "--quiet", "--initial-branch=upstream")
     return tree
 
 
-def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) -> str:
+def commit_folder(tree: SourceTree, pin: Pin, env: Mapping[str, str] | None = None) -> str:
     """Commit the original files of ``tree``. No branch refers to the commit yet."""
     add = ["-c", "advice.addEmbeddedRepo=false", "add", "--all"]
     tree.git(*add, env=env)
@@ -143,7 +143,7 @@ def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) ->
     return tree.commit_tree(tree.ask("write-tree", env=env), None, f"PyTorch {pin.version.release}, as it came\n")
 
 
-def pinned_base(tree: Tree, pin: Pin) -> str:
+def pinned_base(tree: SourceTree, pin: Pin) -> str:
     """Return the commit below our own, which must be the pinned one."""
     base = tree.base_of(tree.head())
     if tree.ask("log", "--max-count=1", "--no-show-signature", "--format=%ce", base) == EMAIL:

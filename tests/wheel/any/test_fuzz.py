@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from tests.kit.fuzz import judge as judging
-from tests.kit.fuzz.judge import Outcome, is_large, judge
-from tests.kit.fuzz.rounding import Finding, is_close, run_moved
+from tests.kit.fuzz.judge import CallOutcome, is_large, judge
+from tests.kit.fuzz.rounding import InvalidOutcome, is_close, run_moved
 from tests.kit.fuzz.tensors import Described
 from tests.kit.fuzz.valid import Call
 
@@ -59,11 +59,11 @@ def right(x: Tensor) -> Tensor:
     return x.contiguous() * 2
 
 
-def judged(overload: torch._ops.OpOverload, call: Call) -> Outcome:
+def judged(overload: torch._ops.OpOverload, call: Call) -> CallOutcome:
     try:
         return judge(overload, call, large=False)
-    except Finding as finding:
-        return Outcome("finding", str(finding))
+    except InvalidOutcome as finding:
+        return CallOutcome("finding", str(finding))
 
 
 @pytest.fixture
@@ -190,8 +190,10 @@ def test_too_large_for_a_vector_is_a_lack_of_memory() -> None:
     def call() -> list[Tensor]:
         raise ValueError("cannot create std::vector larger than max_size()")
 
-    assert judging.attempt(call, large=True) == Outcome("no-memory", "cannot create std::vector larger than max_size()")
-    with pytest.raises(Finding, match="max_size"):
+    assert judging.attempt(call, large=True) == CallOutcome(
+        "no-memory", "cannot create std::vector larger than max_size()"
+    )
+    with pytest.raises(InvalidOutcome, match="max_size"):
         judging.attempt(call, large=False)
 
 
