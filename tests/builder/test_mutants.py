@@ -133,18 +133,6 @@ def test_list_that_does_not_fit_the_sources_is_refused(tmp_path: Path) -> None:
     assert [re.findall(r"of mutant \d occurs (\d) times", caught.value.what)] == [["0", "2", "1", "0"]]
 
 
-def test_list_says_what_each_mutant_is(tmp_path: Path) -> None:
-    text = "- file: a.py\n  tests: t.py -k 'one or two'\n  mutants:\n  - {right: a, wrong: b}\n"
-    write(tmp_path, {"a.yaml": text + "  - {right: c, wrong: d, tests: u.py}\n"})
-    first, second = load_mutants(tmp_path)
-    assert first == Mutant(1, "a.py", "a", "b", ("t.py", "-k", "one or two"))
-    assert second == Mutant(2, "a.py", "c", "d", ("u.py",))
-    for wrong in (text.replace("tests", "test"), text.replace("wrong", "wrnog: x, wrong")):
-        write(tmp_path, {"a.yaml": wrong})
-        with pytest.raises(UsageError, match=r"a\.py: unknown keys, or no tests"):
-            load_mutants(tmp_path)
-
-
 def test_mutants_are_chosen_by_number_and_file() -> None:
     mutants = [mutant("a", "b", f"{'ab'[n % 2]}.py", n) for n in range(1, 7)]
     chosen = [each.number for each in choose(mutants, ["2-4", "b.p"])]
