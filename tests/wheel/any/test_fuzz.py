@@ -59,6 +59,24 @@ def right(x: Tensor) -> Tensor:
     return x.contiguous() * 2
 
 
+Define = Callable[..., torch._ops.OpOverload]
+
+
+@pytest.fixture
+def define() -> Iterator[Define]:
+    """Return a function that defines an operator by its arguments and its kernels."""
+    library = torch.library.Library("fuzzed", "DEF")
+
+    def define(arguments: str, kernel: Callable[..., Tensor], **others: Callable[..., Tensor]) -> torch._ops.OpOverload:
+        library.define(f"call({arguments}) -> Tensor")
+        for key, each in {"CPU" if others else "CompositeExplicitAutograd": kernel, **others}.items():
+            library.impl("call", each, key)
+        return torch.ops.fuzzed.call.default
+
+    yield define
+    library._destroy()
+
+
 def judged(overload: torch._ops.OpOverload, call: Call) -> CallOutcome:
     try:
         return judge(overload, call, large=False)
@@ -66,95 +84,57 @@ def judged(overload: torch._ops.OpOverload, call: Call) -> CallOutcome:
         return CallOutcome("finding", str(finding))
 
 
-@pytest.fixture
-def library() -> Iterator[torch.library.Library]:
-    library = torch.library.Library("fuzzed", "DEF")
-    try:
-        yield library
-    finally:
-        library._destroy()
-
-
 @pytest.mark.parametrize(
-    ("function", "kind", "text"),
+    ("function", "described", "kind", "text"),
     [
-        (right, "result", ""),
-        (cancelling, "result", ""),
-        (misreading, "finding", "another result of contiguous tensors"),
-        (inexact, "finding", "another result of contiguous tensors"),
-        (refusing, "error", "of another size"),
-        (asserting, "finding", "INTERNAL ASSERT"),
+        (right, STRIDED, "result", ""),
+        (cancelling, STRIDED, "result", ""),
+        (misreading, STRIDED, "finding", "another result of contiguous tensors"),
+        (inexact, STRIDED, "finding", "another result of contiguous tensors"),
+        (refusing, STRIDED, "error", "of another size"),
+        (asserting, STRIDED, "finding", "INTERNAL ASSERT"),
+        (adding, EQUAL, "result", ""),
+        (inexact, EXPANDED, "finding", ""),
+        (inexact, EQUAL, "finding", ""),
     ],
 )
-def test_kind(library: torch.library.Library, function: Callable[[Tensor], Tensor], kind: str, text: str) -> None:
-    library.define("call(Tensor x) -> Tensor")
-    library.impl("call", function, "CompositeExplicitAutograd")
-    outcome = judged(torch.ops.fuzzed.call.default, {"x": STRIDED})
+def test_kind(define: Define, function: Callable[[Tensor], Tensor], described: Described, kind: str, text: str) -> None:
+    outcome = judged(define("Tensor x", function), {"x": described})
     assert outcome.kind == kind and text in outcome.text, outcome
 
 
-@pytest.mark.parametrize(
-    ("function", "described", "kind"),
-    [(adding, EQUAL, "result"), (inexact, EXPANDED, "finding"), (inexact, EQUAL, "finding")],
-    ids=["sum", "expanded", "equal"],
-)
-def test_equal_numbers(
-    library: torch.library.Library, function: Callable[[Tensor], Tensor], described: Described, kind: str
-) -> None:
-    library.define("call(Tensor x) -> Tensor")
-    library.impl("call", function, "CompositeExplicitAutograd")
-    outcome = judged(torch.ops.fuzzed.call.default, {"x": described})
-    assert outcome.kind == kind, outcome
+FLOAT, DOUBLE = (Described((4, 3), dtype, seed=1) for dtype in (torch.float32, torch.float64))
+ZEROS = Described((4, 3), torch.float32, fill="zeros")
 
 
 @pytest.mark.parametrize(
-    ("function", "dtype", "kind"),
+    ("function", "reference", "described", "number", "kind"),
     [
-        (lambda x: x * 2, torch.float32, "result"),
-        (lambda x: x * 2.001, torch.float32, "finding"),
-        (lambda x: x[:0] * 2, torch.float32, "finding"),
-        (lambda x: x * 3, torch.float64, "result"),  # a dtype that is not stated
+        (lambda x, n: x * n, lambda x, n: 2 * x.numpy(), FLOAT, 2, "result"),
+        (lambda x, n: x * n, lambda x, n: 2 * x.numpy(), FLOAT, 2.001, "finding"),
+        (lambda x, n: x[:0] * n, lambda x, n: 2 * x.numpy(), FLOAT, 2, "finding"),
+        (lambda x, n: x * n, lambda x, n: 2 * x.numpy(), DOUBLE, 3, "result"),  # a dtype that is not stated
+        # A sum of some 1e38 overflows as float, but not in the reference's double precision.
+        (lambda x, n: x - n, lambda x, n: x.numpy() + n, FLOAT, 2, "finding"),
+        (lambda x, n: x - n, lambda x, n: x.numpy() + n, FLOAT, 1e38, "result"),
+        (lambda x, n: x - n, lambda x, n: x.numpy() + n, FLOAT, float("inf"), "finding"),
+        # 1e-60 is zero as float, so 0 / 1e-60 is not a number, but zero in double precision.
+        (lambda x, n: x / n, lambda x, n: x.numpy() / n, ZEROS, 1e-60, "result"),
     ],
 )
-def test_reference_disagrees(
-    library: torch.library.Library,
+def test_reference(
+    define: Define,
     monkeypatch: pytest.MonkeyPatch,
-    function: Callable[[Tensor], Tensor],
-    dtype: torch.dtype,
+    function: Callable[..., Tensor],
+    reference: Callable[..., object],
+    described: Described,
+    number: float,
     kind: str,
 ) -> None:
-    library.define("call(Tensor x) -> Tensor")
-    library.impl("call", function, "CompositeExplicitAutograd")
-    monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x: 2 * x.numpy()}.get)
+    monkeypatch.setattr(judging, "reference", {"fuzzed::call": reference}.get)
     monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
-    outcome = judged(torch.ops.fuzzed.call.default, {"x": Described((4, 3), dtype, seed=1)})
+    outcome = judged(define("Tensor x, float n", function), {"x": described, "n": number})
     assert outcome.kind == kind, outcome
-
-
-@pytest.mark.parametrize(("number", "kind"), [(2.0, "finding"), (1e38, "result"), (float("inf"), "finding")])
-def test_reference_is_not_compared_for_large_numbers(
-    library: torch.library.Library, monkeypatch: pytest.MonkeyPatch, number: float, kind: str
-) -> None:
-    """A sum of some 1e38 overflows as float, but not in the reference's double precision."""
-    library.define("call(Tensor x, float number) -> Tensor")
-    library.impl("call", lambda x, number: x - number, "CompositeExplicitAutograd")
-    monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x, number: x.numpy() + number}.get)
-    monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
-    call = {"x": Described((4, 3), torch.float32, seed=1), "number": number}
-    outcome = judged(torch.ops.fuzzed.call.default, call)
-    assert outcome.kind == kind, outcome
-
-
-def test_reference_is_not_compared_for_tiny_numbers(
-    library: torch.library.Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are zero as float, so 0 / number is not a number, but zero in double precision."""
-    library.define("call(Tensor x, float number) -> Tensor")
-    library.impl("call", lambda x, number: x / number, "CompositeExplicitAutograd")
-    monkeypatch.setattr(judging, "reference", {"fuzzed::call": lambda x, number: x.numpy() / number}.get)
-    monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
-    call = {"x": Described((4, 3), torch.float32, fill="zeros"), "number": 1e-60}
-    assert judged(torch.ops.fuzzed.call.default, call).kind == "result"
 
 
 @pytest.mark.parametrize(
@@ -169,19 +149,15 @@ def test_inputs_move_by_one_rounding_error(dtype: torch.dtype) -> None:
         assert turned > eps / 4, "the direction is to change"
 
 
-def test_meta_tensors_disagree(library: torch.library.Library) -> None:
-    library.define("call(Tensor x) -> Tensor")
-    library.impl("call", right, "CPU")
-    library.impl("call", lambda x: x.new_empty(x.shape[0]), "Meta")
-    outcome = judged(torch.ops.fuzzed.call.default, {"x": STRIDED})
+def test_meta_tensors_disagree(define: Define) -> None:
+    outcome = judged(define("Tensor x", right, Meta=lambda x: x.new_empty(x.shape[0])), {"x": STRIDED})
     assert outcome.kind == "finding" and "of meta tensors" in outcome.text, outcome
 
 
 @pytest.mark.parametrize("size", [100, 1 << 30])
-def test_large_by_its_result(library: torch.library.Library, size: int) -> None:
-    library.define("call(Tensor x, int size) -> Tensor")
-    library.impl("call", lambda x, size: x.new_empty(size), "CompositeExplicitAutograd")
-    assert is_large(torch.ops.fuzzed.call.default, {"x": STRIDED, "size": size}) == (size > 100)
+def test_large_by_its_result(define: Define, size: int) -> None:
+    overload = define("Tensor x, int size", lambda x, size: x.new_empty(size))
+    assert is_large(overload, {"x": STRIDED, "size": size}) == (size > 100)
 
 
 def test_too_large_for_a_vector_is_a_lack_of_memory() -> None:
@@ -197,16 +173,11 @@ def test_too_large_for_a_vector_is_a_lack_of_memory() -> None:
         judging.attempt(call, large=False)
 
 
-def test_adding_is_not_within_rounding_of_a_few_numbers() -> None:
-    x = EQUAL.make()
-    one, other = adding(x), adding(x.contiguous())
-    assert not is_close(one, other), "the order of additions is to matter"
-
-
-def test_cancelling_is_not_within_rounding_of_its_result() -> None:
-    x = STRIDED.make()
-    difference = abs(float(cancelling(x) - cancelling(x.contiguous())))
-    assert difference > 64 * torch.finfo(torch.float32).eps, "the order of additions is to matter"
+def test_order_of_additions_matters() -> None:
+    """Otherwise the sums above would show nothing."""
+    x, y = EQUAL.make(), STRIDED.make()
+    assert not is_close(adding(x), adding(x.contiguous()))
+    assert abs(float(cancelling(y) - cancelling(y.contiguous()))) > 64 * torch.finfo(torch.float32).eps
 
 
 # Calls with a tensor that is not contiguous end as given. The arguments are a folder, and a file with a call.
