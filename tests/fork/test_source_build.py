@@ -163,55 +163,57 @@ def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.Monkey
     """PyTorch's build in a folder, with the programs that there are."""
     monkeypatch.setenv("PATH", os.pathsep.join([ninja_package.BIN_DIR, os.environ["PATH"]]))
     pin = load_pin(layout.patches)
-    names = ["aten/src/ATen/native/Mine.cpp"]
+    names = [f"{NATIVE_FOLDER}/Mine.cpp"]
     return PyTorchBuild(
         SourceTree(tree, tree / ".git"), pin, Cache(tree / "cache"), find_toolchain(pin), load_native(native), names, 2
     )
 
 
-def test_compiler_s_messages_name_the_native_folder_s_files(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+MISSING = "\nint f() { return missing; }\n"
+GENERATED = "namespace torch::autograd { int MineBackward0_apply_functional(int) { return missing; } }\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "source", "code", "message"),
+    [
+        ({"Mine.cpp": ""}, f"{NATIVE_FOLDER}/Mine.cpp", MISSING, "Mine.cpp:2:"),
+        # As in test_placed.py.
+        ({"cpu/K.cpp": ""}, f"{NATIVE_FOLDER}/K_cpu.cpp", MISSING, "cpu/K.cpp:2:"),
+        (
+            {"derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: missing\n"},
+            *("torch/csrc/autograd/generated/Functions.cpp", GENERATED),
+            "derivatives.yaml:2: error: a formula of mine is not valid C++: 'missing' was not declared",
+        ),
+    ],
+)
+def test_compiler_s_messages_name_what_the_user_wrote(
+    tree: Path,
+    native: Path,
+    layout: Layout,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    source: str,
+    code: str,
+    message: str,
 ) -> None:
+    write(native, files)
     rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
-    edges = "build mine.o: cxx ../aten/src/ATen/native/Mine.cpp\n"
-    write(tree, {"aten/src/ATen/native/Mine.cpp": "\nint f() { return missing; }\n"})
-    write(tree, {"build/build.ninja": rule + edges})
+    write(tree, {source: code, "build/build.ninja": f"{rule}build mine.o: cxx ../{source}\n"})
+    pytorch = replace(in_tree(tree, native, layout, monkeypatch), sources=[source])
     with pytest.raises(CompileError) as caught:
-        in_tree(tree, native, layout, monkeypatch).ninja(StepLine("compile"), ["mine.o"])
-    assert f"{native}/Mine.cpp:2:" in caught.value.what
-    assert "was not declared" in caught.value.what
+        pytorch.ninja(StepLine("compile"), ["mine.o"])
+    assert f"{native}/{message}" in caught.value.what and "was not declared" in caught.value.what
 
 
-def test_kernel_that_is_outside_of_cpu_in_the_tree_is_named_where_the_user_has_it(
+def test_kernel_that_is_outside_of_cpu_in_the_tree_is_compiled(
     tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in test_placed.py."""
     write(native, {"cpu/K.cpp": ""})
-    name = "aten/src/ATen/native/K_cpu.cpp"
-    rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
-    write(tree, {name: "\nint f() { return missing; }\n", "build/build.ninja": f"{rule}build k.o: cxx ../{name}\n"})
     commands = [{"file": str(tree / NATIVE_FOLDER / each), "output": f"{each}.o"} for each in ("K_cpu.cpp", "Mine.cpp")]
     commands.append({"file": str(tree / "build" / NATIVE_FOLDER / "cpu/MineKernel.cpp.AVX2.cpp"), "output": "m.o"})
     write(tree, {"build/compile_commands.json": json.dumps(commands)})
-    pytorch = replace(in_tree(tree, native, layout, monkeypatch), sources=[name])
+    pytorch = replace(in_tree(tree, native, layout, monkeypatch), sources=[f"{NATIVE_FOLDER}/K_cpu.cpp"])
     assert pytorch.objects() == ["K_cpu.cpp.o"]
-    with pytest.raises(CompileError) as caught:
-        pytorch.ninja(StepLine("compile"), ["k.o"])
-    assert f"{native}/cpu/K.cpp:2:" in caught.value.what
-
-
-def test_compiler_s_messages_about_generated_code_name_the_formula(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = "torch/csrc/autograd/generated/Functions.cpp"
-    write(native, {"derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: missing\n"})
-    code = "namespace torch::autograd { int MineBackward0_apply_functional(int) { return missing; } }\n"
-    rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
-    write(tree, {source: code, "build/build.ninja": f"{rule}build mine.o: cxx ../{source}\n"})
-    with pytest.raises(CompileError) as caught:
-        in_tree(tree, native, layout, monkeypatch).ninja(StepLine("compile"), ["mine.o"])
-    said = f"{native}/derivatives.yaml:2: error: a formula of mine is not valid C++: 'missing' was not declared"
-    assert caught.value.what.startswith(said)
 
 
 # Fakes the Python of the build's environment. It says much before ninja fails, or writes a wheel.
