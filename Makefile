@@ -23,7 +23,7 @@ kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op pin apply export \
-    import test test-all test-sanitize test-nightly test-mutants test-matrix wheels fuzz surfaces bench bench-build bench-peers lint dist clean clean-bases
+    import test test-all test-sanitize test-nightly test-mutants test-matrix fuzz surfaces bench bench-build bench-peers lint dist clean clean-bases
 
 help: ## print this
 	@echo 'Targets:'
@@ -64,9 +64,7 @@ test-nightly: ## what takes hours: sanitizers, random calls, slow tests, ...; AR
 	$(run) nox $(if $(ARGS),-s $(ARGS),-t nightly)
 test-mutants: ## insert one wrong line at a time and expect a failing test; ARGS="12 30-40 RoiPool" or ARGS=--list
 	$(kit)
-wheels: ## build the wheels for each pin of PINS on each Python of PYTHONS, one after another
-	$(graft)
-test-matrix: ## build and test those, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments
+test-matrix: ## build and test each pin of PINS on each Python of PYTHONS, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments
 	$(run) nox -s matrix -j '$(or $(AT_ONCE),1)' -- $(ARGS); code=$$?; cat build/test-matrix.md 2>/dev/null; exit $$code
 fuzz: ## call the operators at random; ARGS="--minutes 10", ARGS="--again FILE" for one call again
 	$(run) tests.kit $@ -- $(ARGS)

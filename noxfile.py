@@ -1,6 +1,6 @@
-"""The equipment behind the Makefile: linters, the parts of the tests, what runs by night, the matrix of releases.
+"""The equipment behind the Makefile: linters, what runs by night, the matrix of releases. `nox -l` lists the sessions.
 
-`nox -l` lists the sessions. All but the tests' environments are the builder's own.
+They run in the builder's environment.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from graft.core.errors import GraftError  # noqa: E402
 
 from tests.kit import matrix as of_releases  # noqa: E402
 from tests.kit import nights  # noqa: E402
-from tests.kit.testing import PARTS  # noqa: E402
 
 nox.needs_version = ">=2026.1"
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["lint", "tests"]
+nox.options.sessions = ["lint"]
 
 LINTERS = ("ruff", "mypy", "types-PyYAML", "import-linter", "pytest", "hypothesis", "clang-format")
 PYTHON_CODE = ("scripts", "tests", "native", "noxfile.py")
@@ -65,13 +64,6 @@ def passes(session: nox.Session, *command: str | Path) -> bool:
     except nox.command.CommandFailed:
         return False
     return True
-
-
-@nox.session
-@nox.parametrize("part", PARTS, ids=PARTS)
-def tests(session: nox.Session, part: str) -> None:
-    """A part of `make test`; arguments for pytest follow `--`."""
-    make(session, "test", " ".join([f"ARGS=--parts {part}", *(["--", *session.posargs] if session.posargs else [])]))
 
 
 def step(name: str, shows: str, target: str, *variables: str) -> None:

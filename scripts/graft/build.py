@@ -35,7 +35,7 @@ _PAUSE = 0.2
 def build(request: Request) -> Result:
     """Build the wheel of torch with the operators."""
     if request.build == SOURCE:
-        from .fork.build import build_source
+        from .fork.source_build import build_source
 
         return build_source(request)
     return run(Wheel(request.layout), request)

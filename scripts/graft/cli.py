@@ -96,16 +96,12 @@ VERBS = (
     ),
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.build:check_cuda", BASE, RELEASE),
     Verb(
-        *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.build:check"),
+        *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.source_build:check"),
         *(_TREE, OLDEST, _source),
     ),
     Verb(
         *("new", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
         *("pin native wheel cxx python schema kind variants project", THERE),
-    ),
-    Verb(
-        *("wheels", "build wheels for several pins and Pythons", "graft.wheels:build_wheels"),
-        "native out wheel jobs launcher cuda_archs cuda_home cxx python pins pythons delivery name version",
     ),
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply_fetched", _TREE, RELEASE),
@@ -157,7 +153,7 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
 def _another_python(verb: Verb, request: Request) -> Path | None:
     """Return the Python to build for, if the builder runs on one with another ABI. make starts it on the right one."""
     takes = verb.takes.split()
-    if IS_CHECKOUT or "python" not in takes or "pythons" in takes or request.python == sys.executable:
+    if IS_CHECKOUT or "python" not in takes or request.python == sys.executable:
         return None
     ours, found = probed(Path(sys.executable)), find_python(request.python)
     return found.path if ours and found and found.tag != ours.tag else None

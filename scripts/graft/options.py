@@ -102,9 +102,9 @@ class Request:
     diff: Path | None = _option("", "for import: a diff to what is checked out in SOURCE, instead of a branch", _path)
     python: str = _option(_python(), "the Python to build for, or whose torch is used")
     pins: str = _option(
-        "", 'for wheels, thin-wheel and test-matrix: "2.14.1 2.15.0"; by default all that have a wheel, or PIN'
+        "", 'for thin-wheel and test-matrix: "2.14.1 2.15.0"; by default PIN, and for test-matrix all with a wheel'
     )
-    pythons: str = _option("", 'for these: "3.11 3.12", names or paths; by default PYTHON')
+    pythons: str = _option("", 'for test-matrix: "3.11 3.12", names or paths')
     at_once: int = _option("1", "for test-matrix: rows to run at once", _positive)
     keep: bool = _option("", "for test-matrix: 1 keeps its environments", _switch)
     schema: str = _option("", 'for new operators: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"')

@@ -1,10 +1,9 @@
-"""``make bench-build``: the edits, the copy, and the report; one small folder is really built."""
+"""``make bench-build``: the edits, the copy, and the report. make is replaced; `make bench-peers` builds."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,25 +14,15 @@ from asking import asked
 from graft.core.errors import CommandError, UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.native import load_native
+from helpers import write
 
-from tests.kit.builds import Row, bench_build
-from tests.kit.edits import add_operator, edits_of, remove_operator
+from tests.kit.builds import TimedBuild, bench_build
+from tests.kit.edits import edits_of
 
-# A folder with one composite operator: the smallest build.
+# A folder with one composite operator.
 SMALL = {
     "native_functions.yaml": "- func: only_one(Tensor self) -> Tensor\n",
-    "OnlyOne.cpp": """#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/only_one_native.h>
-
-namespace at::native {
-
-Tensor only_one(const Tensor& self) {
-  return self.mul(2);
-}
-
-} // namespace at::native
-""",
+    "OnlyOne.cpp": "Tensor only_one(const Tensor& self) { return self.mul(2); }\n",
 }
 
 # Replaces make: the name of its wheel is a hash of the copy's native folder. It notes what it builds.
@@ -49,24 +38,18 @@ EDITS = ["kernel edited", "documentation edited", "derivative formula edited", "
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    for name, text in SMALL.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
+    return write(tmp_path / "small", SMALL)
 
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Replace make. Returns its program."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/make").write_text(MAKE, encoding="utf-8")
-    (tmp_path / "bin/make").chmod(0o755)
+    write(tmp_path, {"bin/make": MAKE}).joinpath("bin/make").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     return tmp_path / "bin/make"
 
 
-def bench(folder: Path, native: Path, *only: str, repeat: int | None = None) -> list[Row]:
+def bench(folder: Path, native: Path, *only: str, repeat: int | None = None) -> list[TimedBuild]:
     request = asked(pin="1.0", native=(native,), out=folder, jobs=1)
     return bench_build(request, only=only, repeat=repeat, folder=folder / "copy")
 
@@ -79,79 +62,44 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def times(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Return the size and time of every file below ``folder`` except for Python's own."""
-    files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
-
-
-def test_each_edit_changes_its_own_files_and_otherwise_each_time(tmp_path: Path) -> None:
+def test_each_edit_changes_its_own_files_each_time(tmp_path: Path) -> None:
+    """An operator that is removed leaves the folder as it was."""
     native = Path(shutil.copytree(REPOSITORY / "native", tmp_path / "native"))
-    edited = {}
-    for edit in edits_of(load_native(native)):
-        assert edit.file is not None
-        for number in (1, 2):
-            before = contents(native)
-            edit.change(native / edit.file, number)
-            after = contents(native)
-            edited[edit.name, number] = {name for name in before | after if before.get(name) != after.get(name)}
     yaml = {"native_functions.yaml", "derivatives.yaml", "samples.py"}
-    for number in (1, 2):
-        assert edited["kernel edited", number] == {"cpu/TwicePlusKernel.cpp"}
-        assert edited["slowest kernel edited", number] == {"cpu/DepthwiseConv2dKernel.cpp"}
-        assert edited["documentation edited", number] == {"docs/affine.rst"}
-        assert edited["derivative formula edited", number] == {"derivatives.yaml"}
-        assert edited["operator added", number] == {*yaml, f"bench_scale_{number}.cpp"}
-        assert edited["operator removed", number] == edited["operator added", 3 - number]
-
-
-def test_edits_are_of_code_and_text_that_counts(tmp_path: Path) -> None:
-    native = Path(shutil.copytree(REPOSITORY / "native", tmp_path / "native"))
-    for edit in edits_of(load_native(native))[:4]:
-        assert edit.file is not None
-        edit.change(native / edit.file, 7)
-        edit.change(native / edit.file, 8)
-    kernel = (REPOSITORY / "native/cpu/TwicePlusKernel.cpp").read_text(encoding="utf-8")
-    edited = (native / "cpu/TwicePlusKernel.cpp").read_text(encoding="utf-8")
-    assert edited.startswith(kernel)
-    assert re.fullmatch(r"\nnamespace { .* void edited_by_bench_build\(\) { .* = 8; } }\n", edited[len(kernel) :])
-    assert "\n\nThe text was edited for measurement 8.\n\n" in (native / "docs/affine.rst").read_text(encoding="utf-8")
-    formulas = (native / "derivatives.yaml").read_text(encoding="utf-8")
-    assert "  self: (grad.reshape_symint(self.sym_sizes())).mul(8)\n" in formulas
-
-
-def test_operator_that_is_removed_leaves_the_folder_as_it_was(small: Path) -> None:
-    before = contents(small)
-    add_operator(small, 1)
-    add_operator(small, 2)
-    assert {"samples.py", "derivatives.yaml", "bench_scale_2.cpp"} < {*contents(small)}
-    remove_operator(small, 1)
-    remove_operator(small, 2)
-    assert contents(small) == before
+    expected = {
+        "kernel edited": [{"cpu/TwicePlusKernel.cpp"}] * 2,
+        "slowest kernel edited": [{"cpu/DepthwiseConv2dKernel.cpp"}] * 2,
+        "documentation edited": [{"docs/affine.rst"}] * 2,
+        "derivative formula edited": [{"derivatives.yaml"}] * 2,
+        "operator added": [{*yaml, f"bench_scale_{number}.cpp"} for number in (1, 2)],
+        "operator removed": [{*yaml, f"bench_scale_{number}.cpp"} for number in (2, 1)],
+    }
+    states = [contents(native)]
+    for edit in edits_of(load_native(native)):
+        for number, names in enumerate(expected.pop(edit.name), 1):
+            edit.change(native / (edit.file or ""), number)
+            states.append(contents(native))
+            before, after = states[-2:]
+            assert {name for name in before | after if before.get(name) != after.get(name)} == names, edit.name
+    assert expected == {} and states[-1] == states[8]
 
 
 def test_edits_of_files_that_a_folder_has_not_are_left_out(small: Path) -> None:
     files = [edit.file for edit in edits_of(load_native(small))]
     assert files == [Path("OnlyOne.cpp"), None, None, None, Path(), Path()]
-    (small / "cpu").mkdir()
-    for name in ("A", "B"):
-        text = "REGISTER_DISPATCH(a_stub, &a_kernel)\n" * (1 + (name == "B"))
-        (small / f"cpu/{name}.cpp").write_text(text, encoding="utf-8")
+    line = "REGISTER_DISPATCH(a_stub, &a_kernel)\n"
+    write(small, {"cpu/A.cpp": line, "cpu/B.cpp": 2 * line})
     assert [edit.file for edit in edits_of(load_native(small))[:2]] == [Path("cpu/A.cpp"), Path("cpu/B.cpp")]
 
 
 def test_each_row_is_measured_as_often_as_asked(
     tmp_path: Path, small: Path, make: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (small / "docs").mkdir()
-    (small / "docs/only_one.rst").write_text("Twice.\n", encoding="utf-8")
-    (small / "derivatives.yaml").write_text(
-        "- name: only_one(Tensor self) -> Tensor\n  self: grad * 2\n", encoding="utf-8"
-    )
-    rows = bench(tmp_path, small, "from nothing", "unchanged", *EDITS, repeat=2)
-    assert [(row.name, len(row.seconds)) for row in rows] == [
-        (name, 2) for name in ("from nothing", "unchanged", *EDITS)
-    ]
+    formula = "- name: only_one(Tensor self) -> Tensor\n  self: grad * 2\n"
+    write(small, {"docs/only_one.rst": "Twice.\n", "derivatives.yaml": formula})
+    names = ["from nothing", "unchanged", *EDITS]
+    rows = bench(tmp_path, small, *names, repeat=2)
+    assert [(row.name, len(row.seconds)) for row in rows] == [(name, 2) for name in names]
     wheels = built(tmp_path)
     assert len({*wheels[:4]}) == 1
     # Without the operator the folder is the same as before; each other edit gives a wheel of its own.
@@ -160,11 +108,9 @@ def test_each_row_is_measured_as_often_as_asked(
     assert "load average" in report["title"] and report["rows"][0]["seconds"] == rows[0].seconds
     assert "| kernel edited (OnlyOne.cpp) | 2 | " in capsys.readouterr().out
     assert not (tmp_path / "copy").exists()
-
-
-def test_operator_is_there_before_it_is_removed(tmp_path: Path, small: Path, make: Path) -> None:
+    (tmp_path / "built").unlink()
     bench(tmp_path, small, "operator removed", repeat=2)
-    first, removed, second, again = built(tmp_path)
+    first, removed, second, again = built(tmp_path)  # it is added before, which is not counted
     assert removed == again and len({first, removed, second}) == 3
 
 
@@ -187,20 +133,3 @@ def test_rows_are_listed_and_others_refused(tmp_path: Path, small: Path) -> None
     assert "slowest kernel edited           6 s  cpu/DepthwiseConv2dKernel.cpp\n" in listed
     with pytest.raises(UsageError, match="--only everything: there is no such row"):
         bench(tmp_path, small, "everything")
-
-
-@pytest.mark.slow
-def test_small_folder_is_really_built(tmp_path: Path, small: Path) -> None:
-    if "GRAFT_BASE" not in os.environ:
-        pytest.skip("a source build has no base wheel to build on")
-    base = Path(os.environ["GRAFT_BASE"])
-    (wheel,) = base.glob("*.whl")
-    watched = [small, *(REPOSITORY / name for name in ("native", "patches", "scripts", "dist"))]
-    before = [times(folder) for folder in watched]
-    request = asked(pin=base.parents[1].name, native=(small,), out=tmp_path, wheel=wheel, jobs=2)
-    only = ("from nothing", "unchanged", "kernel edited", "develop, operator added")
-    rows = bench_build(request, only=only, repeat=1, folder=tmp_path / "copy")
-    nothing, unchanged, kernel, _ = (row.seconds[0] for row in rows)
-    assert unchanged < kernel < nothing
-    assert [times(folder) for folder in watched] == before
-    assert not (tmp_path / "copy").exists()

@@ -65,7 +65,7 @@ def test_wrong_use_says_what_to_do_without_a_traceback(arguments: list[str], cod
 OWN = Path(__file__)
 # Arguments and their error, for each verb that accepts them.
 GIVEN = [
-    (["build", "thin-wheel", "wheels", "test", "export"], ["--out", f"{OWN}/dist"], f"OUT={OWN}/dist: {OWN} is a file"),
+    (["build", "thin-wheel", "test", "export"], ["--out", f"{OWN}/dist"], f"OUT={OWN}/dist: {OWN} is a file"),
     (["build", "check", "develop", "surfaces"], ["--native", str(OWN)], f"{OWN}: this is a file\n  next: set NATIVE"),
     (
         ["check", "fuzz", "bench", "test-sanitize"],

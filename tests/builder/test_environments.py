@@ -50,12 +50,6 @@ def log_of(process: subprocess.Popen[str]) -> list[str]:
     return list(ast.literal_eval(out.splitlines()[-1]))
 
 
-def killed(folder: Path, *words: str) -> None:
-    process = holding(folder, *words)
-    process.communicate("\n")
-    assert process.returncode == -signal.SIGKILL
-
-
 def test_two_at_once_make_it_once_and_hold_it_together(tmp_path: Path) -> None:
     processes = [holding(tmp_path / "it", "a", "b") for _ in range(2)]
     for process in processes:
@@ -72,22 +66,25 @@ def test_other_content_waits_for_those_who_use_it(tmp_path: Path) -> None:
     assert log_of(other) == ["other", "b"]
 
 
-def test_only_the_layer_that_differs_is_added_again(tmp_path: Path) -> None:
-    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
-    assert log_of(holding(tmp_path / "it", "a", "c")) == ["a", "b", "c"]
-    assert log_of(holding(tmp_path / "it", "d", "c")) == ["d", "c"]
-
-
-@pytest.mark.parametrize("words", [("killed", "b"), ("a", "killed"), ("killed",)])
-def test_one_that_is_killed_leaves_nothing_half_made(tmp_path: Path, words: tuple[str, ...]) -> None:
-    killed(tmp_path / "it", *words)
-    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
-
-
-def test_one_that_is_killed_while_it_changes_a_layer_is_made_anew(tmp_path: Path) -> None:
-    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
-    killed(tmp_path / "it", "a", "killed")
-    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
+@pytest.mark.parametrize(
+    ("held_before", "log"),
+    [
+        # Only the layer that differs is added again.
+        ([["a", "b"]], ["a", "b"]),
+        ([["a", "c"]], ["a", "c", "b"]),
+        ([["d", "b"]], ["a", "b"]),
+        # A process that is killed leaves nothing half made.
+        ([["killed", "b"]], ["a", "b"]),
+        ([["a", "killed"]], ["a", "b"]),
+        ([["a", "b"], ["a", "killed"]], ["a", "b"]),
+    ],
+)
+def test_what_was_left_is_used_or_made_anew(tmp_path: Path, held_before: list[list[str]], log: list[str]) -> None:
+    for words in held_before:
+        process = holding(tmp_path / "it", *words)
+        process.communicate("\n")
+        assert process.returncode == (-signal.SIGKILL if "killed" in words else 0)
+    assert log_of(holding(tmp_path / "it", "a", "b")) == log
 
 
 def test_one_whose_creation_failed_is_made_anew(tmp_path: Path) -> None:

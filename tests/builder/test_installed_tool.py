@@ -161,6 +161,6 @@ def test_the_command_has_every_verb_of_a_folder(
     with pytest.raises(SystemExit):
         cli.command()
     said = capsys.readouterr().out
-    for verb in ("build", "develop", "thin-wheel", "check", "new", "test", "wheels", "pin", "clean"):
+    for verb in ("build", "develop", "thin-wheel", "check", "new", "test", "pin", "clean"):
         assert f"\n    {verb} " in said
     assert len(said.splitlines()) <= 24

@@ -23,7 +23,7 @@ from tests.kit.mutants import (
     REFUSED,
     SURVIVED,
     Copy,
-    Result,
+    Fate,
     conclude,
     judge,
     rounds,
@@ -42,7 +42,7 @@ def copy_in(folder: Path, build: Callable[[], tuple[int, str]] = lambda: (0, "")
     return Copy(folder, Path(sys.executable), lambda _: variables, build)
 
 
-def outcome_of(copy: Copy, mutant: Mutant) -> Result:
+def outcome_of(copy: Copy, mutant: Mutant) -> Fate:
     ((_, result),) = copy.judge([mutant])
     return result
 
@@ -75,13 +75,13 @@ def test_what_comes_of_a_wrong_line(wrong: str, outcome: str, by: str, tmp_path:
 def test_tests_that_fail_anyway_say_nothing(tmp_path: Path) -> None:
     copy = copy_in(tmp_path)
     right, wrong = mutant("return x + x", "return x * x"), mutant("return x\n", "return None\n", number=2)
-    results = {each: Result(KILLED, f"test_it.py::test_{n}") for n, each in enumerate((right, wrong))}
+    results = {each: Fate(KILLED, f"test_it.py::test_{n}") for n, each in enumerate((right, wrong))}
     write(tmp_path, {"test_it.py": "def test_0(): pass\ndef test_1(): raise ValueError('no - way')\n"})
     checked = without_false_alarms(results, copy)
     assert checked[right] == results[right]
-    assert checked[wrong] == Result(BROKEN, "fails without the mutant, too: test_it.py::test_1")
+    assert checked[wrong] == Fate(BROKEN, "fails without the mutant, too: test_it.py::test_1")
     # A test that does not exist proves nothing, either.
-    lost = {right: Result(KILLED, "test_it.py::test_2")}
+    lost = {right: Fate(KILLED, "test_it.py::test_2")}
     assert without_false_alarms(lost, copy)[right].outcome is BROKEN
 
 
@@ -131,18 +131,6 @@ def test_list_that_does_not_fit_the_sources_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         places([mutant("x + x", "x"), *stale], tmp_path)
     assert [re.findall(r"of mutant \d occurs (\d) times", caught.value.what)] == [["0", "2", "1", "0"]]
-
-
-def test_list_says_what_each_mutant_is(tmp_path: Path) -> None:
-    text = "- file: a.py\n  tests: t.py -k 'one or two'\n  mutants:\n  - {right: a, wrong: b}\n"
-    write(tmp_path, {"a.yaml": text + "  - {right: c, wrong: d, tests: u.py}\n"})
-    first, second = load_mutants(tmp_path)
-    assert first == Mutant(1, "a.py", "a", "b", ("t.py", "-k", "one or two"))
-    assert second == Mutant(2, "a.py", "c", "d", ("u.py",))
-    for wrong in (text.replace("tests", "test"), text.replace("wrong", "wrnog: x, wrong")):
-        write(tmp_path, {"a.yaml": wrong})
-        with pytest.raises(UsageError, match=r"a\.py: unknown keys, or no tests"):
-            load_mutants(tmp_path)
 
 
 def test_mutants_are_chosen_by_number_and_file() -> None:

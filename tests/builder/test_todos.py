@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from graft.new.new_op import todos
+from helpers import write
 
 from tests.kit.todos import NO_CODE, ending_with_todos
 
@@ -23,13 +24,13 @@ KERNEL = f"""Tensor f(const Tensor& self) {{
 def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder whose operator has tests, but neither a kernel nor a docstring."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "F.cpp").write_text(KERNEL)
-    (tmp_path / "docs/f.rst").write_text("Adds.\n\nArgs:\n    input (Tensor): TODO.\n")
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -ra\n")
-    (tmp_path / "notes.txt").write_text("TODO: not the builder's\n")
-    (tmp_path / "test_f.py").write_text("def test_f():\n    assert 'a long traceback' == ''\n" * 3)
-    return tmp_path
+    files = {
+        "F.cpp": KERNEL,
+        "docs/f.rst": "Adds.\n\nArgs:\n    input (Tensor): TODO.\n",
+        "notes.txt": "TODO: not ours\n",
+    }
+    test = "def test_f():\n    assert 'a long traceback' == ''\n" * 3
+    return write(tmp_path, {**files, "pytest.ini": "[pytest]\naddopts = -ra\n", "test_f.py": test})
 
 
 def run_pytest(native: Path) -> str:
@@ -51,7 +52,6 @@ def test_tests_of_an_empty_kernel_end_with_what_is_left(native: Path, capfd: pyt
         said = run_pytest(native)
         assert "1 failed" in said and "a long traceback" not in said and "FAILED" not in said
         raise RuntimeError("as failing tests do")
-    assert "PYTEST_ADDOPTS" not in os.environ
     lines = "".join(capfd.readouterr()).splitlines()
     assert lines[1:3] == ["3 places are left to complete:", f"{native}/F.cpp:2: TODO: compute the result here."]
     assert "--tb=short" in lines[-1]
@@ -62,20 +62,17 @@ def test_tests_of_a_written_kernel_say_what_fails(native: Path, capfd: pytest.Ca
     with ending_with_todos([native]):
         said = run_pytest(native)
         assert "a long traceback" in said and "FAILED" in said
-    assert "".join(capfd.readouterr()).splitlines()[1:] == [
-        "1 place is left to complete:",
-        f"{native}/docs/f.rst:4: TODO.",
-    ]
-
-
-def test_nothing_is_said_where_nothing_is_left(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with ending_with_todos([tmp_path, tmp_path / "nowhere"]):
+    left = ["1 place is left to complete:", f"{native}/docs/f.rst:4: TODO."]
+    assert "".join(capfd.readouterr()).splitlines()[1:] == left
+    (native / "docs/f.rst").unlink()
+    with ending_with_todos([native, native / "nowhere"]):
         pass
     assert "".join(capfd.readouterr()) == ""
 
 
-def test_options_of_the_user_are_kept(native: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-k f")
+@pytest.mark.parametrize("options", ["", "-k f"])
+def test_options_of_the_user_are_kept(native: Path, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", options)
     with ending_with_todos([native]):
-        assert os.environ["PYTEST_ADDOPTS"].endswith(" -k f")
-    assert os.environ["PYTEST_ADDOPTS"] == "-k f"
+        assert os.environ["PYTEST_ADDOPTS"].endswith(options) and "--tb=no" in os.environ["PYTEST_ADDOPTS"]
+    assert os.environ["PYTEST_ADDOPTS"] == options

@@ -21,7 +21,8 @@ from graft.core.layout import PACKAGE, PATCHES, REPOSITORY
 from graft.fork import syntax
 from graft.fork.apply import lay_out_torchgen
 from graft.fork.fetch import cache_of, fetch_tree
-from graft.fork.tree import Stack, open_tree, pinned_base
+from graft.fork.stack import Stack
+from graft.fork.tree import open_tree, pinned_base
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
 from snippets import write_shown_folder

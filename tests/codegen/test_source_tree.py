@@ -27,8 +27,9 @@ from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.fork.apply import apply, lay_out_torchgen
 from graft.fork.branch import Branch
+from graft.fork.stack import Stack
 from graft.fork.syntax import run_generators
-from graft.fork.tree import Stack, isolated, open_tree
+from graft.fork.tree import isolated, open_tree
 from graft.inputs.native import AUTOCAST, NativeFolder, load_native
 from graft.inputs.pin import load_pin
 

@@ -80,7 +80,8 @@ NATIVE = {
 
 def state(tree: Path) -> tuple[str, str, str]:
     """Everything that a rejected command must not change."""
-    return git(tree, "rev-parse", "HEAD"), git(tree, "status", "--porcelain"), git(tree, "symbolic-ref", "-q", "HEAD")
+    head, branch = git(tree, "rev-parse", "HEAD"), git(tree, "rev-parse", "--symbolic-full-name", "HEAD")
+    return head, branch, git(tree, "status", "--porcelain")
 
 
 def contents(tree: Path) -> dict[str, bytes]:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from graft.core.errors import SourceError
 from graft.core.layout import REPOSITORY, Layout
-from graft.fork.apply import MOVING_REF, apply
-from graft.fork.tree import Tree
+from graft.fork.apply import apply
+from graft.fork.checkout import MOVING_REF
+from graft.fork.tree import SourceTree
 from helpers import git, write
 from small_tree import FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, times
 
@@ -153,14 +154,14 @@ def test_checkout_that_was_interrupted_is_done_again(
 ) -> None:
     """Interrupted before files are written, before HEAD is set, and before the mark is deleted."""
     with monkeypatch.context() as patched:
-        real = Tree.git
+        real = SourceTree.git
 
-        def interrupted(self: Tree, *arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+        def interrupted(self: SourceTree, *arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
             if set(last) <= set(arguments):
                 raise KeyboardInterrupt
             return real(self, *arguments, **more)
 
-        patched.setattr(Tree, "git", interrupted)
+        patched.setattr(SourceTree, "git", interrupted)
         with pytest.raises(KeyboardInterrupt):
             apply(tree, layout)
     assert git(tree, "for-each-ref", MOVING_REF)

@@ -10,7 +10,7 @@ from graft.core.errors import SourceError
 from graft.core.layout import Layout
 from graft.fork.apply import apply
 from graft.fork.export import export
-from graft.fork.tree import commit_message
+from graft.fork.stack import commit_message
 from helpers import git, write
 from small_tree import PATCHES, contents, times
 

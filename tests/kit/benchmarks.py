@@ -35,11 +35,7 @@ _ORDER = ("graft", "custom_op", "extension")
 
 
 def bench(request: Request, given: argparse.Namespace) -> None:
-    """Run the benchmarks of operators. They print to the terminal.
-
-    Raises:
-        CommandError: they failed.
-    """
+    """Run the benchmarks of operators. They print to the terminal."""
     build(request)
     wheel = Path(wheel_of(request.layout).wheel)
     torchvision = Layer(f"torchvision for {wheel.name}", partial(_add_torchvision, wheel))
@@ -60,9 +56,6 @@ def _add_torchvision(wheel: Path, environment: Path) -> None:
 def bench_peers(request: Request) -> None:
     """Compare builds and calls of Graft with ``torch.library.custom_op`` and a C++ extension, for an operator that is
     in ``native/``. Print a table in Markdown, for a README.
-
-    Raises:
-        CommandError: a measurement failed.
     """
     build(request)
     layout = request.layout

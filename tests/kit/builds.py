@@ -38,7 +38,7 @@ WHEEL, DEVELOP = "patch-and-build", "develop"
 
 
 @dataclass
-class Row:
+class TimedBuild:
     """A row of the table: what was done before the build, and the timed target of make.
 
     Args:
@@ -58,17 +58,17 @@ class Row:
         return self.edit.file.as_posix() if self.edit and self.edit.file and self.edit.file.name else ""
 
 
-def rows_of(layout: Layout, only: Sequence[str]) -> list[Row]:
-    """Return the requested rows, or all that apply to the native folder.
-
-    Raises:
-        UsageError: there is no such row.
-    """
+def rows_of(layout: Layout, only: Sequence[str]) -> list[TimedBuild]:
+    """Return the requested rows, or all that apply to the native folder."""
     edits = [edit for edit in edits_of(load_native(layout.native)) if edit.file is not None]
-    rows = [Row(NOTHING, 100), Row(UNCHANGED, 0.3), *(Row(edit.name, edit.aim, edit) for edit in edits)]
+    rows = [
+        TimedBuild(NOTHING, 100),
+        TimedBuild(UNCHANGED, 0.3),
+        *(TimedBuild(edit.name, edit.aim, edit) for edit in edits),
+    ]
     for edit in edits:
         if edit.aim_of_develop:
-            rows.append(Row(f"{DEVELOP}, {edit.name}", edit.aim_of_develop, edit, DEVELOP))
+            rows.append(TimedBuild(f"{DEVELOP}, {edit.name}", edit.aim_of_develop, edit, DEVELOP))
     if unknown := sorted(set(only) - {row.name for row in rows}):
         names = ", ".join(f'"{row.name}"' for row in rows)
         raise UsageError(f"--only {unknown[0]}: there is no such row for this folder", todo=f"choose one of {names}")
@@ -90,7 +90,7 @@ def bench_build(
     only: Sequence[str],
     repeat: int | None,
     folder: Path = HOME / "bench-build",
-) -> list[Row]:
+) -> list[TimedBuild]:
     """Time builds of a copy of this repository. Print a table, and write ``bench-build.json`` beside the copy.
 
     Args:
@@ -98,9 +98,6 @@ def bench_build(
         only: the names of the rows to measure; empty for all.
         repeat: how often each build is timed; None for once from nothing, and three times the others.
         folder: the folder of the copy, which is deleted.
-
-    Raises:
-        CommandError: a build failed, or an edit did not change its result, or it changed without an edit.
     """
     layout = request.layout
     rows, about = rows_of(layout, only), conditions(layout, request.jobs)
@@ -157,7 +154,7 @@ class _Builds:
             "XDG_CACHE_HOME": str(folder / "cache"),
         }
 
-    def time_row(self, row: Row) -> float:
+    def time_row(self, row: TimedBuild) -> float:
         """Return the seconds of a build. What must be there before is built first, and not counted."""
         if row.name == NOTHING:
             for name in ("build", "dist", "cache"):
@@ -173,7 +170,7 @@ class _Builds:
             raise CommandError(f"{row.name}: the build wrote {after}; before it was {before}")
         return seconds
 
-    def prepare(self, row: Row) -> None:
+    def prepare(self, row: TimedBuild) -> None:
         is_lacking = row.name == "operator removed" and not [*self.native.glob("bench_scale_*.cpp")]
         if is_lacking:
             add_operator(self.native, next(self.numbers))
@@ -209,7 +206,7 @@ class _Builds:
             yield python
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[TimedBuild]) -> str:
     """Return the rows as a Markdown table."""
     lines = [("", "runs", "min", "median", "aim", ""), ("---", "--:", "--:", "--:", "--:", "---")]
     for row in rows:

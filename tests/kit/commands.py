@@ -135,11 +135,7 @@ def commands_of(text: str) -> Iterator[str]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Type the commands that contain a text, or all. Print a table.
-
-    Raises:
-        GraftError: a command ended otherwise than its README says.
-    """
+    """Type the commands that contain a text, or all. Print a table."""
     parser = argparse.ArgumentParser(prog="nox -s commands --", description=__doc__)
     parser.add_argument("chosen", nargs="*", help="parts of commands or of places (README.md:13); all by default")
     parser.add_argument("--list", action="store_true", help="list them")

@@ -76,11 +76,7 @@ def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence
 
 
 def require_space(folder: Path, wheel: Path) -> None:
-    """Print how much space an environment with ``wheel`` takes, and check that there is as much.
-
-    Raises:
-        RefusedError: there is not.
-    """
+    """Print how much space an environment with ``wheel`` takes, and check that there is as much."""
     with ZipFile(wheel) as archive:
         needed = sum(member.file_size for member in archive.infolist()) + _OTHER_PACKAGES
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -147,11 +143,7 @@ def base_wheel_of(layout: Layout) -> Path:
 
 
 def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
-    """Return the record of the last build.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return the record of the last build."""
     built = load_built(layout, build)
     if built is None or not built.is_there():
         raise UsageError("no wheel was built yet", todo="run `make patch-and-build` with the same variables first")

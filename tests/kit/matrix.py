@@ -27,11 +27,11 @@ from graft.core.files import free_bytes, write_atomically
 from graft.core.layout import HOME, REPOSITORY, Layout
 from graft.inputs.toolchain import wanted_architectures
 from graft.options import OPTIONS, Request, request_of
-from graft.wheels import Row, build_row, chosen_rows, megabytes, run_verb
 from packaging.version import Version
 
 from .environments import base_wheel_of
 from .processor import machine
+from .rows import Row, chosen_rows, run_verb
 from .testing import is_shipped
 
 # The table, and a folder of results and logs.
@@ -48,7 +48,7 @@ _HEAD = ("PyTorch", "Python", "CUDA", "architectures", "wheel", "added", "build"
 
 
 @dataclass(frozen=True)
-class Result:
+class RowResult:
     """The result of a row.
 
     Args:
@@ -92,7 +92,7 @@ def rows() -> dict[str, Row | GraftError]:
     pins, pythons = (os.environ.get(name, "") for name in ("PINS", "PYTHONS"))
     try:
         if pins or pythons:
-            found = chosen_rows(pins, pythons, default_python=_PYTHON)
+            found = chosen_rows(pins, pythons or _PYTHON)
         else:
             found = [*chosen_rows("", _PYTHON), *chosen_rows(_PIN, _OTHER_PYTHONS)]
     except GraftError as error:
@@ -100,7 +100,7 @@ def rows() -> dict[str, Row | GraftError]:
     return {str(row): row for row in found}
 
 
-def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, bool]:
+def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[RowResult, bool]:
     """Build and test one row, and write the table. A wheel that passed the same tests before is not tested again.
 
     Args:
@@ -109,9 +109,6 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
 
     Returns:
         its result, and whether it was tested.
-
-    Raises:
-        GraftError: nothing could be built.
     """
     options = _options(arguments)
     request = request_of(
@@ -125,7 +122,7 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
     layout = Layout(row.pin, request.native, request.layout.out, interpreter=row.python.abi)
     folder = TABLE.with_suffix("") / layout.name
     path = folder / f"{row.pin}-{row.python.release}.json"
-    result = Result(
+    result = RowResult(
         layout.title,
         row.pin,
         row.python.release,
@@ -135,13 +132,13 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[Result, b
         str(path.with_suffix(".log")),
         datetime.date.today().isoformat(),
     )
-    before = Result(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    before = RowResult(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
     try:
         result = _built_and_tested(row, layout, result, before, options, request)
     except (GraftError, OSError) as error:
         result = replace(result, error=(error if isinstance(error, GraftError) else RefusedError.of(error)).what)
     write_atomically(path, json.dumps(asdict(result), indent=1) + "\n")
-    results = [Result(**json.loads(each.read_text(encoding="utf-8"))) for each in folder.glob("*.json")]
+    results = [RowResult(**json.loads(each.read_text(encoding="utf-8"))) for each in folder.glob("*.json")]
     for target in filter(None, (TABLE, options.markdown)):
         write_atomically(target, markdown(results, "`native/`" if is_shipped(layout) else layout.title))
     return result, result != before
@@ -157,29 +154,34 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _built_and_tested(
-    row: Row, layout: Layout, new: Result, before: Result | None, options: argparse.Namespace, request: Request
-) -> Result:
+    row: Row, layout: Layout, new: RowResult, before: RowResult | None, options: argparse.Namespace, request: Request
+) -> RowResult:
     jobs = max(1, request.jobs // request.at_once)
     if free_bytes(REPOSITORY) < _NEEDED_BYTES:
         raise RefusedError(f"{free_bytes(REPOSITORY) >> 30} GiB are free, but a row may need {_NEEDED_BYTES >> 30}")
     Path(new.log).parent.mkdir(parents=True, exist_ok=True)
     say(f"{row}: log in {new.log}")
-    with Path(new.log).open("w", encoding="utf-8", buffering=1) as log:
-        built, wheel, is_built = build_row(row, layout, jobs, log.write)
-        if wheel is None:
+    with (
+        Path(new.log).open("w", encoding="utf-8", buffering=1) as log,
+        tempfile.TemporaryDirectory(prefix="graft-") as name,
+    ):
+        folder, report = Path(name), Path(name, "report.json")
+        built = run_verb(row, layout, jobs, ["graft", "build", "--report", report], log.write)
+        if built.error:
             return replace(new, error=built.error)
+        made = json.loads(report.read_text(encoding="utf-8"))
+        wheel = Path(made["path"])
         is_same = before is not None and before.wheel == wheel.name
         is_tested = before is not None and before.extra == new.extra and set(before.parts) >= set(new.parts)
         if before and is_same and is_tested and not (before.error or options.again):
             return before
-        seconds = built.seconds if is_built else before.build if before and is_same else None
+        seconds = built.seconds if made["seconds"] else before.build if before and is_same else None
         new = replace(new, wheel=wheel.name, build=seconds, **contents(wheel, base_wheel_of(layout)))
-        with tempfile.TemporaryDirectory(prefix="graft-") as folder:
-            words: list[str | Path] = ["tests.kit", "test", "--parts", *new.parts, "--junit", folder]
-            words += [] if request.keep else ["--discard"]
-            words += ["--", *new.extra] if new.extra else []
-            done = run_verb(row, layout, jobs, words, log.write)
-            return replace(new, tests=counted(Path(folder)), error=done.error)
+        words: list[str | Path] = ["tests.kit", "test", "--parts", *new.parts, "--junit", folder]
+        words += [] if request.keep else ["--discard"]
+        words += ["--", *new.extra] if new.extra else []
+        done = run_verb(row, layout, jobs, words, log.write)
+        return replace(new, tests=counted(folder), error=done.error)
 
 
 def contents(wheel: Path, base: Path) -> dict[str, Any]:
@@ -224,7 +226,7 @@ def counted(folder: Path) -> dict[str, str]:
     return found
 
 
-def markdown(results: Sequence[Result], native: str) -> str:
+def markdown(results: Sequence[RowResult], native: str) -> str:
     """Format the results as a Markdown table, below the machines and the dates, above what the columns do not show."""
     shown = sorted(results, key=lambda each: (Version(each.pin), Version(each.python.rstrip("t"))))
     machines, dates = sorted({each.machine for each in shown}), sorted({each.date for each in shown})
@@ -242,12 +244,16 @@ def markdown(results: Sequence[Result], native: str) -> str:
     return "\n".join([head, *(f"| {text} |" for text in texts), *notes]) + "\n"
 
 
-def _cells(result: Result) -> tuple[str, ...]:
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.0f} MB" if count >= 1e7 else f"{count / 1e6:.1f} MB"
+
+
+def _cells(result: RowResult) -> tuple[str, ...]:
     if not result.wheel:
         return (result.pin, result.python, *[""] * 4, "failed", "", "")
     return (
         *(result.pin, result.python, result.cuda, (result.architectures or "none") if result.cuda else ""),
-        *(f"{megabytes(result.size)} MB", f"{megabytes(result.added)} MB"),
+        *(_megabytes(result.size), _megabytes(result.added)),
         "" if result.build is None else f"{result.build:.0f} s",
         *(result.tests.get(kind, "") for kind in ("operators", "wheel")),
     )

@@ -51,9 +51,6 @@ def load_mutants(folder: Path = LIST) -> list[Mutant]:
 
     A file is a list of sources. Each has ``file`` and ``mutants`` with ``right`` and ``wrong``. The source or each
     mutant has ``tests``, arguments for pytest, and optionally ``operator``, the only affected operator.
-
-    Raises:
-        UsageError: a file has other keys.
     """
     found: list[Mutant] = []
     for path in sorted(folder.glob("*.yaml")):
@@ -72,11 +69,7 @@ def load_mutants(folder: Path = LIST) -> list[Mutant]:
 
 
 def places(mutants: Sequence[Mutant], repository: Path = REPOSITORY) -> dict[Mutant, int]:
-    """Return the line of each mutant.
-
-    Raises:
-        UsageError: lists all that do not match the sources.
-    """
+    """Return the line of each mutant. All must match the sources."""
     sources = {repository / mutant.file for mutant in mutants}
     texts = {path: path.read_text(encoding="utf-8") if path.is_file() else "" for path in sources}
     if stale := [problem for each in mutants if (problem := each.problem(texts[repository / each.file]))]:
@@ -87,9 +80,6 @@ def places(mutants: Sequence[Mutant], repository: Path = REPOSITORY) -> dict[Mut
 def choose(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
     """Return the mutants with these numbers, ranges of numbers (``3-7``) and parts of file names; all if there are no
     words.
-
-    Raises:
-        UsageError: a word matches none.
     """
     found: set[Mutant] = set()
     for word in words:

@@ -44,7 +44,7 @@ _COMPLAINT = re.compile(r"^.*\b(?:error|refused)\b.*$", re.M)
 
 
 @dataclass(frozen=True)
-class Result:
+class Fate:
     """What became of a mutant; ``by``: the test that failed, crashed or hung, or else a message."""
 
     outcome: str
@@ -52,12 +52,7 @@ class Result:
 
 
 def test_mutants(request: Request, given: argparse.Namespace) -> None:
-    """Try the chosen mutants in a copy of this repository, and print a table of the survivors; or list them.
-
-    Raises:
-        TestsFailed: some mutants survived.
-        UsageError: the list does not match the sources, or a word matches nothing.
-    """
+    """Try the chosen mutants in a copy of this repository, and print a table of the survivors; or list them."""
     chosen = choose(load_mutants(), given.chosen)
     lines = places(chosen)
     if given.list:
@@ -84,14 +79,14 @@ class Copy:
     variables: Callable[[Mutant], Mapping[str, str]]
     build: Callable[[], tuple[int, str]]
 
-    def judge(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Result]]:
+    def judge(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Fate]]:
         """Apply all these mutants, build once if needed, and run the tests of each."""
         with self._mutated(mutants):
             code, text = (0, "") if all(mutant.is_emulated for mutant in mutants) else self.build()
             if not code:
                 yield from ((mutant, self._judge_built(mutant)) for mutant in mutants)
             elif len(mutants) == 1:
-                yield mutants[0], Result(REFUSED, _complaint(text))
+                yield mutants[0], Fate(REFUSED, _complaint(text))
         for mutant in mutants if code and len(mutants) > 1 else ():  # one of them broke the build
             yield from self.judge([mutant])
 
@@ -105,17 +100,17 @@ class Copy:
         half = len(tests) // 2
         return self.failing(tests[:half], variables) | self.failing(tests[half:], variables)
 
-    def _judge_built(self, mutant: Mutant) -> Result:
+    def _judge_built(self, mutant: Mutant) -> Fate:
         code, text = self._test(["-x", "-v", *mutant.tests], self.variables(mutant))
         if code == 0:
-            return Result(SURVIVED, " ".join(mutant.tests))
+            return Fate(SURVIVED, " ".join(mutant.tests))
         if code < 0 or code in _TIMED_OUT or code > _SIGNALED:
-            return Result(HUNG if code in _TIMED_OUT else CRASHED, (_BEGUN.findall(text) or [""])[-1])
+            return Fate(HUNG if code in _TIMED_OUT else CRASHED, (_BEGUN.findall(text) or [""])[-1])
         if code == _TESTS_FAILED and (red := _RED.search(text)):
-            return Result(KILLED, red[1])
+            return Fate(KILLED, red[1])
         if mutant.is_emulated and "Error building extension" in text:
-            return Result(REFUSED, _complaint(text))
-        return Result(BROKEN, f"pytest exits with {code}: {_end(text)}")
+            return Fate(REFUSED, _complaint(text))
+        return Fate(BROKEN, f"pytest exits with {code}: {_end(text)}")
 
     @contextmanager
     def _mutated(self, mutants: Sequence[Mutant]) -> Iterator[None]:
@@ -138,9 +133,9 @@ class Copy:
         return done.returncode, done.stdout
 
 
-def judge(chosen: Sequence[Mutant], lines: Mapping[Mutant, int], copy: Copy) -> dict[Mutant, Result]:
+def judge(chosen: Sequence[Mutant], lines: Mapping[Mutant, int], copy: Copy) -> dict[Mutant, Fate]:
     """Return the result of each mutant."""
-    results: dict[Mutant, Result] = {}
+    results: dict[Mutant, Fate] = {}
     # CUDA kernels come first: only the kernels are built for them, so the operators must be correct.
     for is_emulated in (True, False):
         for mutants in rounds(mutant for mutant in chosen if mutant.is_emulated == is_emulated):
@@ -163,7 +158,7 @@ def rounds(mutants: Iterable[Mutant]) -> list[list[Mutant]]:
     return alone + [[each for each in group if each] for group in zip_longest(*of.values())]
 
 
-def without_false_alarms(results: Mapping[Mutant, Result], copy: Copy) -> dict[Mutant, Result]:
+def without_false_alarms(results: Mapping[Mutant, Fate], copy: Copy) -> dict[Mutant, Fate]:
     """Correct the results by tests that also fail without a wrong line."""
     failing: set[str] = set()
     for is_emulated in (True, False):
@@ -172,17 +167,13 @@ def without_false_alarms(results: Mapping[Mutant, Result], copy: Copy) -> dict[M
         if tests:
             failing |= copy.failing(list(tests), copy.variables(next(iter(tests.values()))))
     return {
-        mutant: Result(BROKEN, f"fails without the mutant, too: {result.by}") if result.by in failing else result
+        mutant: Fate(BROKEN, f"fails without the mutant, too: {result.by}") if result.by in failing else result
         for mutant, result in results.items()
     }
 
 
-def conclude(results: Mapping[Mutant, Result], lines: Mapping[Mutant, int]) -> None:
-    """Print the results of the mutants.
-
-    Raises:
-        TestsFailed: some survived.
-    """
+def conclude(results: Mapping[Mutant, Fate], lines: Mapping[Mutant, int]) -> None:
+    """Print the results of the mutants. Survivors are an error."""
     counts = Counter(sorted((result.outcome for result in results.values()), key=str.lower))
     print(f"\n{len(results)} mutants: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
     rows = [

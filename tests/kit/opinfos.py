@@ -147,15 +147,14 @@ def _derived(op: Callable[..., Any], public: str, name: str, samples: Samples) -
         if name in samples.functions:
             raise WrongSamples(f"{name} accepts its samples in no dtype: {text}") from error
         raise NoSamples(f"{name} accepts made-up arguments in no dtype; write samples: {text}") from error
-    has_backward = torch.double in dtypes and _has_backward(op, _on_cpu(name, torch.double, samples, True))
-    is_twice = has_backward and _is_twice_differentiable(op, _on_cpu(name, torch.double, samples, True))
-    has_forward = has_backward and _has_forward_derivative(op, _on_cpu(name, torch.double, samples))
+    times = _times_differentiable(op, _on_cpu(name, torch.double, samples, True)) if torch.double in dtypes else 0
+    has_forward = times > 0 and _has_forward_derivative(op, _on_cpu(name, torch.double, samples))
     parameters = inspect.signature(_added_operators.FUNCTIONS[_added_operators.PUBLIC[public]]).parameters
     return {
         "dtypes": dtypes,
         "supports_out": "out" in parameters,
-        "supports_autograd": has_backward,
-        "supports_gradgrad": is_twice,
+        "supports_autograd": times > 0,
+        "supports_gradgrad": times > 1,
         "supports_forward_ad": has_forward,
         "supports_fwgrad_bwgrad": has_forward,
     }
@@ -196,34 +195,26 @@ def _error_of(op: Callable[..., Any], name: str, dtype: torch.dtype, samples: Sa
     return None
 
 
-def _has_backward(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
-    """Return whether there are derivative formulas. Tests find other errors in them."""
+def _times_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> int:
+    """Return how often formulas differentiate an operator, at most twice. Tests find other errors in them."""
     sample = inputs[0]
-    wanted = [each for each in tensors_of(op(sample.input, *sample.args, **sample.kwargs)) if each.requires_grad]
-    try:
-        torch.autograd.backward(wanted, [torch.ones_like(each) for each in wanted])
-    except Exception as error:
-        return not _is_missing(error)
-    return bool(wanted)
-
-
-def _is_twice_differentiable(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
-    """Return whether the derivative formulas have derivatives, like ``_has_backward``."""
-    sample = inputs[0]
-    wanted = [each for each in tensors_of(op(sample.input, *sample.args, **sample.kwargs)) if each.requires_grad]
     given = [each for each in tensors_of((sample.input, sample.args, sample.kwargs)) if each.requires_grad]
-    try:
-        ones = [torch.ones_like(each).requires_grad_() for each in wanted]
-        first = torch.autograd.grad(wanted, given, ones, create_graph=True, allow_unused=True)
-        second = [each for each in first if each is not None and each.requires_grad]
-        torch.autograd.backward(second, [torch.ones_like(each) for each in second])
-    except Exception as error:
-        return not _is_missing(error)
-    return True
+    results = tensors_of(op(sample.input, *sample.args, **sample.kwargs))
+    for times in (0, 1):
+        wanted = [each for each in results if each is not None and each.requires_grad]
+        if not wanted:
+            return 2 * times  # a linear operator has no second derivative
+        try:
+            ones = [torch.ones_like(each).requires_grad_() for each in wanted]
+            results = torch.autograd.grad(wanted, given, ones, create_graph=True, allow_unused=True)
+        except Exception as error:
+            return times if _is_missing(error) else 2
+        given += ones
+    return 2
 
 
 def _has_forward_derivative(op: Callable[..., Any], inputs: list[SampleInput]) -> bool:
-    """Return whether there are formulas for forward-mode derivatives, like ``_has_backward``."""
+    """Return whether there are formulas for forward-mode derivatives, like ``_times_differentiable``."""
     sample = inputs[0]
     with fwAD.dual_level():
         given = (sample.input, sample.args, sample.kwargs)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 from graft.core.console import Steps, say
@@ -34,7 +34,7 @@ _SUMMARY = re.compile(r"=* ?(\d+ (?:passed|failed|error|skipped).*?)(?: in [\d.]
 
 
 @dataclass(frozen=True)
-class Part:
+class Suite:
     """A part of the tests.
 
     Args:
@@ -44,7 +44,6 @@ class Part:
         variables: environment variables in addition to those of all parts.
         spread: how pytest-xdist distributes the tests (``--dist``), for tests that share expensive fixtures.
         prepare: builds what only this part needs, and returns more environment variables.
-        seconds: how long it takes on 2 cores, about; tests/README.md has what was measured.
         named_in: the folders and files whose text contains the names of the tests, parameters included. A part that has
             something to prepare is left out if ``-k`` names nothing in them.
     """
@@ -56,7 +55,6 @@ class Part:
     spread: str = "worksteal"
     prepare: Callable[[], Mapping[str, str]] = dict
     named_in: Sequence[Path] = ()
-    seconds: int = 0
 
 
 class Outcome(Enum):
@@ -75,7 +73,7 @@ class TestsFailed(GraftError):
 
 def run_parts(
     python: Path,
-    parts: Sequence[Part],
+    parts: Sequence[Suite],
     variables: Mapping[str, str],
     extra: Sequence[str],
     junit: Path | None = None,
@@ -92,9 +90,6 @@ def run_parts(
         junit: a folder for the results of each part, as XML; None for none.
         are_skips_known: whether the skips must be those of tests/skips.yaml.
         jobs: the maximum number of processes that run tests.
-
-    Raises:
-        TestsFailed: see ``conclude``.
     """
     outcomes = {}
     for number, part in enumerate(parts, 1):
@@ -108,25 +103,18 @@ def run_parts(
     conclude(outcomes, extra)
 
 
-# An expression with more different names is not examined: it may select a test.
-_MOST_NAMES = 8
-
-
 def may_select(extra: Sequence[str], places: Sequence[Path]) -> bool:
     """Return whether pytest's arguments may select a test whose names are in the files below ``places``.
 
-    ``-k`` looks for its names in those of tests, in any case. A name that is in no file selects nothing; one that is in
-    a file may select something.
+    ``-k`` looks for its names in those of tests, in any case. It selects nothing if none of them is in a file.
     """
     chosen = [after or following for word, following in pairwise([*extra, ""]) if (after := _after_k(word)) is not None]
-    expression = chosen[-1] if chosen else ""  # pytest takes the last one
-    names = sorted(set(re.findall(r"[^\s()]+", expression)) - {"and", "or", "not"})
-    if not names or len(names) > _MOST_NAMES:
+    names = set(re.findall(r"[^\s()]+", chosen[-1].lower())) if chosen else set()  # pytest takes the last one
+    if not names or "not" in names:
         return True
     files = (file for place in places for file in ([place] if place.is_file() else sorted(place.rglob("*.*"))))
     text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file()).lower()
-    possible = [(False, True) if name.lower() in text else (False,) for name in names]
-    return any(_is_true(expression, dict(zip(names, values, strict=True))) for values in product(*possible))
+    return any(name in text for name in names - {"and", "or"})
 
 
 def _after_k(word: str) -> str | None:
@@ -134,21 +122,8 @@ def _after_k(word: str) -> str | None:
     return word[2:].removeprefix("=") if word.startswith("-k") else None
 
 
-def _is_true(expression: str, values: Mapping[str, bool]) -> bool:
-    """Evaluate an expression of names, ``and``, ``or`` and ``not``."""
-    words = re.sub(r"[^\s()]+", lambda match: str(values.get(match[0], match[0])), expression)
-    try:
-        return bool(eval(words))
-    except (SyntaxError, TypeError):
-        return True  # pytest says what is wrong
-
-
 def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
-    """Print the result of the parts.
-
-    Raises:
-        TestsFailed: lists the parts that failed; or no part ran a test.
-    """
+    """Print the result of the parts. A part that failed is an error, and so is a run without a test."""
     failed = [name for name, outcome in outcomes.items() if outcome is Outcome.FAILED]
     without = [name for name, outcome in outcomes.items() if outcome is Outcome.NOT_CHOSEN]
     if failed:
@@ -167,7 +142,7 @@ def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
 
 def run_pytest(
     python: Path,
-    part: Part,
+    part: Suite,
     more: Mapping[str, str],
     extra: Sequence[str],
     junit: Path | None = None,

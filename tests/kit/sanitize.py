@@ -22,7 +22,7 @@ from graft.inputs.toolchain import SANITIZER_LIBRARIES, Toolchain, find_toolchai
 from graft.options import Request
 
 from .environments import SANITIZED, TEST, folder_of, named, run_python, wheel_environment, wheel_of
-from .parts import Part, TestsFailed, conclude, run_pytest
+from .parts import Suite, TestsFailed, conclude, run_pytest
 from .testing import TESTS, beside_stock, one_at_a_time, own_tests
 
 # Leaks are not checked: an interpreter frees little of its memory when it ends. If an allocation is too large, malloc
@@ -38,15 +38,12 @@ def test_sanitized(request: Request, given: argparse.Namespace) -> None:
     """Build the operators with sanitizers and run their tests.
 
     Tests marked ``unsanitized``, each with a reason, are left out.
-
-    Raises:
-        TestsFailed: a test failed, or a sanitizer reported an error; with its output.
     """
     layout = request.layout
     sanitized = layout.sanitized()
     wheel = run(Wheel(sanitized), request).path
     paths = [TESTS / "wheel/any/families", *(path for part in own_tests(layout) for path in part.paths)]
-    part = Part("sanitized", "the sanitized operators", paths)
+    part = Suite("sanitized", "the sanitized operators", paths)
     chosen = ["-m", "not unsanitized and not slow", *given.extra]
     findings = folder_of("sanitized-findings", layout)
     preloaded = sanitizer_variables(find_toolchain(pin_of(layout), layout.cxx), log=findings / "of")
@@ -64,11 +61,7 @@ def test_sanitized(request: Request, given: argparse.Namespace) -> None:
 
 
 def fuzz(request: Request, given: argparse.Namespace) -> None:
-    """Call the operators at random, on the wheel with sanitizers if there is one of the same sources.
-
-    Raises:
-        TestsFailed: a call had an invalid outcome.
-    """
+    """Call the operators at random, on the wheel with sanitizers if there is one of the same sources."""
     build(request)
     layout = request.layout
     sanitized = layout.sanitized()
@@ -90,9 +83,6 @@ def fuzz(request: Request, given: argparse.Namespace) -> None:
 def preloaded(toolchain: Toolchain) -> list[Path]:
     """Return the libraries that a program built without sanitizers must preload: the sanitizers and the C++ library,
     whose functions they intercept.
-
-    Raises:
-        ToolchainError: the compiler does not have them.
     """
     names = (*SANITIZER_LIBRARIES, "libstdc++.so.6")
     found = toolchain.libraries(names)

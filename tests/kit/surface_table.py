@@ -12,7 +12,7 @@ from graft.build import build
 from graft.core.console import say, table
 from graft.options import WHEEL, Request
 
-from .parts import Outcome, Part, TestsFailed, run_pytest
+from .parts import Outcome, Suite, TestsFailed, run_pytest
 from .testing import TESTS, delivered
 
 # Variables that disable logs of the profiler and the compilers, which tests call on purpose.
@@ -20,13 +20,9 @@ _QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_LOGS": "-all"}
 
 
 def show_surfaces(request: Request, given: argparse.Namespace) -> None:
-    """Print the tables.
-
-    Raises:
-        TestsFailed: an operator lacks a surface that PyTorch's own have.
-    """
+    """Print the tables."""
     failed, found = [], {}
-    part = Part("surfaces", "the surfaces, compared with PyTorch's own operators", [TESTS / "wheel/surfaces"])
+    part = Suite("surfaces", "the surfaces, compared with PyTorch's own operators", [TESTS / "wheel/surfaces"])
     deliveries = request.delivery.split()
     if WHEEL in deliveries:
         build(request)

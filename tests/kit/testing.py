@@ -37,7 +37,7 @@ from .environments import (
     wheel_environment,
     wheel_of,
 )
-from .parts import Part, run_parts
+from .parts import Suite, run_parts
 from .todos import ending_with_todos
 
 TESTS = REPOSITORY / "tests"
@@ -47,14 +47,25 @@ GRAMMAR = TESTS / "wheel/grammar"
 # Tests in native folders find the operators in op_db.
 OPINFOS = {"PYTEST_ADDOPTS": "-p tests.kit.opinfos"}
 
-# The values of ``--parts``.
-PARTS = ("builder", "codegen", "promises", "wheel", "operators", "grammar", "emulated", "bases", "deliveries")
+# The values of ``--parts``, and how many seconds each takes on 2 cores, about, with the wheel of native/.
+PARTS = {
+    "builder": 190,
+    "codegen": 140,
+    "promises": 270,
+    "wheel": 160,
+    "operators": 170,
+    "grammar": 200,
+    "emulated": 50,
+    "bases": 1200,
+    "deliveries": 400,
+    "upstream": 60,
+}
 
 # Those of `make test` for the wheel of native/: what its users want to know.
 _OF_WHEEL = ("wheel", "operators", "emulated")
 
 # Those of `make test-all`, and of other folders and deliveries. What is left takes gigabytes.
-_ALL = (*(part for part in PARTS if part != "bases"), "upstream")
+_ALL = tuple(part for part in PARTS if part != "bases")
 
 
 def test_all(request: Request, given: argparse.Namespace) -> None:
@@ -89,12 +100,8 @@ def run_tests(
         chosen: the kinds of parts to run, from ``PARTS``; empty for the default.
         junit: a folder for the results of each part, as XML.
         is_discarding: whether to delete the tests' environments afterwards, whatever happens.
-
-    Raises:
-        TestsFailed: lists the parts that failed.
-        UsageError: no part of the chosen kinds applies.
     """
-    if unknown := [kind for kind in chosen if kind not in (*PARTS, "upstream")]:
+    if unknown := [kind for kind in chosen if kind not in PARTS]:
         raise UsageError(f"--parts {' '.join(unknown)}: no such tests", todo=f"choose among {', '.join(PARTS)}")
     layout = request.layout
     delivery = SOURCE if request.build == SOURCE else request.delivery
@@ -104,7 +111,7 @@ def run_tests(
                 usual = _OF_WHEEL if delivery == WHEEL and is_shipped(layout) else _ALL
                 parts = _parts(request, delivery, chosen or usual, stack)
                 if not extra:
-                    say(_costs(parts))
+                    say(_costs(layout, parts))
                 python, variables = stack.enter_context(delivered(request, delivery))
                 pin_of_skips = yaml.safe_load((TESTS / "skips.yaml").read_text(encoding="utf-8"))["pin"]
                 are_skips_known = delivery == WHEEL and is_shipped(layout) and layout.pin == pin_of_skips
@@ -115,37 +122,32 @@ def run_tests(
                 discard(_grammar(layout), ("grammar",))
 
 
-def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitStack) -> list[Part]:
+def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitStack) -> list[Suite]:
     """Return the chosen parts that apply. Those of the builder run for the repository's native folder only."""
     layout = request.layout
     title = "the wheel" if delivery in (WHEEL, SOURCE) else f"the operators as {delivery}"
-    parts = [Part("wheel", title, [TESTS / "wheel/any"], seconds=160), *own_tests(layout)]
-    builder = Part("builder", "the builder", [TESTS / "builder", TESTS / "fork"], seconds=190)
+    parts = [Suite("wheel", title, [TESTS / "wheel/any"]), *own_tests(layout)]
+    builder = Suite("builder", "the builder", [TESTS / "builder", TESTS / "fork"])
     if delivery == SOURCE:
-        parts = [
-            builder,
-            *parts,
-            Part("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"], seconds=60),
-        ]
+        upstream = Suite("upstream", "PyTorch, for the folder's operators", [TESTS / "wheel/upstream"])
+        parts = [builder, *parts, upstream]
         say("not run: tests of code generation, and of the grammar folder, which need the official wheel")
     elif delivery == WHEEL and is_shipped(layout):
         codegen = {"PYTHONPATH": str(layout.base / "tree")}
         parts = [
             builder,
-            Part("codegen", "code generation", [TESTS / "codegen"], codegen, seconds=140),
-            Part("promises", "what the README promises", [TESTS / "promises"], spread="loadfile", seconds=270),
-            Part("bases", "other bases", [TESTS / "bases"], seconds=1200),
-            Part("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile", seconds=400),
+            Suite("codegen", "code generation", [TESTS / "codegen"], codegen),
+            Suite("promises", "what the README promises", [TESTS / "promises"], spread="loadfile"),
+            Suite("bases", "other bases", [TESTS / "bases"]),
+            Suite("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile"),
             *parts,
         ]
         grammar = partial(_built_grammar, request, stack)
         names = (GRAMMAR, TESTS / "wheel/surfaces", TESTS / "kit/subject.py")
         title = "the grammar of native_functions.yaml"
-        parts.append(Part("grammar", title, [GRAMMAR / "tests"], prepare=grammar, named_in=names, seconds=200))
+        parts.append(Suite("grammar", title, [GRAMMAR / "tests"], prepare=grammar, named_in=names))
         emulated = emulated_variables(layout)
-        parts.append(
-            Part("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated, seconds=50)
-        )
+        parts.append(Suite("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated))
     if found := [part for part in parts if part.kind in chosen]:
         return found
     raise UsageError(
@@ -154,10 +156,11 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
     )
 
 
-def _costs(parts: Sequence[Part]) -> str:
-    """Return what is about to run, and how long it takes."""
-    names = ", ".join(part.kind for part in parts)
-    return f"tests: {names}; about {ceil(sum(part.seconds for part in parts) / 60)} minutes on 2 cores"
+def _costs(layout: Layout, parts: Sequence[Suite]) -> str:
+    """Return what is about to run, and how long that takes if it is known."""
+    kinds = dict.fromkeys(part.kind for part in parts)
+    minutes = ceil(sum(PARTS[kind] for kind in kinds) / 60)
+    return f"tests: {', '.join(kinds)}" + (f"; about {minutes} minutes on 2 cores" if is_shipped(layout) else "")
 
 
 def _built_grammar(request: Request, stack: ExitStack) -> dict[str, str]:
@@ -277,12 +280,12 @@ def is_shipped(layout: Layout) -> bool:
     return layout.natives == (SHIPPED,)
 
 
-def own_tests(layout: Layout) -> list[Part]:
+def own_tests(layout: Layout) -> list[Suite]:
     """Return the tests in native folders."""
-    parts: list[Part] = []
+    parts: list[Suite] = []
     for native in layout.natives:
         if native == SHIPPED:
-            parts.append(Part("operators", "the shipped operators", [TESTS / "wheel/shipped"], seconds=170))
+            parts.append(Suite("operators", "the shipped operators", [TESTS / "wheel/shipped"]))
         elif any((native / "tests").rglob("*.py")):  # pytest fails if there is none
-            parts.append(Part("operators", f"the operators of {native}", [native / "tests"], OPINFOS))
+            parts.append(Suite("operators", f"the operators of {native}", [native / "tests"], OPINFOS))
     return parts

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -66,15 +65,6 @@ def test_clean_deletes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
     write(tmp_path, {"build/made": "", "dist/torch.whl": "", "native/mine.cpp": "", "patches/series": ""})
     assert make(tmp_path, "clean").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "native", "patches"]
-
-
-def test_wheels_are_built_and_listed(plain: Place) -> None:
-    """With the build itself: `tests/builder/test_matrix.py` has a stand-in for it."""
-    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    done = plain.run(["make", "wheels", f"PINS={plain.pin}", f"PYTHONS={python}", "NATIVE=~/my_ops", "OUT=~/my_wheel"])
-    assert done.code == 0, done.said
-    (row,) = (line for line in done.said.splitlines() if line.startswith(f"{plain.pin} "))
-    assert plain.wheel.name in row and "failed" not in row
 
 
 def test_nightly_refuses_steps_that_it_has_not(plain: Place) -> None:

@@ -5,7 +5,6 @@ The fork is a sequence of commits: the patches, the native files, the YAML entri
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from ..codegen import DESCRIPTION
 from ..codegen.description import Description
 from ..compose.appending import appended_texts, behind, files_of_folder
 from ..core.console import StepLine, Steps, say
-from ..core.errors import OperatorError, SourceError, UsageError
+from ..core.errors import OperatorError, UsageError
 from ..core.files import build_lock, files_below, write_if_changed
 from ..core.layout import Layout
 from ..inputs.entries import read_entries
@@ -26,16 +25,15 @@ from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
 from ..inputs.patches import ADDED, Patch, load_series
 from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import Request
+from .checkout import go_back, move_to
 from .fetch import fetched
 from .placed import places, write_placed
-from .tree import BASE_REF, FUNCTIONS_YAML, Stack, Tree, count, open_tree, pinned_base, shortened
+from .stack import Stack
+from .tree import BASE_REF, FUNCTIONS_YAML, SourceTree, count, open_tree, pinned_base
 
 # Where the fork's files are in the tree.
 NATIVE = "aten/src/ATen/native"
 YAML_FILES = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml"}
-
-# While this ref exists, files may be partly at HEAD and partly at its commit.
-MOVING_REF = "refs/graft/moving"
 
 _KERNELS_MESSAGE = """native: add the files of a native folder
 
@@ -78,10 +76,7 @@ def apply_fetched(request: Request) -> None:
 
 def apply(source: Path, layout: Layout) -> Fork:
     """Check out the fork of its base in ``source``, a checkout of PyTorch or a plain folder of its sources, which
-    becomes a repository.
-
-    Raises:
-        GraftError: the checkout is unchanged.
+    becomes a repository. After an error, the checkout is unchanged.
     """
     with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
         snapshot = replace(take_snapshot(layout), folder=Path(scratch))
@@ -92,10 +87,8 @@ def apply(source: Path, layout: Layout) -> Fork:
 
 
 def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: StepLine) -> Fork:
-    """Check out the fork of the tree's base, created again from the patches and the native folder.
-
-    Raises:
-        GraftError: the checkout is unchanged.
+    """Check out the fork of the tree's base, created again from the patches and the native folder. After an error, the
+    checkout is unchanged.
     """
     tree = open_tree(source, snapshot.pin)
     with build_lock(tree.git_dir / "graft"):
@@ -112,7 +105,7 @@ def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: Step
     return Fork(base, tip)
 
 
-def series_for(tree: Tree, snapshot: Snapshot) -> list[Patch]:
+def series_for(tree: SourceTree, snapshot: Snapshot) -> list[Patch]:
     """Return the pin's patches for this kind of sources: those of Debian, or PyTorch's own."""
     series = load_series(snapshot.patches)
     if tree.holds(pinned_base(tree, snapshot.pin), "debian/changelog"):
@@ -122,15 +115,10 @@ def series_for(tree: Tree, snapshot: Snapshot) -> list[Patch]:
     return [patch for patch in series if not patch.is_for_debian]
 
 
-def make_commits(tree: Tree, series: Sequence[Patch], snapshot: Snapshot, native: NativeFolder, scratch: Path) -> Stack:
-    """Create the fork's commits on the tree's base. Nothing is checked out.
-
-    Raises:
-        SourceError: the base is not the pinned one.
-        PinError: a patch does not apply.
-        UsageError: a native file would replace one of the tree's.
-        OperatorError: the native folder's YAML is invalid.
-    """
+def make_commits(
+    tree: SourceTree, series: Sequence[Patch], snapshot: Snapshot, native: NativeFolder, scratch: Path
+) -> Stack:
+    """Create the fork's commits on the tree's base. Nothing is checked out."""
     stack = Stack(tree, pinned_base(tree, snapshot.pin), scratch)
     for patch in series:
         stack.apply(patch)
@@ -170,11 +158,7 @@ def make_commits(tree: Tree, series: Sequence[Patch], snapshot: Snapshot, native
 
 
 def _refuse_second_definitions(stack: Stack, sources: Iterable[Source]) -> None:
-    """Check that the tree defines nothing that ``sources`` do, which replace parts of it in other files than its own.
-
-    Raises:
-        UsageError: the linker would find two definitions.
-    """
+    """Refuse ``sources`` that define what the tree defines in another file: the linker would find two definitions."""
     faults = []
     for source in sources:
         for name, line in source.defines.items():
@@ -199,11 +183,7 @@ def lay_out_torchgen(stack: Stack, base: Path) -> None:
 
 
 def generate_python(native: NativeFolder, base: Path, out: Path) -> None:
-    """Run Graft's generator for what a source tree's build does not generate, with the tree's torchgen in ``base``.
-
-    Raises:
-        OperatorError: torchgen's message, with file and line in the native folder.
-    """
+    """Run Graft's generator for what a source tree's build does not generate, with the tree's torchgen in ``base``."""
     arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out, "--part", "python"]
     # Run in another folder, so that Python does not import a torchgen from the current one.
     done = run_with_torchgen(base, "graft.codegen", *arguments, cwd=out)
@@ -232,41 +212,3 @@ def written_behind(texts: Mapping[str, str], stack: Stack, folder: Path) -> dict
         target = written[place] = folder / place
         write_if_changed(target, behind(target.read_text(encoding="utf-8") if place in upstream else None, text))
     return written
-
-
-def move_to(tree: Tree, commit: str) -> int:
-    """Check out ``commit``, detached, in a way that can be interrupted. Only changed files are written; return how
-    many. Raise SourceError if an untracked file would be overwritten.
-    """
-    old = tree.head()
-    if old == commit:
-        return 0
-    in_the_way = [name for name in tree.differing(old, commit, "A") if os.path.lexists(tree.path / name)]
-    if in_the_way:
-        raise SourceError(
-            f"{tree.path}: untracked files would be overwritten:\n{shortened(in_the_way)}",
-            todo="move them away, or into the native folder, and run the same command again",
-        )
-    tree.git("update-index", "-q", "--refresh", check=False)
-    tree.git("update-ref", MOVING_REF, commit)
-    tree.git("read-tree", "-m", "-u", old, commit)
-    tree.git("update-ref", "--no-deref", "-m", "graft: apply", "HEAD", commit, old)
-    tree.git("update-ref", "-d", MOVING_REF)
-    return len(tree.differing(old, commit))
-
-
-def go_back(tree: Tree) -> None:
-    """Undo an interrupted ``move_to``. If other files are changed, too, do nothing."""
-    aim = tree.git("rev-parse", "--quiet", "--verify", f"{MOVING_REF}^{{commit}}", check=False)
-    if aim.returncode != 0:
-        return
-    # No other process holds it: git was killed, and we hold our own lock.
-    (tree.git_dir / "index.lock").unlink(missing_ok=True)
-    tree.git("update-index", "-q", "--refresh", check=False)
-    old, new = tree.head(), aim.stdout.strip()
-    changed = tree.git("diff-index", "-z", "--name-only", "--no-renames", old).stdout.split("\0")
-    if set(filter(None, changed)) <= set(tree.differing(old, new)):
-        for name in tree.differing(old, new, "A"):
-            (tree.path / name).unlink(missing_ok=True)
-        tree.git("read-tree", "--reset", "-u", old)
-        tree.git("update-ref", "-d", MOVING_REF)

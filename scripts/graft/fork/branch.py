@@ -22,9 +22,10 @@ from ..inputs.native import AUTOCAST, CUDA_SUFFIXES, DERIVATIVES, DOCS, FOLDERS,
 from ..inputs.pin import GitSource, load_pin
 from ..options import Request
 from .apply import NATIVE, SUBJECTS, YAML_FILES
-from .behind import text_behind, without_docstrings
-from .changed import changed_entries, changed_formulas, changed_functions
-from .tree import BASE_REF, Stack, Tree, find_tree
+from .changed_entries import changed_entries, changed_formulas, changed_functions
+from .changed_python import text_behind, without_docstrings
+from .stack import Stack
+from .tree import BASE_REF, SourceTree, find_tree
 
 _SOURCES = (".cpp", *CUDA_SUFFIXES)
 _PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
@@ -57,7 +58,7 @@ class Branch:
         left: receives what has no place in it, with the reason.
     """
 
-    tree: Tree
+    tree: SourceTree
     old: str
     new: str
     scratch: Path
@@ -113,7 +114,7 @@ class Branch:
         return set()
 
     def _python(self, name: str, added: set[str]) -> None:
-        """Take what a Python file gains; of operators that are ``added``, the docstrings."""
+        """Take what a Python file gains, and the docstrings of operators that are ``added``."""
         before, after = self._versions(name)
         place = f"{PYTHON}/{name.removeprefix('torch/').removesuffix('.in')}"
         try:
@@ -138,7 +139,7 @@ class Branch:
                 self.files[f"{DOCS}/{operator}.rst"] = f"{body}\n".encode()
 
     def _lists(self, top: str, added: set[str]) -> None:
-        """Take docstrings and autocast policies from what a fork's last commit was made of."""
+        """Take docstrings and autocast policies from a fork's last commit."""
         for name in self.tree.differing(self.new, top):
             if name.startswith("torch/") and name.endswith(".py"):
                 self._docs(name, without_docstrings(text_behind("", self._text(top, name)), added)[1])
@@ -168,12 +169,7 @@ class Branch:
 
 
 def import_branch(request: Request) -> None:
-    """Write a native folder of what a branch, or a diff, changes.
-
-    Raises:
-        UsageError: the folder is not empty, or what to compare is not given.
-        SourceError: the pinned commit is not in the checkout, or the diff does not fit it.
-    """
+    """Write what a branch, or a diff, changes as a native folder."""
     (target,) = request.native[:1]
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"NATIVE={target}: there is something already", todo="set NATIVE to a new folder")
@@ -194,8 +190,8 @@ def import_branch(request: Request) -> None:
         say(f"left out; `make patch-and-build BUILD=source` builds all of the branch:\n{listed}")
 
 
-def _of_branch(tree: Tree, request: Request) -> tuple[str, str]:
-    """Return the commit in which a branch and the pin meet, and that of the branch."""
+def _of_branch(tree: SourceTree, request: Request) -> tuple[str, str]:
+    """Return the commit at which the branch left the pinned release, and the branch's last one."""
     pin = load_pin(request.layout.patches, request.pin)
     # Sources that are no repository become one when the fork is applied.
     pinned = pin.source.commit if isinstance(pin.source, GitSource) else BASE_REF
@@ -209,8 +205,8 @@ def _of_branch(tree: Tree, request: Request) -> tuple[str, str]:
     return old, new
 
 
-def _of_diff(tree: Tree, diff: Path, scratch: Path) -> tuple[str, str]:
-    """Return the commit that is checked out, and it with a diff applied."""
+def _of_diff(tree: SourceTree, diff: Path, scratch: Path) -> tuple[str, str]:
+    """Return the commit that is checked out, and one with the diff applied to it."""
     stack = Stack(tree, tree.head(), scratch)
     done = tree.git("apply", "--cached", "--whitespace=nowarn", diff, env=stack.index, check=False)
     if done.returncode != 0:

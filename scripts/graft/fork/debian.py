@@ -23,10 +23,6 @@ def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: s
         downloads: keeps the package's files.
         target: the output folder; it must not exist.
         mirror: the address or the path of a Debian mirror; empty for the one that apt uses.
-
-    Raises:
-        FetchError: a file cannot be downloaded, or is not the pinned one.
-        ToolchainError: dpkg-source is not installed.
     """
     downloads.mkdir(parents=True, exist_ok=True)
     for name, sha256 in source.sha256.items():

@@ -30,11 +30,7 @@ def export_fetched(request: Request) -> None:
 
 
 def export(source: Path, out: Path) -> list[Path]:
-    """Write the fork in ``source`` as patch files into ``out``. Earlier ones are replaced.
-
-    Raises:
-        SourceError: there is no fork, or it has uncommitted changes.
-    """
+    """Write the fork in ``source`` as patch files into ``out``. Earlier ones are replaced."""
     tree = find_tree(source)
     head = tree.head() if tree else ""
     base = tree.base_of(head) if tree and head else ""

@@ -22,7 +22,15 @@ from ..inputs.pin import GitSource, Pin, load_pin
 from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import Request
 from .debian import fetch_package
-from .tree import FUNCTIONS_YAML, Tree, commit_folder, find_tree, make_repository, pinned_base, refuse_other_version
+from .tree import (
+    FUNCTIONS_YAML,
+    SourceTree,
+    commit_folder,
+    find_tree,
+    make_repository,
+    pinned_base,
+    refuse_other_version,
+)
 
 # Space for the sources, the objects of a whole build and the wheel.
 _NEEDED_BYTES = 8 * 1024**3
@@ -83,11 +91,7 @@ def read_inputs(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
 
 
 def fetched(request: Request) -> Path:
-    """Return the source tree for ``apply`` and ``export``: a checkout, or the pin's tree in the cache.
-
-    Raises:
-        GraftError: it does not exist and cannot be downloaded.
-    """
+    """Return the source tree for ``apply`` and ``export``: a checkout, or the pin's tree in the cache."""
     if checkout := checkout_of(request.source):
         return checkout
     pin = load_pin(request.layout.patches, request.pin)
@@ -111,10 +115,6 @@ def checkout_of(given: str) -> Path | None:
 def fetch_to_build(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
     """Return a tree below ``cache`` to build in, like ``fetch_tree``. A user's checkout is copied, without Graft's
     commits. In the copy, built files stay, and unchanged files keep their modification times.
-
-    Raises:
-        SourceError: the checkout is another release, or has uncommitted changes.
-        FetchError: the tree or a submodule is not available, or the disk is full.
     """
     checkout = fetch_tree(pin, cache, given, line)
     if checkout == cache.tree:
@@ -129,7 +129,7 @@ def fetch_to_build(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
     else:
         refuse_other_version(checkout, pin)
         index = {"GIT_INDEX_FILE": str(copy.git_dir / "graft-index")}
-        base = commit_folder(Tree(checkout, copy.git_dir), pin, index)
+        base = commit_folder(SourceTree(checkout, copy.git_dir), pin, index)
     if not copy.head() or copy.base_of(copy.head()) != base:
         check_out(copy, base, checkout)
     line.note = f"{folder} is a copy of {checkout}"
@@ -144,9 +144,6 @@ def fetch_tree(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
         cache: the folder for trees.
         given: a checkout to use instead; or a place to download from, a git repository or a Debian mirror; or empty.
         line: shows if nothing was downloaded.
-
-    Raises:
-        FetchError: it is not available, is not the pinned one, or the disk is full.
     """
     checkout = checkout_of(given) or cache.tree
     if (checkout / FUNCTIONS_YAML).is_file():
@@ -165,11 +162,7 @@ def fetch_tree(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
 
 
 def clone(source: GitSource, folder: Path, repository: str) -> None:
-    """Clone the pinned commit with its submodules into ``folder``, which may contain an interrupted clone.
-
-    Raises:
-        FetchError: git failed, or the tag points to another commit than the pin.
-    """
+    """Clone the pinned commit with its submodules into ``folder``, which may contain an interrupted clone."""
     make_repository(folder)
     # The user's settings apply, but git must not ask for a password: nobody could answer.
     env = {"GIT_TERMINAL_PROMPT": "0", "GIT_CEILING_DIRECTORIES": str(folder.parent)}
@@ -196,13 +189,10 @@ def clone(source: GitSource, folder: Path, repository: str) -> None:
     git("submodule", "--quiet", "update", "--init", "--recursive", "--force", "--depth=1", "--jobs=8")
 
 
-def check_out(copy: Tree, commit: str, checkout: Path) -> None:
+def check_out(copy: SourceTree, commit: str, checkout: Path) -> None:
     """Check out ``commit`` of the repository ``checkout`` with its submodules.
 
     HEAD is set last, so a repository with HEAD is complete.
-
-    Raises:
-        FetchError: ``checkout`` does not contain the commit, or one of a submodule.
     """
     if copy.git("cat-file", "-e", f"{commit}^{{commit}}", check=False).returncode != 0:
         fetch = ["fetch", "--quiet", "--no-tags", "--depth=1", f"--upload-pack={_UPLOAD_PACK}"]

@@ -49,12 +49,7 @@ gen_autograd_python(*yaml, "{_AUTOGRAD}", "tools/autograd")
 
 
 def check_syntax(request: Request) -> None:
-    """Parse each source of the native folders, for each CPU capability, with the headers of the pin's source tree.
-
-    Raises:
-        CompileError: the first messages about each source, with paths in the native folder.
-        GraftError: the tree is not available.
-    """
+    """Parse each source of the native folders, for each CPU capability, with the headers of the pin's source tree."""
     with read_inputs(request.layout) as (snapshot, cache), tempfile.TemporaryDirectory(prefix="graft-") as name:
         steps, scratch, folder, native = Steps(), Path(name), cache.folder / "syntax", snapshot.lay_out()
         with steps.step("fetch the sources") as line:

@@ -1,18 +1,16 @@
-"""A PyTorch source checkout as a git repository, and Graft's commits on top of its base."""
+"""A PyTorch source checkout as a git repository."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.errors import PinError, SourceError, UsageError
+from ..core.errors import SourceError, UsageError
 from ..core.process import run
-from ..inputs.patches import Patch
 from ..inputs.pin import GitSource, Pin
 
 BASE_REF = "refs/graft/base"
@@ -26,7 +24,7 @@ _LONGEST_FORK = 1000
 
 
 @dataclass(frozen=True)
-class Tree:
+class SourceTree:
     """A checkout and its repository."""
 
     path: Path
@@ -91,7 +89,7 @@ class Tree:
     def differing(self, old: str, new: str, kinds: str = "") -> list[str]:
         """Return the files that differ between two commits; ``kinds`` is git's --diff-filter."""
         options = ["-r", "-z", "--name-only", "--no-renames", f"--diff-filter={kinds}"]
-        return _names(self.git("diff-tree", *options, old, new).stdout)
+        return names_in(self.git("diff-tree", *options, old, new).stdout)
 
 
 def isolated() -> dict[str, str]:
@@ -100,7 +98,7 @@ def isolated() -> dict[str, str]:
     return {**settings, "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def find_tree(path: Path) -> Tree | None:
+def find_tree(path: Path) -> SourceTree | None:
     """Return the checkout at ``path``; None if it is not the top of a repository. Raise UsageError if it is not
     PyTorch.
     """
@@ -112,16 +110,11 @@ def find_tree(path: Path) -> Tree | None:
     if not os.path.lexists(path / ".git"):
         return None
     # Of a worktree, it is somewhere else.
-    return Tree(path, Path(Tree(path, path / ".git").ask("rev-parse", "--absolute-git-dir")))
+    return SourceTree(path, Path(SourceTree(path, path / ".git").ask("rev-parse", "--absolute-git-dir")))
 
 
-def open_tree(path: Path, pin: Pin) -> Tree:
-    """Return the checkout at ``path``. A folder without a repository becomes one.
-
-    Raises:
-        UsageError: it is not PyTorch.
-        SourceError: it has no history, and another version than the pin's.
-    """
+def open_tree(path: Path, pin: Pin) -> SourceTree:
+    """Return the checkout at ``path``. A folder without a repository becomes one."""
     tree = find_tree(path)
     if tree is None or not tree.head():
         refuse_other_version(path, pin)
@@ -130,17 +123,17 @@ def open_tree(path: Path, pin: Pin) -> Tree:
     return tree
 
 
-def make_repository(folder: Path) -> Tree:
+def make_repository(folder: Path) -> SourceTree:
     """Return the repository at ``folder``, created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
-    tree = Tree(folder, folder / ".git")
+    tree = SourceTree(folder, folder / ".git")
     for lock in tree.git_dir.rglob("*.lock"):
         lock.unlink()  # left by a killed git: only one build runs at a time
     tree.git("init", "--quiet", "--initial-branch=upstream")
     return tree
 
 
-def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) -> str:
+def commit_folder(tree: SourceTree, pin: Pin, env: Mapping[str, str] | None = None) -> str:
     """Commit the original files of ``tree``. No branch refers to the commit yet."""
     add = ["-c", "advice.addEmbeddedRepo=false", "add", "--all"]
     tree.git(*add, env=env)
@@ -150,12 +143,8 @@ def commit_folder(tree: Tree, pin: Pin, env: Mapping[str, str] | None = None) ->
     return tree.commit_tree(tree.ask("write-tree", env=env), None, f"PyTorch {pin.version.release}, as it came\n")
 
 
-def pinned_base(tree: Tree, pin: Pin) -> str:
-    """Return the commit below our own, which must be the pinned one.
-
-    Raises:
-        SourceError: it is another commit.
-    """
+def pinned_base(tree: SourceTree, pin: Pin) -> str:
+    """Return the commit below our own, which must be the pinned one."""
     base = tree.base_of(tree.head())
     if tree.ask("log", "--max-count=1", "--no-show-signature", "--format=%ce", base) == EMAIL:
         refuse_other_version(tree.path, pin)  # the first commit of a folder without a history
@@ -186,92 +175,6 @@ def refuse_other_version(folder: Path, pin: Pin) -> None:
         )
 
 
-class Stack:
-    """A sequence of commits on ``base``, in a separate index in the empty folder ``scratch``: files and HEAD of the
-    checkout do not change.
-    """
-
-    def __init__(self, tree: Tree, base: str, scratch: Path) -> None:
-        self.tree = tree
-        self.tip = base
-        self.index = {"GIT_INDEX_FILE": str(scratch / f"index-{base}")}
-        tree.git("read-tree", base, env=self.index)
-
-    def commit(self, message: str) -> None:
-        """Commit the staged changes, if any."""
-        content = self.tree.ask("write-tree", "--missing-ok", env=self.index)
-        if content != self.tree.ask("rev-parse", f"{self.tip}^{{tree}}"):
-            self.tip = self.tree.commit_tree(content, self.tip, message)
-
-    def add(self, files: Mapping[str, Path]) -> None:
-        """Stage files by name in the tree."""
-        for name, path in files.items():
-            blob = self.tree.ask("hash-object", "-w", "--no-filters", path)
-            self.tree.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", env=self.index)
-
-    def apply(self, patch: Patch) -> None:
-        """Commit a patch of the series with its header as the message.
-
-        Raises:
-            PinError: it does not apply; lists each hunk that failed.
-        """
-        done = self.tree.git("apply", "--cached", "--whitespace=nowarn", patch.path, env=self.index, check=False)
-        if done.returncode == 0:
-            self.commit(commit_message(patch.path.read_text(encoding="utf-8")))
-            return
-        message = done.stdout.strip()
-        aside = shlex.quote(f"{self.tree.path}-{patch.path.stem}")
-        git = f"git -C {shlex.quote(str(self.tree.path))} worktree add --detach {aside} {self.tip}"
-        raise PinError(
-            "\n".join([*failing_hunks(patch.path, message), f"{patch.path}: the patch does not apply"]),
-            cause=message,
-            todo=f"`{git} && git -C {aside} apply --reject {shlex.quote(str(patch.path))}`, apply by hand what "
-            f"the .rej files contain, and put what `git -C {aside} diff` prints after the header of the patch",
-        )
-
-    def holds(self, names: Iterable[str]) -> list[str]:
-        """Return those of ``names`` that the tip contains."""
-        listed = _names(self.tree.git("ls-files", "-z", env=self.index).stdout)
-        return sorted({*names} & {*listed})
-
-    def naming(self, word: str, pattern: str) -> list[str]:
-        """Return the files of the tip, of those that match ``pattern``, that contain a word."""
-        options = ["--cached", "-z", "--name-only", "--word-regexp", "--fixed-strings", "-e", word]
-        return _names(self.tree.git("grep", *options, "--", pattern, env=self.index, check=False).stdout)
-
-    def text(self, name: str) -> str:
-        """Return the text of a file of the tip."""
-        return self.tree.git("show", f"{self.tip}:{name}").stdout
-
-    def lay_out(self, names: Collection[str], folder: Path) -> None:
-        """Write folders and files of the tip below ``folder``, at their places in the tree."""
-        listed = self.tree.git("ls-files", "-z", "--", *names, env=self.index).stdout if names else ""
-        options = ["-z", "--stdin", "--force", "--quiet", f"--prefix={folder}/"]
-        self.tree.git("checkout-index", *options, env=self.index, stdin=listed)
-
-
-def commit_message(patch: str) -> str:
-    """Convert the header of a patch to a commit message: its subject, a blank line, and the rest."""
-    header = re.split(r"^(?:diff --git|---) ", patch, maxsplit=1, flags=re.M)[0].rstrip()
-    subject, *rest = re.split(r"\n(?! )", header.removeprefix("Subject: "))
-    body = "\n".join(line.rstrip() for line in "\n".join(rest).strip().splitlines())
-    return f"{' '.join(subject.split())}\n\n{body}\n" if body else f"{' '.join(subject.split())}\n"
-
-
-def failing_hunks(path: Path, message: str) -> list[str]:
-    """Return the places in a patch file of the hunks that failed according to git's ``message``."""
-    failed = set(re.findall(r"patch failed: (.+):(\d+)$", message, re.M))
-    found, target, number = [], "", 0
-    for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith("--- a/"):
-            target, number = line[6:].split("\t")[0], 0
-        elif hunk := re.match(r"@@ -(\d+)", line):
-            number += 1
-            if (target, hunk[1]) in failed:
-                found.append(f"{path}:{at}: hunk {number} of {target} does not apply")
-    return found
-
-
 def count(number: int, noun: str, plural: str = "") -> str:
     """``1 file``, ``2 files``."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
@@ -283,6 +186,6 @@ def shortened(lines: list[str], most: int = 10) -> str:
     return "\n".join(f"    {line}" for line in [*lines[:most], *rest])
 
 
-def _names(output: str) -> list[str]:
+def names_in(output: str) -> list[str]:
     """Return the names in git's output with ``-z``."""
     return [name for name in output.split("\0") if name]

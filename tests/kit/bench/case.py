@@ -46,7 +46,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Result:
+class CaseResult:
     """The result of a case.
 
     Args:
@@ -90,7 +90,7 @@ def compared(step: str, ours: Function, theirs: Function, *inputs: torch.Tensor)
     return gradients(ours), gradients(theirs)
 
 
-def measure(case: Case, threads: int, rounds: int, seconds: float) -> Result:
+def measure(case: Case, threads: int, rounds: int, seconds: float) -> CaseResult:
     """Time ``case`` for about ``seconds`` on each side in each of ``rounds``."""
     torch.set_num_threads(threads)
     sides, during = case.make(), (nullcontext, case.during)
@@ -110,7 +110,7 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> Result:
         with holds():
             measured.append(timer.blocked_autorange(min_run_time=seconds))
     ratios = [peer.median / our.median for our, peer in zip(measured[::2], measured[1::2], strict=True)]
-    return Result(case, threads, ratios, measured, (_peak(sides[0]), _peak(sides[1])))
+    return CaseResult(case, threads, ratios, measured, (_peak(sides[0]), _peak(sides[1])))
 
 
 def _peak(side: Side) -> int:

@@ -13,7 +13,7 @@ from .case import Case, Side, compared
 
 
 @dataclass(frozen=True)
-class Layer:
+class ConvLayer:
     """A layer whose padding is half of its kernel.
 
     Args:
@@ -41,16 +41,16 @@ _NETWORKS = [
     *((960, 7, 5, 1), (32, 112, 3, 1), (96, 112, 3, 2), (144, 56, 3, 1), (240, 28, 5, 1), (240, 28, 3, 2)),
     *((480, 14, 3, 1), (1152, 7, 5, 1), (96, 56, 7, 1), (192, 28, 7, 1), (384, 14, 7, 1), (768, 7, 7, 1)),
 ]
-LAYERS = [Layer(*sizes) for sizes in _NETWORKS]
+LAYERS = [ConvLayer(*sizes) for sizes in _NETWORKS]
 # The layers of the peers' published figures, which are also measured in other dtypes, and layers without a special
 # kernel in peers.
-FEW = [Layer(96, 56, 7), Layer(144, 56, 3), Layer(240, 28, 5), Layer(144, 28, 3, 2)]
-OTHERS = [Layer(144, 28, 3, dilation=2), Layer(96, 28, 3, multiplier=2)]
+FEW = [ConvLayer(96, 56, 7), ConvLayer(144, 56, 3), ConvLayer(240, 28, 5), ConvLayer(144, 28, 3, 2)]
+OTHERS = [ConvLayer(144, 28, 3, dilation=2), ConvLayer(96, 28, 3, multiplier=2)]
 # Filters of grey and colored images, and a few channels more.
-FILTERS = [Layer(1, 224, 3), Layer(3, 224, 3), Layer(8, 112, 3), Layer(12, 112, 3)]
+FILTERS = [ConvLayer(1, 224, 3), ConvLayer(3, 224, 3), ConvLayer(8, 112, 3), ConvLayer(12, 112, 3)]
 # One pixel, one tap, and images larger than the caches with few channels for a pixel.
-EXTREMES = [Layer(1024, 1, 3), Layer(64, 56, 1)]
-LARGE = Layer(32, 56, 3)
+EXTREMES = [ConvLayer(1024, 1, 3), ConvLayer(64, 56, 1)]
+LARGE = ConvLayer(32, 56, 3)
 FORMATS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -71,7 +71,7 @@ def cases() -> Iterator[Case]:
                 yield Case("depthwise_conv2d", "F.conv2d", name, step, aim, elements, make, group)
 
 
-def _group(layer: Layer, batch: int, dtype: torch.dtype, layout: str) -> str:
+def _group(layer: ConvLayer, batch: int, dtype: torch.dtype, layout: str) -> str:
     told = f"{str(dtype).removeprefix('torch.')} {layout}"
     if layer in FILTERS:
         return f"{told}, few channels"
@@ -86,7 +86,7 @@ def _group(layer: Layer, batch: int, dtype: torch.dtype, layout: str) -> str:
     return f"{told}, {layer.kernel}x{layer.kernel}" + (f" stride {layer.stride}" if layer.kernel == 3 else "")
 
 
-def _aim(layer: Layer, dtype: torch.dtype, layout: str, step: str) -> float:
+def _aim(layer: ConvLayer, dtype: torch.dtype, layout: str, step: str) -> float:
     """The minimum for every layer."""
     if layer in [*FILTERS, *EXTREMES, LARGE]:
         return 0.95
@@ -102,7 +102,7 @@ def _aim(layer: Layer, dtype: torch.dtype, layout: str, step: str) -> float:
     return 1.0 if step == "forward" else 4 if layer.kernel > 3 else 1.1
 
 
-def _make(step: str, layer: Layer, batch: int, dtype: torch.dtype, layout: str) -> tuple[Side, Side]:
+def _make(step: str, layer: ConvLayer, batch: int, dtype: torch.dtype, layout: str) -> tuple[Side, Side]:
     x = torch.randn(batch, layer.channels, layer.size, layer.size).to(dtype, memory_format=FORMATS[layout])
     outputs = layer.channels * layer.multiplier
     weight, bias = torch.randn(outputs, 1, layer.kernel, layer.kernel).to(dtype), torch.randn(outputs).to(dtype)

@@ -11,13 +11,13 @@ import torch
 from torch.utils.benchmark import Compare
 
 from ..processor import describe_processor
-from .case import Result
+from .case import CaseResult
 
 # Of what is measured forward and backward, and of models.
 _STEPS = ("forward", "backward", "inference", "training")
 
 
-def write_results(results: Sequence[Result], folder: Path) -> None:
+def write_results(results: Sequence[CaseResult], folder: Path) -> None:
     """Write ``bench.json``, ``bench.txt`` with the times, and for the READMEs ``overview.md`` and ``summary.md``."""
     about = {
         "torch": torch.__version__,
@@ -33,14 +33,14 @@ def write_results(results: Sequence[Result], folder: Path) -> None:
         (folder / name).write_text(conditions + table(results), encoding="utf-8")
 
 
-def _as_json(result: Result) -> dict[str, Any]:
+def _as_json(result: CaseResult) -> dict[str, Any]:
     described = {name: value for name, value in vars(result.case).items() if not callable(value)}
     ours, peer = (min(m.median for m in result.measurements[side::2]) for side in (0, 1))
     figures = {"threads": result.threads, "ratio": result.ratio, "ratios": result.ratios}
     return {**described, **figures, "seconds": [ours, peer], "peak_bytes": result.peak_bytes}
 
 
-def summary(results: Sequence[Result]) -> str:
+def summary(results: Sequence[CaseResult]) -> str:
     """Return a Markdown table with the range of the ratios of each group, and how many of them miss the aim."""
     steps = sorted({(_STEPS.index(r.case.step), r.threads) for r in results})
     heads = ["", "compared with", *(f"{_STEPS[step]}, {threads} thread{'s'[: threads - 1]}" for step, threads in steps)]
@@ -52,13 +52,13 @@ def summary(results: Sequence[Result]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def overview(results: Sequence[Result]) -> str:
+def overview(results: Sequence[CaseResult]) -> str:
     """Return a Markdown table with a line for each model and each operator: the ranges of their ratios, with the least
     number of threads.
     """
     threads = min(result.threads for result in results)
     lines = [["", "compared with", "forward", "backward"], ["---"] * 4]
-    rows: dict[str, list[Result]] = {}
+    rows: dict[str, list[CaseResult]] = {}
     for result in (each for each in results if each.threads == threads):
         operator, group = result.case.operator, result.case.group
         rows.setdefault(group.partition(",")[0] if operator == "models" else f"`{operator}`", []).append(result)
@@ -68,15 +68,15 @@ def overview(results: Sequence[Result]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def rows_of(results: Iterable[Result]) -> dict[tuple[str, str, str], list[Result]]:
+def rows_of(results: Iterable[CaseResult]) -> dict[tuple[str, str, str], list[CaseResult]]:
     """Return the results of each operator, group and peer."""
-    rows: dict[tuple[str, str, str], list[Result]] = {}
+    rows: dict[tuple[str, str, str], list[CaseResult]] = {}
     for result in results:
         rows.setdefault((result.case.operator, result.case.group, result.case.peer), []).append(result)
     return rows
 
 
-def _range(results: Sequence[Result]) -> str:
+def _range(results: Sequence[CaseResult]) -> str:
     if not results:
         return ""
     least, most = (f"{ratio:.3g}" for ratio in (min(r.ratio for r in results), max(r.ratio for r in results)))

@@ -31,8 +31,8 @@ from hypothesis.errors import Flaky
 
 from ..made_up import limit_memory
 from .calls import calls
-from .judge import Outcome, is_large, judge
-from .rounding import Finding
+from .judge import CallOutcome, is_large, judge
+from .rounding import InvalidOutcome
 from .valid import Call, overload_of, valid_calls
 
 # The time limits in seconds: until the first call, of a call, and of one with huge sizes, which may take forever.
@@ -141,7 +141,7 @@ def make_calls(options: argparse.Namespace, end: float) -> int:
             return 0
         for number in itertools.count(options.seed):
             make_batch(options.folder, number, end, calls(valid))
-    except (Finding, Flaky) as finding:
+    except (InvalidOutcome, Flaky) as finding:
         print(f"{type(finding).__name__}: {finding}", file=sys.stderr)
     return 1
 
@@ -150,9 +150,9 @@ def make_batch(folder: Path, number: int, end: float, drawn: st.SearchStrategy[t
     """Make the calls of the seed ``number``.
 
     Raises:
-        Finding: the outcome of the last one is invalid.
+        InvalidOutcome: the outcome of the last one is invalid.
     """
-    found: list[Finding] = []
+    found: list[InvalidOutcome] = []
 
     @seed(number)
     @BATCH
@@ -162,14 +162,14 @@ def make_batch(folder: Path, number: int, end: float, drawn: st.SearchStrategy[t
             os._exit(0)
         try:
             make(folder, number, *call, variant)
-        except Finding as finding:
+        except InvalidOutcome as finding:
             found.append(finding)
             raise
 
     batch()
 
 
-def make(folder: Path, number: int, name: str, call: Call, variant: int) -> Outcome:
+def make(folder: Path, number: int, name: str, call: Call, variant: int) -> CallOutcome:
     """Write a call to ``folder``, then make it. ``variant`` determines random numbers and the number of threads."""
     faulthandler.dump_traceback_later(LONGEST, exit=True)
     torch.manual_seed(variant)

@@ -15,7 +15,7 @@ from torch._prims_common import check_significant_strides
 from torch.utils import _pytree as pytree
 
 from ..samples import SAMPLES, reference_results, tensors_of
-from .rounding import LARGE, TINY, Change, Finding, compare
+from .rounding import LARGE, TINY, Change, InvalidOutcome, compare
 from .tensors import Described
 from .valid import PLAIN, Call, made
 
@@ -37,7 +37,7 @@ Tensors = list[Tensor]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """The outcome of a call.
 
     Args:
@@ -49,23 +49,23 @@ class Outcome:
     text: str = ""
 
 
-class _UnsupportedByReference(Finding):
+class _UnsupportedByReference(InvalidOutcome):
     """A reference raised an error."""
 
 
-def judge(overload: torch._ops.OpOverload, call: Call, large: bool) -> Outcome:
+def judge(overload: torch._ops.OpOverload, call: Call, large: bool) -> CallOutcome:
     """Make the call, which is ``large`` or not, and return its outcome.
 
     Raises:
-        Finding: the outcome is invalid.
+        InvalidOutcome: the outcome is invalid.
     """
     try:
         given = made(call)
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
-        return Outcome("not-made")
+        return CallOutcome("not-made")
     try:
         result = attempt(lambda: run(overload, given), large)
-        if isinstance(result, Outcome):
+        if isinstance(result, CallOutcome):
             return result
         if not large and all(x.device.type == "cpu" for x in tensors_of(given)):
             compare_with_meta(overload, call, result)
@@ -73,10 +73,10 @@ def judge(overload: torch._ops.OpOverload, call: Call, large: bool) -> Outcome:
             compare_with_reference(overload, call, result)
             differentiate(result, given)
     except (RuntimeError, MemoryError) as error:
-        return Outcome("not-compared", str(error))
+        return CallOutcome("not-compared", str(error))
     finally:
         gc.collect(0)
-    return Outcome("result")
+    return CallOutcome("result")
 
 
 def run(overload: torch._ops.OpOverload, given: Call) -> Tensors:
@@ -102,28 +102,28 @@ def is_large(overload: torch._ops.OpOverload, call: Call) -> bool:
     return sum(x.numel() for x in results) > SMALL
 
 
-def attempt(function: Callable[[], Tensors], large: bool) -> Tensors | Outcome:
+def attempt(function: Callable[[], Tensors], large: bool) -> Tensors | CallOutcome:
     """Call ``function``.
 
     Raises:
-        Finding: it neither returns nor raises an error about a wrong argument.
+        InvalidOutcome: it neither returns nor raises an error about a wrong argument.
     """
     try:
         return function()
     except PLAIN as error:
         text = str(error)
         if any(part in text for part in NEVER) and not (large and any(part in text for part in TOO_LARGE)):
-            raise Finding(f"{type(error).__name__}: {text[:2000]}") from error
-        return Outcome("no-memory" if any(part in text for part in (*NO_MEMORY, *TOO_LARGE)) else "error", text)
+            raise InvalidOutcome(f"{type(error).__name__}: {text[:2000]}") from error
+        return CallOutcome("no-memory" if any(part in text for part in (*NO_MEMORY, *TOO_LARGE)) else "error", text)
     except MemoryError as error:  # of Python, or std::bad_alloc
         if large:
-            return Outcome("no-memory")
-        raise Finding(f"{type(error).__name__}: {error}") from error
+            return CallOutcome("no-memory")
+        raise InvalidOutcome(f"{type(error).__name__}: {error}") from error
     except Exception as error:
         # The tables of dtypes in torch._prims_common lack float8: meta tensors of it fail in torch.mul, too.
         if isinstance(error, KeyError) and isinstance(error.args[0], torch.dtype):
-            return Outcome("not-compared", f"PyTorch's references do not support {error}")
-        raise Finding(f"{type(error).__name__}: {str(error)[:2000]}") from error
+            return CallOutcome("not-compared", f"PyTorch's references do not support {error}")
+        raise InvalidOutcome(f"{type(error).__name__}: {str(error)[:2000]}") from error
 
 
 def without_memory(x: Tensor) -> Tensor:
@@ -137,17 +137,17 @@ def compare_with_meta(overload: torch._ops.OpOverload, call: Call, result: Tenso
         return
     given = pytree.tree_map_only(Tensor, without_memory, made(call))
     meta = attempt(lambda: run(overload, given), large=False)
-    if isinstance(meta, Outcome) and meta.kind == "not-compared":
+    if isinstance(meta, CallOutcome) and meta.kind == "not-compared":
         return
-    if isinstance(meta, Outcome):
-        raise Finding(f"a result, but meta tensors fail: {meta.text[:2000]}")
+    if isinstance(meta, CallOutcome):
+        raise InvalidOutcome(f"a result, but meta tensors fail: {meta.text[:2000]}")
     # The strides of a tensor that is resized to the result are unspecified.
     has_strides = not overload._schema.is_mutable and not is_copied_first(tensors_of(given))
     for ours, theirs in zip(result, meta, strict=True):
         is_same = (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
         if not is_same or (has_strides and not check_significant_strides(ours, theirs, only_cuda=False)[0]):
             kinds = [f"{x.dtype} {list(x.shape)} with strides {x.stride()}" for x in (ours, theirs)]
-            raise Finding(f"{kinds[0]}, but of meta tensors {kinds[1]}")
+            raise InvalidOutcome(f"{kinds[0]}, but of meta tensors {kinds[1]}")
 
 
 def is_copied_first(given: Tensors) -> bool:
@@ -174,8 +174,8 @@ def compare_with_contiguous(overload: torch._ops.OpOverload, call: Call, result:
         # PyTorch cannot copy every tensor, for example a negated one of uint16; then nothing is compared.
         given = pytree.tree_map_only(Tensor, contiguous, made(call))
         again = attempt(lambda: run(overload, given), large=False)
-        if isinstance(again, Outcome):
-            raise Finding(f"a result, but contiguous tensors fail: {again.text[:2000]}")
+        if isinstance(again, CallOutcome):
+            raise InvalidOutcome(f"a result, but contiguous tensors fail: {again.text[:2000]}")
         return again
 
     compare(result, run_again, tensors_of(made(call)), "another result of contiguous tensors")

@@ -16,7 +16,7 @@ TINY = 1e-18
 Change = Callable[[Tensor], Tensor]
 
 
-class Finding(Exception):
+class InvalidOutcome(Exception):
     """An invalid outcome."""
 
 
@@ -30,13 +30,15 @@ def compare(result: list[Tensor], run_again: Callable[[Change], list[Tensor]], g
         text: describes a difference.
 
     Raises:
-        Finding: there is a difference.
+        InvalidOutcome: there is a difference.
     """
     if not all(map(is_tame, given)):
         return
     expected = run_again(lambda x: x)
     if [x.shape for x in result] != [x.shape for x in expected]:
-        raise Finding(f"{text}: shapes {[tuple(x.shape) for x in result]}, not {[tuple(x.shape) for x in expected]}")
+        raise InvalidOutcome(
+            f"{text}: shapes {[tuple(x.shape) for x in result]}, not {[tuple(x.shape) for x in expected]}"
+        )
     expected = [x.to(y.dtype) for x, y in zip(expected, result, strict=True)]
     if all(map(is_close, result, expected)):
         return
@@ -46,7 +48,7 @@ def compare(result: list[Tensor], run_again: Callable[[Change], list[Tensor]], g
         # Half types are added as float.
         precision = min(eps_of(ours), torch.finfo(torch.float32).eps)
         if not is_close(ours, theirs, 16 * distance + repeated * precision * largest_of(theirs)):
-            raise Finding(f"{text}: {str(ours)[:1000]}, not {str(theirs)[:1000]}")
+            raise InvalidOutcome(f"{text}: {str(ours)[:1000]}, not {str(theirs)[:1000]}")
 
 
 def run_moved(run_again: Callable[[Change], list[Tensor]], result: list[Tensor]) -> list[float]:
@@ -68,7 +70,7 @@ def run_moved(run_again: Callable[[Change], list[Tensor]], result: list[Tensor])
 
     distances = [0.0] * len(result)
     for _ in range(4):
-        with contextlib.suppress(Finding):
+        with contextlib.suppress(InvalidOutcome):
             found = [largest_of(wide(x) - y) for x, y in zip(run_again(move), result, strict=True)]
             distances = [max(pair) for pair in zip(distances, found, strict=True)]
     return distances

@@ -8,15 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.kit.fuzz import judge as judging
-from tests.kit.fuzz.judge import Outcome, is_large, judge
-from tests.kit.fuzz.rounding import Finding, is_close, run_moved
+from tests.kit.fuzz.judge import CallOutcome, is_large, judge
+from tests.kit.fuzz.rounding import InvalidOutcome, is_close, run_moved
 from tests.kit.fuzz.tensors import Described
 from tests.kit.fuzz.valid import Call
 
@@ -27,24 +26,24 @@ EQUAL = Described((2, (1 << 20) + 1), torch.float64, seed=1)
 
 
 def cancelling(x: Tensor) -> Tensor:
-    """Return a sum that is nearly zero relative to its terms, added in an order that depends on the strides."""
+    """Nearly zero relative to the summands, in an order that depends on the strides."""
     numbers = (x - x.mean()).flatten() * 1e3
     ordered = numbers if x.is_contiguous() else numbers.sort().values
     return ordered.cumsum(0)[-1].clone()
 
 
 def adding(x: Tensor) -> Tensor:
-    """Add sequentially for contiguous tensors, otherwise as a tree."""
+    """Sequential for contiguous tensors, otherwise a tree."""
     return x.cumsum(1)[:, -1].clone() if x.is_contiguous() else x.sum(1)
 
 
 def misreading(x: Tensor) -> Tensor:
-    """Read the tensor as if it were contiguous."""
+    """As if it were contiguous."""
     return x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride()).clone()
 
 
 def inexact(x: Tensor) -> Tensor:
-    """Return a result that is wrong by more than rounding if the tensor is not contiguous."""
+    """Wrong by more than rounding for non-contiguous strides."""
     return x.contiguous() * (1.0 if x.is_contiguous() else 1.0001)
 
 
@@ -60,29 +59,29 @@ def right(x: Tensor) -> Tensor:
     return x.contiguous() * 2
 
 
-def judged(overload: torch._ops.OpOverload, call: Call) -> Outcome:
-    try:
-        return judge(overload, call, large=False)
-    except Finding as finding:
-        return Outcome("finding", str(finding))
-
-
 Define = Callable[..., torch._ops.OpOverload]
 
 
 @pytest.fixture
 def define() -> Iterator[Define]:
-    """Return a function that defines an operator with a kernel."""
+    """Return a function that defines an operator by its arguments and its kernels."""
     library = torch.library.Library("fuzzed", "DEF")
 
-    def define(kernel: Callable[..., Tensor], more: str = "", **kernels: Callable[..., Tensor]) -> Any:
-        library.define(f"call(Tensor x{more}) -> Tensor")
-        for key, each in {"CompositeExplicitAutograd": kernel, **kernels}.items():
+    def define(arguments: str, kernel: Callable[..., Tensor], **others: Callable[..., Tensor]) -> torch._ops.OpOverload:
+        library.define(f"call({arguments}) -> Tensor")
+        for key, each in {"CPU" if others else "CompositeExplicitAutograd": kernel, **others}.items():
             library.impl("call", each, key)
         return torch.ops.fuzzed.call.default
 
     yield define
     library._destroy()
+
+
+def judged(overload: torch._ops.OpOverload, call: Call) -> CallOutcome:
+    try:
+        return judge(overload, call, large=False)
+    except InvalidOutcome as finding:
+        return CallOutcome("finding", str(finding))
 
 
 @pytest.mark.parametrize(
@@ -100,52 +99,42 @@ def define() -> Iterator[Define]:
     ],
 )
 def test_kind(define: Define, function: Callable[[Tensor], Tensor], described: Described, kind: str, text: str) -> None:
-    outcome = judged(define(function), {"x": described})
+    outcome = judged(define("Tensor x", function), {"x": described})
     assert outcome.kind == kind and text in outcome.text, outcome
 
 
-@pytest.fixture
-def refer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., object]], None]:
-    """Return a function that states the operator's reference, for float."""
-
-    def refer(reference: Callable[..., object]) -> None:
-        monkeypatch.setattr(judging, "reference", {"fuzzed::call": reference}.get)
-        monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
-
-    return refer
+FLOAT, DOUBLE = (Described((4, 3), dtype, seed=1) for dtype in (torch.float32, torch.float64))
+ZEROS = Described((4, 3), torch.float32, fill="zeros")
 
 
 @pytest.mark.parametrize(
-    ("function", "dtype", "kind"),
+    ("function", "reference", "described", "number", "kind"),
     [
-        (lambda x: x * 2, torch.float32, "result"),
-        (lambda x: x * 2.001, torch.float32, "finding"),
-        (lambda x: x[:0] * 2, torch.float32, "finding"),
-        (lambda x: x * 3, torch.float64, "result"),  # a dtype that is not stated
+        (lambda x, n: x * n, lambda x, n: 2 * x.numpy(), FLOAT, 2, "result"),
+        (lambda x, n: x * n, lambda x, n: 2 * x.numpy(), FLOAT, 2.001, "finding"),
+        (lambda x, n: x[:0] * n, lambda x, n: 2 * x.numpy(), FLOAT, 2, "finding"),
+        (lambda x, n: x * n, lambda x, n: 2 * x.numpy(), DOUBLE, 3, "result"),  # a dtype that is not stated
+        # A sum of some 1e38 overflows as float, but not in the reference's double precision.
+        (lambda x, n: x - n, lambda x, n: x.numpy() + n, FLOAT, 2, "finding"),
+        (lambda x, n: x - n, lambda x, n: x.numpy() + n, FLOAT, 1e38, "result"),
+        (lambda x, n: x - n, lambda x, n: x.numpy() + n, FLOAT, float("inf"), "finding"),
+        # 1e-60 is zero as float, so 0 / 1e-60 is not a number, but zero in double precision.
+        (lambda x, n: x / n, lambda x, n: x.numpy() / n, ZEROS, 1e-60, "result"),
     ],
 )
-def test_reference_disagrees(
-    define: Define, refer: Any, function: Callable[[Tensor], Tensor], dtype: torch.dtype, kind: str
+def test_reference(
+    define: Define,
+    monkeypatch: pytest.MonkeyPatch,
+    function: Callable[..., Tensor],
+    reference: Callable[..., object],
+    described: Described,
+    number: float,
+    kind: str,
 ) -> None:
-    refer(lambda x: 2 * x.numpy())
-    outcome = judged(define(function), {"x": Described((4, 3), dtype, seed=1)})
+    monkeypatch.setattr(judging, "reference", {"fuzzed::call": reference}.get)
+    monkeypatch.setattr(judging, "stated_dtypes", {"fuzzed::call": {torch.float32}}.get)
+    outcome = judged(define("Tensor x, float n", function), {"x": described, "n": number})
     assert outcome.kind == kind, outcome
-
-
-@pytest.mark.parametrize(("number", "kind"), [(2.0, "finding"), (1e38, "result"), (float("inf"), "finding")])
-def test_reference_is_not_compared_for_large_numbers(define: Define, refer: Any, number: float, kind: str) -> None:
-    """A sum of some 1e38 overflows as float, but not in the reference's double precision."""
-    refer(lambda x, number: x.numpy() + number)
-    call = {"x": Described((4, 3), torch.float32, seed=1), "number": number}
-    outcome = judged(define(lambda x, number: x - number, ", float number"), call)
-    assert outcome.kind == kind, outcome
-
-
-def test_reference_is_not_compared_for_tiny_numbers(define: Define, refer: Any) -> None:
-    """1e-60 is zero as a float, so 0 / number is NaN there, but zero in double precision."""
-    refer(lambda x, number: x.numpy() / number)
-    call = {"x": Described((4, 3), torch.float32, fill="zeros"), "number": 1e-60}
-    assert judged(define(lambda x, number: x / number, ", float number"), call).kind == "result"
 
 
 @pytest.mark.parametrize(
@@ -161,40 +150,37 @@ def test_inputs_move_by_one_rounding_error(dtype: torch.dtype) -> None:
 
 
 def test_meta_tensors_disagree(define: Define) -> None:
-    outcome = judged(define(right, Meta=lambda x: x.new_empty(x.shape[0])), {"x": STRIDED})
+    outcome = judged(define("Tensor x", right, Meta=lambda x: x.new_empty(x.shape[0])), {"x": STRIDED})
     assert outcome.kind == "finding" and "of meta tensors" in outcome.text, outcome
 
 
 @pytest.mark.parametrize("size", [100, 1 << 30])
 def test_large_by_its_result(define: Define, size: int) -> None:
-    overload = define(lambda x, size: x.new_empty(size), ", int size")
+    overload = define("Tensor x, int size", lambda x, size: x.new_empty(size))
     assert is_large(overload, {"x": STRIDED, "size": size}) == (size > 100)
 
 
 def test_too_large_for_a_vector_is_a_lack_of_memory() -> None:
-    """An expanded row may have as many elements as there are addresses; a copy of it does not fit."""
+    """A copy of a row that has as many elements as there are addresses, expanded from one."""
 
     def call() -> list[Tensor]:
         raise ValueError("cannot create std::vector larger than max_size()")
 
-    assert judging.attempt(call, large=True) == Outcome("no-memory", "cannot create std::vector larger than max_size()")
-    with pytest.raises(Finding, match="max_size"):
+    assert judging.attempt(call, large=True) == CallOutcome(
+        "no-memory", "cannot create std::vector larger than max_size()"
+    )
+    with pytest.raises(InvalidOutcome, match="max_size"):
         judging.attempt(call, large=False)
 
 
-def test_adding_is_not_within_rounding_of_a_few_numbers() -> None:
-    x = EQUAL.make()
-    one, other = adding(x), adding(x.contiguous())
-    assert not is_close(one, other), "the order of additions is to matter"
+def test_order_of_additions_matters() -> None:
+    """Otherwise the sums above would show nothing."""
+    x, y = EQUAL.make(), STRIDED.make()
+    assert not is_close(adding(x), adding(x.contiguous()))
+    assert abs(float(cancelling(y) - cancelling(y.contiguous()))) > 64 * torch.finfo(torch.float32).eps
 
 
-def test_cancelling_is_not_within_rounding_of_its_result() -> None:
-    x = STRIDED.make()
-    difference = abs(float(cancelling(x) - cancelling(x.contiguous())))
-    assert difference > 64 * torch.finfo(torch.float32).eps, "the order of additions is to matter"
-
-
-# Calls with a tensor that is not contiguous end with ``end``. The arguments are a folder, and a file with a call.
+# Calls with a tensor that is not contiguous end as given. The arguments are a folder, and a file with a call.
 PROGRAM = """
 import os, pickle, sys, time
 from pathlib import Path

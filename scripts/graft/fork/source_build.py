@@ -19,17 +19,13 @@ from ..options import SOURCE, Request
 from .apply import make_fork
 from .debian import refuse_missing_packages
 from .fetch import Cache, fetch_to_build, read_inputs
+from .pytorch_build import GENERATORS, PyTorchBuild, affordable
 from .syntax import check_syntax
 from .tree import count, open_tree
-from .upstream import GENERATORS, Upstream, affordable
 
 
 def build_source(request: Request) -> Result:
-    """Bring the wheel of a whole build up to date.
-
-    Raises:
-        GraftError: the build failed; compiled objects are kept.
-    """
+    """Bring the wheel of a whole build up to date."""
     layout = request.layout
     with read_inputs(layout) as (snapshot, cache):
         stamp, built = snapshot.stamp, load_built(layout, SOURCE)
@@ -38,14 +34,14 @@ def build_source(request: Request) -> Result:
             say(f"nothing changed: {built.wheel}")
             return Result(Path(built.wheel))
         steps = Steps()
-        upstream = prepare(snapshot, cache, request, steps)
+        build = prepare(snapshot, cache, request, steps)
         # The user's own mistakes are reported in the first minutes.
         with steps.step("compile the operators") as line:
-            objects = upstream.objects() if upstream.is_configured else []
-            upstream.ninja(line, objects)
+            objects = build.objects() if build.is_configured else []
+            build.ninja(line, objects)
             line.note = count(len(objects), "object")
         with steps.step("compile the rest") as line:
-            theirs = upstream.wheel(cache.folder / "wheel", line)
+            theirs = build.wheel(cache.folder / "wheel", line)
         with steps.step("pack"):
             wheel = pack_wheel(theirs, f"{snapshot.pin.version.release}+source.{stamp[:10]}", layout.out)
         save_built(layout, Built.of(stamp, wheel), SOURCE)
@@ -56,11 +52,7 @@ def build_source(request: Request) -> Result:
 
 
 def check(request: Request, own: argparse.Namespace) -> None:
-    """Compile what the operators add to the tree, or only parse the folder's sources.
-
-    Raises:
-        GraftError: it is not valid; or this machine lacks packages or the sources, and ``own`` does not allow that.
-    """
+    """Compile what the operators add to the tree, or only parse the folder's sources."""
     try:
         (check_syntax if own.syntax else check_source)(request)
     except (ToolchainError, FetchError) as error:
@@ -71,30 +63,26 @@ def check(request: Request, own: argparse.Namespace) -> None:
 
 
 def check_source(request: Request) -> None:
-    """Generate with the tree's own build, and compile the added operators with its own commands.
-
-    Raises:
-        GraftError: one of the steps failed. Compiled objects are kept, also for a whole build.
-    """
+    """Generate with the tree's own build, and compile the added operators with its own commands."""
     with read_inputs(request.layout) as (snapshot, cache):
         steps = Steps()
-        upstream = prepare(snapshot, cache, request, steps)
-        if not upstream.is_configured:
+        build = prepare(snapshot, cache, request, steps)
+        if not build.is_configured:
             raise SourceError(
-                f"{upstream.tree.path}: its build compiles no single files",
+                f"{build.tree.path}: its build compiles no single files",
                 todo="set ARGS=--syntax, or build all of it with `make patch-and-build BUILD=source`",
             )
         with steps.step("generate") as line:
-            upstream.ninja(line, GENERATORS)
+            build.ninja(line, GENERATORS)
         with steps.step("compile") as line:
-            objects = upstream.objects(with_generated=True)
-            upstream.ninja(line, objects)
+            objects = build.objects(with_generated=True)
+            build.ninja(line, objects)
             line.note = f"{count(len(objects), 'object')} with the operators"
     seconds = sum(steps.seconds.values())
     say(f"{request.layout.title}: compiles in PyTorch {snapshot.pin.version.release}; {seconds:.0f} s in all")
 
 
-def prepare(snapshot: Snapshot, cache: Cache, request: Request, steps: Steps) -> Upstream:
+def prepare(snapshot: Snapshot, cache: Cache, request: Request, steps: Steps) -> PyTorchBuild:
     """Get the tree, turn it into the fork, and configure its build, in three steps. A user's checkout is only read."""
     pin = snapshot.pin
     refuse_missing_packages(pin.settings.packages)
@@ -105,10 +93,10 @@ def prepare(snapshot: Snapshot, cache: Cache, request: Request, steps: Steps) ->
         native = snapshot.lay_out()
         fork = make_fork(path, snapshot, native, line)
     tree = open_tree(path, pin)
-    upstream = Upstream(tree, pin, cache, snapshot.toolchain, native, tree.differing(fork.base, fork.tip), jobs)
+    build = PyTorchBuild(tree, pin, cache, snapshot.toolchain, native, tree.differing(fork.base, fork.tip), jobs)
     with steps.step("configure"):
-        upstream.configure()
-    return upstream
+        build.configure()
+    return build
 
 
 def pack_wheel(wheel: Path, version: str, out: Path) -> Path:

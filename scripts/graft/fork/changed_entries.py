@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import Any
 
 import yaml
 
@@ -16,8 +17,10 @@ Changed = tuple[list[str], dict[str, str]]
 
 
 def changed_entries(before: str, after: str, affected: Collection[str]) -> Changed:
-    """Return the entries of native_functions.yaml that are new, or whose kernels are others or in ``affected``."""
-    theirs, ours = ({name: fields_of(text) for name, text in split_entries(each).items()} for each in (before, after))
+    """Return the entries of native_functions.yaml that are new, or whose kernels have other names or are in
+    ``affected``.
+    """
+    theirs, ours = _fields(before), _fields(after)
     # The function of a structured operator that checks its arguments is named after its functional variant.
     affected = {*affected} | {
         kernel
@@ -45,10 +48,10 @@ def changed_entries(before: str, after: str, affected: Collection[str]) -> Chang
 
 
 def changed_formulas(before: str, after: str, operators: Collection[str]) -> Changed:
-    """Return the entries of derivatives.yaml with a new or changed formula, of ``operators``, which PyTorch has, only
-    those formulas.
+    """Return the entries of derivatives.yaml with new or changed formulas; of ``operators``, which PyTorch has, only
+    these formulas.
     """
-    theirs, ours = ({name: fields_of(text) for name, text in split_entries(each).items()} for each in (before, after))
+    theirs, ours = _fields(before), _fields(after)
     written, left = [], dict.fromkeys(sorted(theirs.keys() - ours.keys()), "its formulas")
     for name, fields in ours.items():
         old = theirs.get(name, {})
@@ -58,6 +61,11 @@ def changed_formulas(before: str, after: str, operators: Collection[str]) -> Cha
         if gone := sorted(old.keys() - fields.keys()):
             left[name] = f"its formulas for {', '.join(gone)}"
     return written + added_entries(after, ours.keys() - theirs.keys() - {*operators}), left
+
+
+def _fields(text: str) -> dict[str, dict[str, Any]]:
+    """Return the fields of each entry, by operator."""
+    return {name: fields_of(entry) for name, entry in split_entries(text).items()}
 
 
 def added_entries(text: str, names: Collection[str]) -> list[str]:

@@ -18,10 +18,10 @@ from graft.core.errors import CompileError, FetchError, OperatorError, PackError
 from graft.core.layout import Layout
 from graft.fork.apply import NATIVE as NATIVE_FOLDER
 from graft.fork.apply import apply
-from graft.fork.build import build_source, check_source
 from graft.fork.fetch import Cache
-from graft.fork.tree import Tree
-from graft.fork.upstream import GENERATORS, Upstream
+from graft.fork.pytorch_build import GENERATORS, PyTorchBuild
+from graft.fork.source_build import build_source, check_source
+from graft.fork.tree import SourceTree
 from graft.inputs.native import load_native
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
@@ -44,7 +44,7 @@ COMPILED = (
 )
 
 
-class PyTorchsBuild:
+class FakedBuild:
     """Fakes CMake, ninja and the wheel.
 
     Args:
@@ -57,17 +57,17 @@ class PyTorchsBuild:
         self.tree = Path()
         self.targets: list[Sequence[str]] = []
         self.compiled = list(COMPILED)
-        monkeypatch.setattr(Upstream, "configure", lambda upstream: self.configure(upstream))
-        monkeypatch.setattr(Upstream, "ninja", lambda _, line, targets: self.targets.append(targets))
-        monkeypatch.setattr(Upstream, "wheel", lambda *arguments: self.wheel(*arguments))
+        monkeypatch.setattr(PyTorchBuild, "configure", lambda build: self.configure(build))
+        monkeypatch.setattr(PyTorchBuild, "ninja", lambda _, line, targets: self.targets.append(targets))
+        monkeypatch.setattr(PyTorchBuild, "wheel", lambda *arguments: self.wheel(*arguments))
 
-    def configure(self, upstream: Upstream) -> None:
-        self.tree = upstream.tree.path
+    def configure(self, build: PyTorchBuild) -> None:
+        self.tree = build.tree.path
         commands = [{"file": str(self.tree / name), "output": f"{Path(name).name}.o"} for name in self.compiled]
         if not (self.tree / "build/compile_commands.json").is_file():
             write(self.tree, {"build/compile_commands.json": json.dumps(commands)})
 
-    def wheel(self, upstream: Upstream, folder: Path, line: StepLine) -> Path:
+    def wheel(self, build: PyTorchBuild, folder: Path, line: StepLine) -> Path:
         write(self.tree, {"torch/lib/libtorch.so": "built", "build/lib.linux/torch/built.py": ""})
         folder.mkdir(exist_ok=True)
         info = "torch-1.2.0.dist-info"
@@ -83,8 +83,8 @@ class PyTorchsBuild:
 
 
 @pytest.fixture
-def pytorch(monkeypatch: pytest.MonkeyPatch) -> PyTorchsBuild:
-    return PyTorchsBuild(monkeypatch)
+def pytorch(monkeypatch: pytest.MonkeyPatch) -> FakedBuild:
+    return FakedBuild(monkeypatch)
 
 
 def request_for(layout: Layout, source: Path) -> Request:
@@ -124,7 +124,7 @@ def with_submodules(tmp_path: Path, patches: Path) -> Path:
     return checkout
 
 
-def test_own_sources_are_compiled_first(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+def test_own_sources_are_compiled_first(layout: Layout, pytorch: FakedBuild, tree: Path) -> None:
     wheel = build(layout, tree)
     assert pytorch.targets == [["MineKernel.cpp.AVX2.cpp.o", "Mine.cpp.o"]]
     with ZipFile(wheel) as archive:
@@ -135,7 +135,7 @@ def test_own_sources_are_compiled_first(layout: Layout, pytorch: PyTorchsBuild, 
     assert len(pytorch.targets) == 1
 
 
-def test_source_that_the_build_does_not_compile_is_named(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+def test_source_that_the_build_does_not_compile_is_named(layout: Layout, pytorch: FakedBuild, tree: Path) -> None:
     write(layout.native, {"sparse/er/Mine.cpp": "", "sparse/Header.h": "", "cuda/Mine.cpp": ""})
     with pytest.raises(OperatorError) as caught:
         build(layout, tree)
@@ -144,74 +144,76 @@ def test_source_that_the_build_does_not_compile_is_named(layout: Layout, pytorch
 
 
 def test_check_compiles_what_contains_the_operators(
-    layout: Layout, pytorch: PyTorchsBuild, tree: Path, monkeypatch: pytest.MonkeyPatch
+    layout: Layout, pytorch: FakedBuild, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generated = {"Operators_1.cpp": "at::_ops::mine::call", "Operators_2.cpp": "mine_not, not_mine"}
     pytorch.compiled += [f"build/aten/src/ATen/{name}" for name in generated]
 
-    def configure(upstream: Upstream) -> None:
-        pytorch.configure(upstream)
-        write(upstream.tree.path / "build/aten/src/ATen", generated)
-        write(upstream.tree.path, {"torch/_added_operators.py": 'OPERATORS = [\n    "aten::mine",\n]\n'})
+    def configure(build: PyTorchBuild) -> None:
+        pytorch.configure(build)
+        write(build.tree.path / "build/aten/src/ATen", generated)
+        write(build.tree.path, {"torch/_added_operators.py": 'OPERATORS = [\n    "aten::mine",\n]\n'})
 
-    monkeypatch.setattr(Upstream, "configure", configure)
+    monkeypatch.setattr(PyTorchBuild, "configure", configure)
     check_source(request_for(layout, tree))
     assert pytorch.targets == [GENERATORS, ["MineKernel.cpp.AVX2.cpp.o", "Mine.cpp.o", "Operators_1.cpp.o"]]
 
 
-def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Upstream:
+def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> PyTorchBuild:
     """PyTorch's build in a folder, with the programs that there are."""
     monkeypatch.setenv("PATH", os.pathsep.join([ninja_package.BIN_DIR, os.environ["PATH"]]))
     pin = load_pin(layout.patches)
-    names = ["aten/src/ATen/native/Mine.cpp"]
-    return Upstream(
-        Tree(tree, tree / ".git"), pin, Cache(tree / "cache"), find_toolchain(pin), load_native(native), names, 2
+    names = [f"{NATIVE_FOLDER}/Mine.cpp"]
+    return PyTorchBuild(
+        SourceTree(tree, tree / ".git"), pin, Cache(tree / "cache"), find_toolchain(pin), load_native(native), names, 2
     )
 
 
-def test_compiler_s_messages_name_the_native_folder_s_files(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+MISSING = "\nint f() { return missing; }\n"
+GENERATED = "namespace torch::autograd { int MineBackward0_apply_functional(int) { return missing; } }\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "source", "code", "message"),
+    [
+        ({"Mine.cpp": ""}, f"{NATIVE_FOLDER}/Mine.cpp", MISSING, "Mine.cpp:2:"),
+        # As in test_placed.py.
+        ({"cpu/K.cpp": ""}, f"{NATIVE_FOLDER}/K_cpu.cpp", MISSING, "cpu/K.cpp:2:"),
+        (
+            {"derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: missing\n"},
+            *("torch/csrc/autograd/generated/Functions.cpp", GENERATED),
+            "derivatives.yaml:2: error: a formula of mine is not valid C++: 'missing' was not declared",
+        ),
+    ],
+)
+def test_compiler_s_messages_name_what_the_user_wrote(
+    tree: Path,
+    native: Path,
+    layout: Layout,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    source: str,
+    code: str,
+    message: str,
 ) -> None:
+    write(native, files)
     rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
-    edges = "build mine.o: cxx ../aten/src/ATen/native/Mine.cpp\n"
-    write(tree, {"aten/src/ATen/native/Mine.cpp": "\nint f() { return missing; }\n"})
-    write(tree, {"build/build.ninja": rule + edges})
+    write(tree, {source: code, "build/build.ninja": f"{rule}build mine.o: cxx ../{source}\n"})
+    pytorch = replace(in_tree(tree, native, layout, monkeypatch), sources=[source])
     with pytest.raises(CompileError) as caught:
-        in_tree(tree, native, layout, monkeypatch).ninja(StepLine("compile"), ["mine.o"])
-    assert f"{native}/Mine.cpp:2:" in caught.value.what
-    assert "was not declared" in caught.value.what
+        pytorch.ninja(StepLine("compile"), ["mine.o"])
+    assert f"{native}/{message}" in caught.value.what and "was not declared" in caught.value.what
 
 
-def test_kernel_that_is_outside_of_cpu_in_the_tree_is_named_where_the_user_has_it(
+def test_kernel_that_is_outside_of_cpu_in_the_tree_is_compiled(
     tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in test_placed.py."""
     write(native, {"cpu/K.cpp": ""})
-    name = "aten/src/ATen/native/K_cpu.cpp"
-    rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
-    write(tree, {name: "\nint f() { return missing; }\n", "build/build.ninja": f"{rule}build k.o: cxx ../{name}\n"})
     commands = [{"file": str(tree / NATIVE_FOLDER / each), "output": f"{each}.o"} for each in ("K_cpu.cpp", "Mine.cpp")]
     commands.append({"file": str(tree / "build" / NATIVE_FOLDER / "cpu/MineKernel.cpp.AVX2.cpp"), "output": "m.o"})
     write(tree, {"build/compile_commands.json": json.dumps(commands)})
-    upstream = replace(in_tree(tree, native, layout, monkeypatch), sources=[name])
-    assert upstream.objects() == ["K_cpu.cpp.o"]
-    with pytest.raises(CompileError) as caught:
-        upstream.ninja(StepLine("compile"), ["k.o"])
-    assert f"{native}/cpu/K.cpp:2:" in caught.value.what
-
-
-def test_compiler_s_messages_about_generated_code_name_the_formula(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = "torch/csrc/autograd/generated/Functions.cpp"
-    write(native, {"derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: missing\n"})
-    code = "namespace torch::autograd { int MineBackward0_apply_functional(int) { return missing; } }\n"
-    rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
-    write(tree, {source: code, "build/build.ninja": f"{rule}build mine.o: cxx ../{source}\n"})
-    with pytest.raises(CompileError) as caught:
-        in_tree(tree, native, layout, monkeypatch).ninja(StepLine("compile"), ["mine.o"])
-    said = f"{native}/derivatives.yaml:2: error: a formula of mine is not valid C++: 'missing' was not declared"
-    assert caught.value.what.startswith(said)
+    pytorch = replace(in_tree(tree, native, layout, monkeypatch), sources=[f"{NATIVE_FOLDER}/K_cpu.cpp"])
+    assert pytorch.objects() == ["K_cpu.cpp.o"]
 
 
 # Fakes the Python of the build's environment. It says much before ninja fails, or writes a wheel.
@@ -232,26 +234,26 @@ mkdir -p "$OUT" && echo "$*" >"$OUT/torch-1.2.0-cp311-cp311-linux_x86_64.whl"
 def test_whole_build_is_that_of_the_tree(
     tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    upstream = in_tree(tree, native, layout, monkeypatch)
+    pytorch = in_tree(tree, native, layout, monkeypatch)
     write(tree, {"fails": "", "build/lib.linux/old.py": "", "torch/include/old.h": "", "cache/none": ""})
-    python = write(upstream.cache.environment, {"bin/python": PYTHON}) / "bin/python"
+    python = write(pytorch.cache.environment, {"bin/python": PYTHON}) / "bin/python"
     python.chmod(0o755)
     monkeypatch.setenv("OUT", str(tmp_path / "wheel"))
     with pytest.raises(CompileError) as caught:
-        upstream.wheel(tmp_path / "wheel", StepLine("build"))
+        pytorch.wheel(tmp_path / "wheel", StepLine("build"))
     assert caught.value.what.splitlines() == ["FAILED: x.o", f"{native}/Mine.cpp:1:1: error: it is wrong"]
     assert not (tree / "build/lib.linux").exists()
     assert not (tree / "torch/include").exists()
     (tree / "fails").unlink()
-    words = upstream.wheel(tmp_path / "wheel", StepLine("build")).read_text().split()
+    words = pytorch.wheel(tmp_path / "wheel", StepLine("build")).read_text().split()
     assert words[:4] == ["-m", "build", "--wheel", "--no-isolation"]
     (tree / "none").mkdir()
     monkeypatch.setenv("OUT", str(tree / "none"))
     with pytest.raises(PackError, match="expected one wheel from PyTorch's build, but got 0"):
-        upstream.wheel(tmp_path / "wheel", StepLine("build"))
+        pytorch.wheel(tmp_path / "wheel", StepLine("build"))
 
 
-def test_checkout_is_only_read(layout: Layout, pytorch: PyTorchsBuild, with_submodules: Path) -> None:
+def test_checkout_is_only_read(layout: Layout, pytorch: FakedBuild, with_submodules: Path) -> None:
     write(with_submodules, UNTRACKED)
     before = everything(with_submodules)
     build(layout, with_submodules)
@@ -263,7 +265,7 @@ def test_checkout_is_only_read(layout: Layout, pytorch: PyTorchsBuild, with_subm
     assert git(pytorch.tree, "status", "--porcelain", "--untracked-files=no") == ""
 
 
-def test_tree_stays_as_it_was_built(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+def test_tree_stays_as_it_was_built(layout: Layout, pytorch: FakedBuild, tree: Path) -> None:
     build(layout, tree)
     before = everything(pytorch.tree)
     write(layout.native, {"Mine.cpp": "// another\n"})
@@ -274,7 +276,7 @@ def test_tree_stays_as_it_was_built(layout: Layout, pytorch: PyTorchsBuild, tree
     assert changed == {str(pytorch.tree / name) for name in ("aten/src/ATen/native/Mine.cpp", *installed)}
 
 
-def test_applied_fork_is_built_from_its_base(layout: Layout, pytorch: PyTorchsBuild, tree: Path, native: Path) -> None:
+def test_applied_fork_is_built_from_its_base(layout: Layout, pytorch: FakedBuild, tree: Path, native: Path) -> None:
     write(native, {"Mine.cpp": "// another\n"})
     apply(tree, layout)
     write(native, {"Mine.cpp": NATIVE["Mine.cpp"]})
@@ -284,7 +286,7 @@ def test_applied_fork_is_built_from_its_base(layout: Layout, pytorch: PyTorchsBu
     assert (pytorch.tree / "aten/src/ATen/native/Mine.cpp").read_bytes() == NATIVE["Mine.cpp"].encode()
 
 
-def test_worktree_is_a_checkout(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+def test_worktree_is_a_checkout(layout: Layout, pytorch: FakedBuild, tree: Path) -> None:
     git(tree, "worktree", "add", "--quiet", "--detach", "../worktree")
     before = everything(tree.parent / "worktree")
     build(layout, tree.parent / "worktree")
@@ -292,7 +294,7 @@ def test_worktree_is_a_checkout(layout: Layout, pytorch: PyTorchsBuild, tree: Pa
     assert (pytorch.tree / "torch/second.py").is_file()
 
 
-def test_plain_folder_stays_one(layout: Layout, pytorch: PyTorchsBuild, tmp_path: Path) -> None:
+def test_plain_folder_stays_one(layout: Layout, pytorch: FakedBuild, tmp_path: Path) -> None:
     ignored = {"third_party/lib/.gitignore": "*.def\n", "third_party/lib/lib.def": "one\n"}
     folder = write(tmp_path / "plain", {**FILES, **UNTRACKED, **ignored})
     before = everything(folder)
@@ -309,7 +311,7 @@ def test_plain_folder_stays_one(layout: Layout, pytorch: PyTorchsBuild, tmp_path
     assert (pytorch.tree / "version.txt").stat().st_mtime_ns == times["version.txt"]
 
 
-def test_changes_that_would_not_be_built_are_refused(layout: Layout, pytorch: PyTorchsBuild, tree: Path) -> None:
+def test_changes_that_would_not_be_built_are_refused(layout: Layout, pytorch: FakedBuild, tree: Path) -> None:
     write(tree, {"torch/untouched.py": "mine\n"})
     before = everything(tree)
     with pytest.raises(SourceError, match=r"M torch/untouched\.py"):
@@ -317,7 +319,7 @@ def test_changes_that_would_not_be_built_are_refused(layout: Layout, pytorch: Py
     assert everything(tree) == before
 
 
-def test_submodule_that_is_missing_is_named(layout: Layout, pytorch: PyTorchsBuild, with_submodules: Path) -> None:
+def test_submodule_that_is_missing_is_named(layout: Layout, pytorch: FakedBuild, with_submodules: Path) -> None:
     inner = with_submodules / "third_party/outer/third_party/inner"
     there = contents(inner)
     shutil.rmtree(inner)

@@ -24,7 +24,7 @@ from ..inputs.toolchain import Toolchain
 from .apply import NATIVE
 from .fetch import Cache
 from .placed import places
-from .tree import Tree
+from .tree import SourceTree
 
 # The names of the tree's generators in CMake (cmake/Codegen.cmake, caffe2/CMakeLists.txt), and what they write.
 GENERATORS = ("ATEN_CPU_FILES_GEN_TARGET", "generate-torch-sources")
@@ -46,7 +46,7 @@ _SHOWN = 60
 
 
 @dataclass(frozen=True)
-class Upstream:
+class PyTorchBuild:
     """The fork's tree, and how PyTorch's build runs in it.
 
     Args:
@@ -55,7 +55,7 @@ class Upstream:
         jobs: the maximum number of compilers to run at once.
     """
 
-    tree: Tree
+    tree: SourceTree
     pin: Pin
     cache: Cache
     toolchain: Toolchain
@@ -87,9 +87,6 @@ class Upstream:
     def configure(self) -> None:
         """Create the environment of the build. Run CMake, which finds new files only then, if the tree has a setup.py
         with an option for it.
-
-        Raises:
-            SourceError: CMake or flatc failed.
         """
         needed = [*self.pin.settings.python, "build"]
 
@@ -124,21 +121,12 @@ class Upstream:
             write_if_changed(folder / header.name, header.read_bytes())
 
     def ninja(self, line: StepLine, targets: Sequence[str]) -> None:
-        """Build ``targets``. After an interruption, the next call continues with what is left.
-
-        Raises:
-            CompileError: the first messages, with paths in the native folder.
-        """
+        """Build ``targets``. After an interruption, the next call continues with what is left."""
         if targets:
             self._follow(["ninja", "-C", self._build, "-j", str(self.jobs), "-k", "0", *targets], line)
 
     def wheel(self, folder: Path, line: StepLine) -> Path:
-        """Build all that is left, with whatever this PyTorch is built with. Return its wheel in ``folder``.
-
-        Raises:
-            CompileError: see ``ninja``.
-            PackError: there is no wheel.
-        """
+        """Build all that is left, with whatever this PyTorch is built with. Return its wheel in ``folder``."""
         # What was installed in the tree for an earlier wheel is replaced, but never deleted: headers and modules of
         # removed operators would be in every later wheel. Some of these folders also contain sources.
         for old in (folder, *self._build.glob("lib.*")):
@@ -185,11 +173,7 @@ class Upstream:
         return "\n".join([*digest(of_formulas, self.native.path, ()), text])
 
     def objects(self, *, with_generated: bool = False) -> list[str]:
-        """Return the object files of the fork's own sources; with those of generated sources that name its operators.
-
-        Raises:
-            OperatorError: the build does not compile one of the native folder's sources.
-        """
+        """Return the object files of the sources of the fork, and of generated ones that name its operators."""
         commands = json.loads((self._build / "compile_commands.json").read_text(encoding="utf-8"))
         outputs = {Path(each["file"]).relative_to(self.tree.path).as_posix(): str(each["output"]) for each in commands}
         # A vectorized source is copied for each CPU capability: build/aten/[...]/cpu/Kernel.cpp.AVX2.cpp.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from graft.fork.behind import text_behind, without_docstrings
+from graft.fork.changed_python import text_behind, without_docstrings
 
 BEFORE = '''"""A module."""
 import os
