@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from string import Template
 from tempfile import TemporaryDirectory
 
 import yaml
@@ -23,8 +22,7 @@ from ..core.layout import expanded
 from ..deliver.thin import package_name
 from ..inputs.pin import pin_of
 from ..options import Request
-
-TEMPLATES = Path(__file__).parent / "templates"
+from .rendering import rendered, templates_in
 
 KINDS = ("plain", "kernel", "pointwise", "composite")
 VARIANTS = ("inplace", "out")
@@ -98,8 +96,8 @@ def _project_files(folder: str) -> dict[Path, str]:
     if (path / "pyproject.toml").exists():
         todo = "choose another folder, or leave PROJECT out and set NATIVE to the project's native folder"
         raise UsageError(f"{path / 'pyproject.toml'}: the file already exists", todo=todo)
-    text = (TEMPLATES / "project/pyproject.toml.in").read_text(encoding="utf-8")
-    return {path / "pyproject.toml": Template(text).substitute(name=path.name.replace("_", "-"))}
+    values = {"name": path.name.replace("_", "-")}
+    return {path / name: rendered(template, values) for name, template in templates_in("project").items()}
 
 
 def check_usage(schema: str, kind: str, variants: str) -> list[str]:
