@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
 from .core.bugs import expected
-from .core.console import say, spelling
+from .core.console import say
+from .core.wording import spelling
 from .options import AS_VARIABLES
 
-T = TypeVar("T")
-Settings = Mapping[str, Any] | None
+if TYPE_CHECKING:
+    from .project.pep517 import ConfigSettings
 
 
-def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+def build_wheel(
+    wheel_directory: str, config_settings: ConfigSettings | None = None, metadata_directory: str | None = None
+) -> str:
     """Build the wheel of the project in the current folder. Return its file name."""
-    from .project.build import build_wheel
+    from .project.pep517 import build_wheel
 
     return _named(lambda: build_wheel(Path.cwd(), Path(wheel_directory), config_settings or {}))
 
 
 def build_editable(
-    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+    wheel_directory: str, config_settings: ConfigSettings | None = None, metadata_directory: str | None = None
 ) -> str:
     """Build a wheel whose operators are compiled again when their sources were edited. Return its file name."""
-    from .project.build import build_editable
+    from .project.pep517 import build_editable
 
     return _named(lambda: build_editable(Path.cwd(), Path(wheel_directory), config_settings or {}))
 
 
-def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+def build_sdist(sdist_directory: str, config_settings: ConfigSettings | None = None) -> str:
     """Build the sdist. Return its file name."""
     from .deliver.thin import write_sdist
     from .project.settings import read_project
@@ -42,7 +45,7 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
     return _named(build)
 
 
-def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+def get_requires_for_build_editable(config_settings: ConfigSettings | None = None) -> list[str]:
     """Return what an editable build needs in addition: hatchling writes its .pth file with it."""
     from hatchling.builders.constants import EDITABLES_REQUIREMENT
 

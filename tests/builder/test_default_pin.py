@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from zipfile import ZipFile
 
 import pytest
-from graft import cli
+from graft import cli, validation
 from graft.core import environments, layout
 from graft.core.errors import RefusedError, ToolchainError
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
@@ -37,7 +37,7 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "native_functions.yaml").write_text("[]\n")
     monkeypatch.setattr(built, "HOME", tmp_path / "build")
     monkeypatch.setattr(layout, "HOME", tmp_path / "build")
-    monkeypatch.setattr(cli, "find_pin", lambda archs, **_: (TorchVersion("9.1.0"), archs))
+    monkeypatch.setattr(validation, "find_pin", lambda archs, **_: (TorchVersion("9.1.0"), archs))
 
     def use(request: Request, _: object = None) -> None:
         pins.append(f"{request.pin} {request.cuda_archs}".strip())

@@ -11,7 +11,7 @@ import pytest
 from asking import asked
 from graft import build as builds
 from graft import cli, deliveries
-from graft.core import console, environments
+from graft.core import environments, wording
 from graft.core.errors import CompileError, ToolchainError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.options import AS_VARIABLES, OPTIONS, SHARED
@@ -71,7 +71,7 @@ def test_what_the_tool_runs_it_depends_on() -> None:
 def typed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages are spelled as where the tool is installed."""
     for each in OPTIONS.values():
-        monkeypatch.setitem(console.SPELLED, each.word, (each.flag, each.flag))
+        monkeypatch.setitem(wording.SPELLED, each.word, (each.flag, each.flag))
 
 
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
@@ -134,10 +134,10 @@ def test_help_of_each_verb_names_its_options(
     ],
 )
 def test_one_function_spells_messages(written: str, expected: str) -> None:
-    assert console.as_typed(written) == expected
-    with console.spelling(AS_VARIABLES):
+    assert wording.as_typed(written) == expected
+    with wording.spelling(AS_VARIABLES):
         as_variables = expected.replace("set --jobs", "set GRAFT_JOBS").replace("--wheel a", "GRAFT_WHEEL=a")
-        assert console.as_typed(written) == as_variables
+        assert wording.as_typed(written) == as_variables
 
 
 def test_error_before_the_builder_s_environment_is_spelled_too(

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
 import pytest
-from graft import backend, cli
+from graft import backend, validation
 from graft.base.installed import Environment
 from graft.compose.several import together
 from graft.core.errors import UsageError
@@ -22,7 +22,7 @@ from graft.core.layout import ABI, INTERPRETER, REPOSITORY, TorchVersion
 from graft.deliver.thin import TAKEN, requirement, write_sdist, write_wheel
 from graft.new.new_op import then
 from graft.options import Request
-from graft.project import build as project_build
+from graft.project import pep517
 from graft.project.settings import read_project
 from helpers import of_the_base_wheel, write
 from packaging.requirements import Requirement
@@ -87,14 +87,14 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request
     monkeypatch.chdir(write_project(tmp_path / "project"))
     for name in [name for name in os.environ if name.startswith("GRAFT_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(cli, "find_pin", lambda archs, **_: (TorchVersion("2.13.0"), archs))
-    monkeypatch.setattr(project_build, "_installed_version", lambda: None)
+    monkeypatch.setattr(validation, "find_pin", lambda archs, **_: (TorchVersion("2.13.0"), archs))
+    monkeypatch.setattr(pep517, "_installed_version", lambda: None)
 
     def thin_files(request: Request, _: str, versions: list[str], **__: object) -> object:
         asked.append((request, versions))
         raise UsageError("it went on")
 
-    monkeypatch.setattr(project_build, "thin_files", thin_files)
+    monkeypatch.setattr(pep517, "thin_files", thin_files)
     return asked
 
 
@@ -157,7 +157,7 @@ def test_editable_install_that_cannot_see_torch(
     built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """uv hides it from isolated builds."""
-    monkeypatch.setattr(project_build, "look", lambda _: (Path("/site"), None))
+    monkeypatch.setattr(pep517, "look", lambda _: (Path("/site"), None))
     with pytest.raises(SystemExit) as caught:
         backend.build_editable("out")
     said = capsys.readouterr().err
@@ -173,8 +173,8 @@ def test_links_in_a_project_are_not_followed(
     """A repository may hold some. Everything in the folder of the operators is replaced."""
     theirs = write(tmp_path / "theirs", {"edited.json": "", "folder/file": ""})
     environment = Environment("python", tmp_path, tmp_path)
-    monkeypatch.setattr(project_build, "look", lambda _: (tmp_path, tmp_path))
-    monkeypatch.setattr(project_build, "find_environment", lambda _: environment)
+    monkeypatch.setattr(pep517, "look", lambda _: (tmp_path, tmp_path))
+    monkeypatch.setattr(pep517, "find_environment", lambda _: environment)
     link = Path(name.format(f"{ABI}-{sha256(str(tmp_path).encode()).hexdigest()[:8]}")).absolute()
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(theirs)

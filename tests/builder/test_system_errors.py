@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from graft import cli as command_line
 from graft.core import bugs
-from graft.core.errors import PackError, RefusedError, refuse_full
+from graft.core.errors import PackError, RefusedError
 from graft.core.layout import REPOSITORY
+from graft.core.system_errors import refuse_full
 from graft.deliver import wheel as deliver
 from graft.inputs import patches
 

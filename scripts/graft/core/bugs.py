@@ -11,8 +11,9 @@ import time
 import traceback
 from pathlib import Path
 
-from .errors import GraftError, RefusedError
+from .errors import GraftError
 from .layout import HOME, PACKAGE
+from .system_errors import refused
 
 
 class BugError(GraftError):
@@ -25,7 +26,7 @@ def expected(error: Exception) -> GraftError:
     """Return the error that a user sees for any exception."""
     if isinstance(error, GraftError):
         return error
-    return RefusedError.of(error) if isinstance(error, OSError) else _bug(error)
+    return refused(error) if isinstance(error, OSError) else _bug(error)
 
 
 def traced(error: BaseException) -> str:

@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from .console import StepLine
-from .errors import FetchError, refuse_full
+from .errors import FetchError
 from .process import follow, run
+from .system_errors import refuse_full
 
 # pip's messages if there is no such package, a constraint forbids it, the network is down, or a file is another one.
 _MISSING = "No matching distribution found"

@@ -58,11 +58,7 @@ def operators_of(path: Path) -> dict[str, str]:
 
 
 def refuse_known(operator: NewOperator, ours: dict[str, str], upstream: dict[str, str]) -> None:
-    """Check that no variant has the name of an operator, given the results of ``operators_of``.
-
-    Raises:
-        OperatorError: gives the place of each that exists.
-    """
+    """Refuse variants whose names operators have, given the results of ``operators_of``."""
     known, names = upstream | ours, [str(func.name) for func in operator.variants.values()]
     if not operator.func.name.overload_name:
         # Beside overloads of PyTorch's, it must be one with its own name.

@@ -36,10 +36,7 @@ _CODE_BEHIND = re.compile(r'"+\)?;?\s*$')
 def new_op(request: Request) -> None:
     """Write the YAML entries, the kernel and the tests of an operator, and print what is left to do.
 
-    The folder is created if it does not exist.
-
-    Raises:
-        GraftError: nothing is written.
+    The folder is created if it does not exist. If there is an error, nothing is written.
     """
     schema, kind, project = request.schema, request.kind, _project_files(request.project)
     layout = replace(request, native=(expanded(request.project) / "native",)).layout if project else request.layout
@@ -84,11 +81,7 @@ def _base_of(request: Request) -> Base:
 
 
 def _project_files(folder: str) -> dict[Path, str]:
-    """Return the files of a new project in ``folder``; none if it is empty.
-
-    Raises:
-        UsageError: there is a project already, or the folder has no name that a project can have.
-    """
+    """Return the files of a new project in ``folder``; none if no folder is given."""
     if not folder:
         return {}
     path = expanded(folder)
@@ -101,11 +94,7 @@ def _project_files(folder: str) -> dict[Path, str]:
 
 
 def check_usage(schema: str, kind: str, variants: str) -> list[str]:
-    """Return the requested variants without duplicates.
-
-    Raises:
-        UsageError: there is no schema, or the kind or a variant is unknown.
-    """
+    """Check that there is a schema, and that kind and variants are known. Return the variants without duplicates."""
     wanted = sorted({word.strip() for word in variants.split(",")} - {""})
     if not schema.strip():
         todo = 'set SCHEMA, for example SCHEMA="my_op(Tensor self, Tensor other) -> Tensor"'
@@ -119,11 +108,7 @@ def check_usage(schema: str, kind: str, variants: str) -> list[str]:
 
 
 def refuse_existing(names: Sequence[str], native: Path, include: Path) -> None:
-    """Check that no file exists in the native folder, and no header in the base's ``include``.
-
-    Raises:
-        UsageError: lists each that does.
-    """
+    """Refuse files that exist in the native folder, and headers that the base's ``include`` has."""
     faults = [f"{native / name}: the file already exists" for name in names if (native / name).exists()]
     headers = [name for name in names if name.endswith(".h") and (include / "ATen/native" / name).is_file()]
     faults += [f"{native / name}: PyTorch has a header of this name, ATen/native/{name}" for name in headers]
