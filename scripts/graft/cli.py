@@ -13,8 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .core.bugs import expected, traced
-from .core.console import say
+from .core.bugs import report, traced
 from .core.environments import command_on
 from .core.errors import RefusedError, UsageError
 from .core.files import delete, write_atomically
@@ -125,13 +124,11 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
     except Exception as error:
         if is_verbose:
             print(traced(error), file=sys.stderr)
-        shown = expected(error)
-        say(f"error: {shown}")
-        if isinstance(shown, RefusedError):
+        if isinstance(error, OSError | RefusedError):
             # On a full disk Python writes truncated bytecode without an error, and later imports would fail.
             with suppress(OSError):
                 delete(BYTECODE)
-        return shown.exit_code
+        return report(error)
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)
         return 130

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .base.fetch import check_wheel, in_name_of
 from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
+from .base.installed import Environment, find_environment
 from .core.console import say
 from .core.errors import GraftError, ToolchainError, UsageError, run_all
 from .core.layout import PATCHES, TorchVersion, expanded
@@ -38,12 +39,8 @@ from .options import (
 
 
 def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
-    """Check a request, and return it with the pin that the verb uses. An error lists everything that is wrong.
-
-    Args:
-        verb: what to do.
-        request: what was given.
-        own: the verb's own flags.
+    """Check a request, and return it with the pin that the verb uses. An error lists everything that is wrong. ``own``
+    has the verb's own flags.
     """
     if not request.pin:
         request = _with_default_pin(verb, request)
@@ -65,7 +62,7 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         with suppress(GraftError):  # _check reports it
             return replace(request, pin=in_name_of(request.wheel)[0])
         return request
-    if verb.pin == THERE and _has_torch(request.python):
+    if verb.pin == THERE and environment_of(request.python):
         return replace(request, pin=TorchVersion(INSTALLED))
     if verb.pin == FOUND and "pins" in verb.takes.split() and request.pins:
         return replace(request, pin=TorchVersion(request.pins.split()[0]))
@@ -79,15 +76,11 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
     return request
 
 
-def _has_torch(python: str) -> bool:
-    """Return whether a Python has a torch that can be built on."""
-    from .base.installed import find_environment
-
-    try:
-        find_environment(python)
-    except GraftError:
-        return False
-    return True
+def environment_of(python: str) -> Environment | None:
+    """Return the environment of a Python; None if it has no torch that can be built on."""
+    with suppress(GraftError):
+        return find_environment(python)
+    return None
 
 
 def _check(verb: Verb, request: Request) -> None:

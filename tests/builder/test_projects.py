@@ -88,7 +88,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request
     for name in [name for name in os.environ if name.startswith("GRAFT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(validation, "find_pin", lambda archs, **_: (TorchVersion("2.13.0"), archs))
-    monkeypatch.setattr(pep517, "_installed_version", lambda: None)
+    monkeypatch.setattr(pep517, "environment_of", lambda _: None)
 
     def thin_files(request: Request, _: str, versions: list[str], **__: object) -> object:
         asked.append((request, versions))

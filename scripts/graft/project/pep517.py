@@ -10,7 +10,6 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +20,7 @@ from ..base.installed import Environment, find_environment, look
 from ..build import thin_files
 from ..compile.manifest import Outside
 from ..compose.several import platform_of
+from ..core.bugs import report
 from ..core.console import say
 from ..core.errors import GraftError, UsageError
 from ..core.files import delete, lay_out_files, require_no_link, write_atomically
@@ -31,7 +31,7 @@ from ..deliver.thin import requirement, write_wheel
 from ..inputs.includes import looked_for
 from ..inputs.native import FOLDERS, load_native
 from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
-from ..validation import complete
+from ..validation import complete, environment_of
 from .settings import Project, read_project
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
@@ -80,7 +80,9 @@ def _request(project: Project, settings: ConfigSettings) -> tuple[Request, str, 
     named = (request.pin,) if request.pin else project.torches
     if request.wheel:
         named = (in_name_of(request.wheel)[0],)
-    there = _installed_version() if not request.wheel else None
+    # The torch beside which pip installs is there even where builds are isolated.
+    environment = None if request.wheel else environment_of(sys.executable)
+    there = environment.version if environment else None
     versions = [TorchVersion(INSTALLED if each == there else each) for each in named]
     if not versions and there:
         versions = [TorchVersion(INSTALLED)]
@@ -88,13 +90,6 @@ def _request(project: Project, settings: ConfigSettings) -> tuple[Request, str, 
         say(f"this builds for torch {', '.join(versions)}; the installed torch is {there}")
     request = complete(_VERB, replace(request, pin=versions[0] if versions else TorchVersion("")), Namespace())
     return request, project.package, versions or [request.pin]
-
-
-def _installed_version() -> TorchVersion | None:
-    """Return the version of the torch beside which pip installs, which is there even where builds are isolated."""
-    with suppress(GraftError):
-        return find_environment(sys.executable).version
-    return None
 
 
 def build_editable(folder: Path, out: Path, settings: ConfigSettings) -> Path:
@@ -179,9 +174,8 @@ def main(folder: str, settings: str) -> int:
     with spelling(AS_VARIABLES):
         try:
             build_in_place(read_project(Path(folder)), find_environment(sys.executable), json.loads(settings))
-        except GraftError as error:
-            say(f"error: {error}")
-            return error.exit_code
+        except Exception as error:
+            return report(error)
     return 0
 
 
