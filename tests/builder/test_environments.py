@@ -50,12 +50,6 @@ def log_of(process: subprocess.Popen[str]) -> list[str]:
     return list(ast.literal_eval(out.splitlines()[-1]))
 
 
-def killed(folder: Path, *words: str) -> None:
-    process = holding(folder, *words)
-    process.communicate("\n")
-    assert process.returncode == -signal.SIGKILL
-
-
 def test_two_at_once_make_it_once_and_hold_it_together(tmp_path: Path) -> None:
     processes = [holding(tmp_path / "it", "a", "b") for _ in range(2)]
     for process in processes:
@@ -78,15 +72,15 @@ def test_only_the_layer_that_differs_is_added_again(tmp_path: Path) -> None:
     assert log_of(holding(tmp_path / "it", "d", "c")) == ["d", "c"]
 
 
-@pytest.mark.parametrize("words", [("killed", "b"), ("a", "killed"), ("killed",)])
-def test_one_that_is_killed_leaves_nothing_half_made(tmp_path: Path, words: tuple[str, ...]) -> None:
-    killed(tmp_path / "it", *words)
-    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
-
-
-def test_one_that_is_killed_while_it_changes_a_layer_is_made_anew(tmp_path: Path) -> None:
-    assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
-    killed(tmp_path / "it", "a", "killed")
+@pytest.mark.parametrize(
+    ("before", "words"), [("", "killed b"), ("", "a killed"), ("", "killed"), ("a b", "a killed")], ids=str
+)
+def test_one_that_is_killed_is_made_anew(tmp_path: Path, before: str, words: str) -> None:
+    if before:
+        log_of(holding(tmp_path / "it", *before.split()))
+    process = holding(tmp_path / "it", *words.split())
+    process.communicate("\n")
+    assert process.returncode == -signal.SIGKILL
     assert log_of(holding(tmp_path / "it", "a", "b")) == ["a", "b"]
 
 

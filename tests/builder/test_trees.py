@@ -55,15 +55,6 @@ for _ in range(2):
 print(sys.path)
 """
 
-# Import what the tree contains, and search for torch.
-START = """
-import importlib.util, sys
-sys.path[:] = [sys.argv[1], sys.argv[2], *sys.path[1:]]
-import _torch_graft_start
-print("started", file=sys.stderr)
-print(sys.path[0] == sys.argv[1], importlib.util.find_spec("torch").origin if len(sys.argv) > 3 else "")
-"""
-
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
@@ -295,7 +286,7 @@ def tree_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     return path, variable
 
 
-def ran(environment: Environment, name: str, *flags: str) -> tuple[str, str, str]:
+def ran(environment: Environment, name: str = "", *flags: str) -> tuple[str, str, str]:
     """Run a process whose variable is ``name``. Return the path of its torch, its variable, and its messages."""
     with running(environment, *flags, **{VARIABLE: name}) as process:
         path, variable = tree_of(process)
@@ -417,13 +408,13 @@ def test_path_has_the_tree_once_if_it_is_there(environment: Environment) -> None
     assert (done.stdout, done.stderr) == ("['first', 'second']\n", "")
 
 
-def started(environment: Environment, tree: Path, *, is_imported: bool = True) -> tuple[bool, str, list[str]]:
-    """Start Python with the tree: whether it is first on the path, where torch is, and the messages at start."""
-    done = run_bare(START, tree, environment.site, *(["import"] if is_imported else []))
-    before, _, said = done.stderr.partition("started\n")
-    assert not before, "it is said before torch is imported"
-    first, _, origin = done.stdout.strip().partition(" ")
-    return first == "True", origin, said.splitlines()
+def refused(environment: Environment) -> str:
+    """Return the line that says why a process has the installed torch."""
+    (pth,) = environment.packages.glob("*.pth")
+    assert run_bare(RUN_TWICE, pth).stderr == "", "it is said before torch is imported"
+    found, _, said = ran(environment)
+    assert (found, said.count("\n")) == (torch_of(environment.site), 1)
+    return said
 
 
 def test_what_pythonpath_names_stays_before_the_tree(environment: Environment) -> None:
@@ -440,36 +431,31 @@ print(sys.path[:4])
 
 @pytest.mark.parametrize("name", ["torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so"])
 def test_torch_that_changed_is_the_installed_one(environment: Environment, name: str) -> None:
-    tree = add(environment)
+    add(environment)
     (environment.site / name).unlink()
-    write(environment.site, {name: "another"})
-    is_first, origin, (line,) = started(environment, tree)
-    assert (is_first, origin) == (False, torch_of(environment.site))
+    write(environment.site, {name: "__version__ = 'another'\n"})
+    line = refused(environment)
     assert line.startswith(f"torch: another torch was installed in {environment.site}, ")
-    native, more = shlex.split(line)[-2:]
-    assert (native, more) == ("NATIVE='/my ops'", f"PYTHON={sys.executable}")
-    assert started(environment, tree, is_imported=False)[2] == []
+    assert shlex.split(line)[-2:] == ["NATIVE='/my ops'", f"PYTHON={sys.executable}"]
 
 
 def test_hard_links_outlive_torch(environment: Environment) -> None:
     tree = add(environment)
     shutil.rmtree(environment.site / "torch")
-    is_first, origin, (line,) = started(environment, tree)
-    assert (is_first, origin) == (True, torch_of(tree))
+    found, _, line = ran(environment)
+    assert found == torch_of(tree)
     assert line.startswith(f"torch: it was uninstalled from {environment.site}; ")
-    assert line.endswith(f" undevelop PYTHON={sys.executable}")
+    assert line.endswith(f" undevelop PYTHON={sys.executable}\n")
 
 
 @pytest.mark.usefixtures("symbolic")
 def test_symbolic_links_do_not_outlive_torch(environment: Environment) -> None:
     tree = add(environment)
-    assert started(environment, tree)[0]
+    assert ran(environment) == (torch_of(tree), tree.name, "")
     shutil.rmtree(environment.site / "torch")
-    # What is left of torch is searched for elsewhere, and not found.
-    program = START.replace('.origin if len(sys.argv) > 3 else ""', "")
-    done = run_bare(program, tree, environment.site)
-    assert done.stdout == "False None\n"
-    assert f"torch: it was uninstalled from {environment.site}; " in done.stderr
+    found, _, said = ran(environment, "", "-I")  # without PYTHONPATH, which may name another torch
+    assert not found and said.endswith("No module named 'torch'\n")
+    assert f"torch: it was uninstalled from {environment.site}; " in said
 
 
 RECORD = "torch-2.10.0.dist-info/RECORD"
@@ -489,7 +475,7 @@ def test_copied_environment_uses_its_own_tree(
     other = Environment("python", packages, packages)
     (pth,) = packages.glob("*.pth")
     assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
-    assert started(other, tree) == (True, torch_of(tree), [])
+    assert ran(other) == (torch_of(tree), tree.name, "")
     assert (tree / "torch/nn/functional.py").read_text() == "a = 1\n"
     assert developed(other)["stamp"] == "stamp"
 
@@ -499,19 +485,18 @@ def test_torch_is_known_by_its_content(environment: Environment) -> None:
     tree = add(environment)
     for path in filter(Path.is_file, environment.site.rglob("*")):  # container images keep no fractions of a second
         os.utime(path, (int(path.stat().st_mtime), int(path.stat().st_mtime)))
-    assert started(environment, tree) == (True, torch_of(tree), [])
+    assert ran(environment) == (torch_of(tree), tree.name, "")
     # pip notes that the user asked for it.
     write(environment.site, {RECORD: "other/__init__.py,sha256=y,0\ntorch/version.py,sha256=one,20\n"})
-    assert started(environment, tree)[0]
+    assert ran(environment)[0] == torch_of(tree)
     library = environment.site / "torch/lib/libtorch_cpu.so"
     library.rename(environment.site / "library")
     library.write_text("The kernels")
-    assert not started(environment, tree)[0]
+    assert refused(environment)
     (environment.site / "library").rename(library)
-    assert started(environment, tree)[0]
+    assert ran(environment)[0] == torch_of(tree)
     write(environment.site, {RECORD: "torch/version.py,sha256=two,20\n"})
-    is_first, _, (line,) = started(environment, tree)
-    assert not is_first and "another torch was installed" in line
+    assert "another torch was installed" in refused(environment)
 
 
 def test_path_of_libraries_that_would_load_another_torch_is_named(
@@ -519,7 +504,6 @@ def test_path_of_libraries_that_would_load_another_torch_is_named(
 ) -> None:
     tree, folder = add(environment), environment.site / "torch/lib"
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{folder}")
-    is_first, _, (line,) = started(environment, tree)
-    assert is_first
-    assert line.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ") and line.endswith("take that folder out of it")
-    assert ran(environment, "")[:2] == (torch_of(tree), tree.name)
+    *found, line = ran(environment)
+    assert found == [torch_of(tree), tree.name]
+    assert line.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ") and line.endswith("take that folder out of it\n")
