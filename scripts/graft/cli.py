@@ -24,6 +24,7 @@ from .core.wording import HELP, as_typed
 from .options import (
     FOUND,
     NONE,
+    OF_MAKE,
     OLDEST,
     OPTIONS,
     RELEASE,
@@ -191,7 +192,8 @@ def _keep_from_others(given: argparse.Namespace) -> None:
     """Remove the options from the environment: processes that Graft starts get their own on their command lines. Those
     that other programs read, too, stay, with the values of this command line.
     """
-    os.environ.pop("ARGS", None)
+    for name in OF_MAKE:
+        os.environ.pop(name, None)
     for name, option in OPTIONS.items():
         flag = getattr(given, name, None)
         if option.variable not in SHARED:

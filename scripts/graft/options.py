@@ -186,8 +186,8 @@ def take_from_make(variables: MutableMapping[str, str]) -> None:
                 variables[option.variable] = given
 
 
-# Variables that only the Makefile and the tests' equipment read, with their defaults.
-_OF_MAKE = {
+# Variables that only the Makefile and the tests' equipment read: default and help.
+OF_MAKE = {
     "AT_ONCE": ("1", "for test-matrix: rows to run at once"),
     "KEEP": ("", "for test-matrix: 1 keeps its environments"),
     "ARGS": ("", "additional arguments, such as ARGS=--help"),
@@ -197,7 +197,7 @@ _OF_MAKE = {
 def variables() -> str:
     """Return a table of make's variables, with their values now."""
     shown = {each.word: (each.given_to_make(os.environ), each.help) for each in OPTIONS.values()}
-    shown |= {name: (os.environ.get(name) or default, help_) for name, (default, help_) in _OF_MAKE.items()}
+    shown |= {name: (os.environ.get(name) or default, help_) for name, (default, help_) in OF_MAKE.items()}
     lines = [f"  {f'{name}={value}':<22} {help_}" for name, (value, help_) in shown.items()]
     return "\n".join(["Variables, with their values now:", *lines])
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graft.core.layout import REPOSITORY
-from graft.options import OPTIONS, SHARED
+from graft.options import OF_MAKE, OPTIONS, SHARED
 from helpers import interruptible, write
 
 # The steps of a build.
@@ -25,7 +25,7 @@ STEPS = ("fetch the base wheel", "unpack it", "generate", "compile and link", "c
 # Variables that a user's shell does not set.
 _LEFT_OUT = ("MAKE", "MFLAGS", "PYTEST", "PYTHON", "GRAFT_", "LC_", "LANG", "TZ")
 # The variables passed to the make that runs these tests may be in the environment.
-_OF_THE_MAKEFILE = {"ARGS", *(option.word for option in OPTIONS.values())} - set(SHARED)
+_OF_THE_MAKEFILE = {*OF_MAKE, *(option.word for option in OPTIONS.values())} - set(SHARED)
 
 
 @dataclass(frozen=True)

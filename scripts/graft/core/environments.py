@@ -137,15 +137,7 @@ def make_virtual_environment(folder: Path) -> None:
 
 def install(environment: Path, *arguments: str | Path, what: str) -> None:
     """Install packages with the pip of a virtual environment, and show what is downloaded. Bytecode is compiled at the
-    first import.
-
-    Args:
-        environment: the virtual environment.
-        arguments: for ``pip install``.
-        what: what is installed, for messages.
-
-    Raises:
-        ToolchainError: pip's message.
+    first import. Messages call the packages ``what``.
     """
     start, line, output = time.perf_counter(), StepLine(f"  installing {what}"), [""]
 

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -88,9 +88,6 @@ def delete(path: Path) -> None:
 def require_no_link(folder: Path) -> None:
     """Check that ``folder`` is no link, so that nothing elsewhere is written or deleted. Folders above it may be links:
     a user's home or build may be on another disk.
-
-    Raises:
-        UsageError: it is a link.
     """
     if folder.is_symlink():
         raise UsageError(
@@ -129,14 +126,12 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-@contextmanager
-def build_lock(folder: Path) -> Iterator[None]:
+def build_lock(folder: Path) -> AbstractContextManager[None]:
     """Hold the lock on ``folder``. If another build holds it, print a message and wait.
 
     The lock is released when the process ends, for whatever reason.
     """
-    with file_lock(folder / "lock", "another build is running here"):
-        yield
+    return file_lock(folder / "lock", "another build is running here")
 
 
 @contextmanager

@@ -36,14 +36,8 @@ def run(
     check: bool = True,
     stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` without a shell. Return its result with the output.
-
-    Args:
-        command: program and arguments.
-        cwd: the folder to run in.
-        env: variables added to this process's environment.
-        check: raise an error if the exit code is not 0.
-        stdin: its standard input; empty by default.
+    """Run ``command`` without a shell, with ``env`` added to this process's environment. Return its result with the
+    output.
 
     Raises:
         CommandError: the program was not found, or failed and ``check`` is set.

@@ -22,22 +22,13 @@ def refused(error: OSError) -> RefusedError:
 
 
 def refuse_full(said: str, folder: Path) -> None:
-    """Check whether a program that failed in ``folder`` ran out of disk space.
-
-    Raises:
-        RefusedError: the disk is full; with the program's message.
-    """
+    """Raise an error if a program that failed in ``folder``, with the message ``said``, ran out of disk space."""
     if os.strerror(errno.ENOSPC) in said:
         raise RefusedError(said, todo=f"free some space on the file system of {_free_space([folder, _TEMPORARY])}")
 
 
 def remedy(error: OSError, path: Path | None = None) -> str:
-    """Return a remedy for an error of the operating system.
-
-    Args:
-        error: the error; it may name a file.
-        path: the file concerned, if the error names none.
-    """
+    """Return a remedy for an error of the operating system. ``path`` is the file concerned, if the error names none."""
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         places = [file] if file else [HOME, _TEMPORARY]

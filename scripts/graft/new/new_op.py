@@ -117,11 +117,7 @@ def refuse_existing(names: Sequence[str], native: Path, include: Path) -> None:
 
 
 def appended(path: Path, text: str) -> str:
-    """Return the content of a file with ``text`` behind it.
-
-    Raises:
-        OperatorError: it is no YAML list that entries can be appended to.
-    """
+    """Return the content of a file with ``text`` behind it. A YAML file must be a list that it can be appended to."""
     before = path.read_text(encoding="utf-8").rstrip() if path.is_file() else ""
     if path.suffix == ".py" or not before:
         return f"{before}\n\n\n{text}".lstrip()
@@ -150,12 +146,7 @@ def write_all(native: Path, texts: Mapping[str, str]) -> None:
 
 
 def todos(native: Path, names: Iterable[Path] | None = None) -> list[str]:
-    """Return the places marked TODO in a native folder, as ``file:line: text``.
-
-    Args:
-        native: the folder.
-        names: the files to search; None for all.
-    """
+    """Return the places marked TODO in files of a native folder, by default all, as ``file:line: text``."""
     return [
         f"{native / name}:{number}: {_CODE_BEHIND.sub('', line[line.index('TODO') :])}"
         for name in (files_below(native) if names is None else names)
