@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from .core.bugs import report
+from .core.bugs import say_error
 from .core.wording import spelling
 from .deliver.thin import write_sdist
 from .options import AS_VARIABLES
@@ -51,4 +51,4 @@ def _named(build: Callable[[], Path]) -> str:
         try:
             return build().name
         except Exception as error:
-            raise SystemExit(report(error)) from None
+            raise SystemExit(say_error(error)) from None

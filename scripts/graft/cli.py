@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .core.bugs import report, traced
+from .core.bugs import say_error, traced
 from .core.environments import command_on
 from .core.errors import RefusedError, UsageError
 from .core.files import delete, write_atomically
@@ -84,7 +84,7 @@ VERBS = (
         *(_TREE, OLDEST, _source),
     ),
     Verb(
-        *("new", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
+        *("new", "write the skeleton of a new operator", "graft.new.skeleton:new_op"),
         *("pin native wheel cxx python schema kind variants project", THERE),
     ),
     Verb(
@@ -129,7 +129,7 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
             # On a full disk Python writes truncated bytecode without an error, and later imports would fail.
             with suppress(OSError):
                 delete(BYTECODE)
-        return report(error)
+        return say_error(error)
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)
         return 130

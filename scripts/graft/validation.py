@@ -103,7 +103,7 @@ def _check_natives(request: Request, *, is_new: bool) -> None:
     if not is_new:
         load_natives(request.native)
         return
-    from .new.new_op import check_usage
+    from .new.skeleton import check_usage
 
     _require_folder("NATIVE", request.native[0], "a folder for the operator")
     check_usage(request.schema, request.kind, request.variants)

@@ -20,7 +20,7 @@ from graft.core.errors import UsageError
 from graft.core.files import files_below
 from graft.core.layout import ABI, INTERPRETER, REPOSITORY, TorchVersion
 from graft.deliver.thin import TAKEN, requirement, write_sdist, write_wheel
-from graft.new.new_op import then
+from graft.new.skeleton import then
 from graft.options import Request
 from graft.project import pep517
 from graft.project.settings import read_project

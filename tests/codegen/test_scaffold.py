@@ -19,9 +19,9 @@ from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.core.errors import OperatorError, UsageError
 from graft.core.layout import REPOSITORY
-from graft.new import new_op
+from graft.new import skeleton
 from graft.new.__main__ import scaffold
-from graft.new.new_op import appended, check_usage, refuse_existing, write_all
+from graft.new.skeleton import appended, check_usage, refuse_existing, write_all
 from helpers import write
 
 FUNCTIONS = "native_functions.yaml"
@@ -321,12 +321,12 @@ def test_todos_of_other_operators_are_not_listed(
     base = SimpleNamespace(tree=tmp_path, include=tmp_path)
     replaced = {"run_with_torchgen": done, "get_base": base, "pin_of": None}
     for name, value in replaced.items():
-        monkeypatch.setattr(new_op, name, lambda *_, value=value: value)
+        monkeypatch.setattr(skeleton, name, lambda *_, value=value: value)
     (tmp_path / DERIVATIVES).write_text("# TODO: theirs\n- name: sc_a() -> ()\n  self: grad\n")
     layout = SimpleNamespace(native=tmp_path)
     request: Any = SimpleNamespace(
         schema="sc_b() -> ()", kind="plain", variants="", project="", layout=layout, wheel=None, pin=""
     )
-    new_op.new_op(request)
+    skeleton.new_op(request)
     told = [line.strip() for line in capsys.readouterr().err.splitlines() if "TODO: " in line]
     assert told == [f"{tmp_path}/{DERIVATIVES}:5: TODO: write it"]

@@ -30,7 +30,7 @@ def expected(error: Exception) -> GraftError:
     return refused(error) if isinstance(error, OSError) else _bug(error)
 
 
-def report(error: Exception) -> int:
+def say_error(error: Exception) -> int:
     """Print the error that a user sees for any exception. Return the exit code."""
     shown = expected(error)
     say(f"error: {shown}")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from .bugs import report
+from .bugs import say_error
 from .console import StepLine, say
 from .errors import GraftError, ToolchainError
 from .files import Layer, delete, held, write_if_changed
@@ -89,7 +89,7 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
             os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
             os.execv(python, [str(python), "-m", module, *arguments])
     except (GraftError, OSError) as error:
-        return report(error)
+        return say_error(error)
     except KeyboardInterrupt:
         return 130
 

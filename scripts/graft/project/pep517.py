@@ -20,7 +20,7 @@ from ..base.installed import Environment, find_environment, look
 from ..build import thin_files
 from ..compile.manifest import Outside
 from ..compose.several import platform_of
-from ..core.bugs import report
+from ..core.bugs import say_error
 from ..core.console import say
 from ..core.errors import GraftError, UsageError
 from ..core.files import delete, lay_out_files, require_no_link, write_atomically
@@ -175,7 +175,7 @@ def main(folder: str, settings: str) -> int:
         try:
             build_in_place(read_project(Path(folder)), find_environment(sys.executable), json.loads(settings))
         except Exception as error:
-            return report(error)
+            return say_error(error)
     return 0
 
 
