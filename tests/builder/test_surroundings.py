@@ -68,6 +68,21 @@ def test_linker_that_does_not_run_is_an_error(tmp_path: Path) -> None:
         find_toolchain(PIN, compiler(tmp_path, program(tmp_path / "ld", "echo fork: no memory; exit 1")))
 
 
+@pytest.mark.parametrize(
+    ("version", "about", "message"),
+    [
+        ("9.4.0", "g++ 9.4.0", r"is g\+\+ 9\.4\.0, which is too old"),
+        ("17.0.0", "clang version 17", r"is not g\+\+ but clang"),
+        ("", "", "cxx` does not run"),
+    ],
+)
+def test_compiler_that_will_not_do_is_refused(tmp_path: Path, version: str, about: str, message: str) -> None:
+    if version:
+        program(tmp_path / "cxx", f'case "$1" in -dump*) echo {version};; *) echo "{about}";; esac')
+    with pytest.raises(ToolchainError, match=message):
+        find_toolchain(PIN, str(tmp_path / "cxx"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_compilers_end_with_the_builder(tmp_path: Path, number: signal.Signals) -> None:
     """Otherwise they would write their objects into the next build."""

@@ -1,4 +1,4 @@
-"""The command line, the lock, the native folder and small helpers."""
+"""The command line: options, variables, and what is checked before a verb runs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,13 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from graft import cli
-from graft.core import layout as layout_module
-from graft.core.errors import ToolchainError
-from graft.core.layout import REPOSITORY, Layout, TorchVersion, native_folders
-from graft.deliver.built import Built, load_built, save_built
-from graft.inputs.native import load_native
-from graft.inputs.pin import load_pin
-from graft.inputs.toolchain import find_toolchain
-from graft.options import SOURCE, Request
-from helpers import write
+from graft.core.layout import REPOSITORY, native_folders
+from graft.options import Request
 
 from tests.kit import __main__ as kit
 
@@ -48,7 +40,7 @@ MISTAKES = [
     ("new", f"--native {OWN}/ops --schema=f()->()", 2, f"NATIVE={OWN}/ops: {OWN} is a file"),
     ("build check check-cuda", "--wheel /nope.whl", 1, "/nope.whl: no such file\n  next: set WHEEL"),
     ("build check", f"--wheel {OWN}", 1, f"{OWN}: not the file name of a wheel"),
-    ("check", f"--wheel {OWN.parent}/test_builde?.py", 1, f"{OWN}: not the file name of a wheel"),
+    ("check", f"--wheel {OWN.parent}/test_cl?.py", 1, f"{OWN}: not the file name of a wheel"),
     ("check-source apply export", "--source /nowhere", 2, "SOURCE=/nowhere: no such folder\n  next: set SOURCE"),
     ("build test fuzz check-source", "--pin 0.0.0", 1, "no such pin\n  next: set PIN to one of: "),
     ("surfaces", "--delivery 'wheel wool'", 2, "DELIVERY=wheel wool: no such delivery: wool\n  next: set it to"),
@@ -160,65 +152,6 @@ def test_relative_path_is_refused_if_make_changed_the_folder(
         assert "make -C" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("version", "about", "message"),
-    [
-        ("9.4.0", "g++ 9.4.0", r"is g\+\+ 9\.4\.0, which is too old"),
-        ("17.0.0", "clang version 17", r"is not g\+\+ but clang"),
-        ("", "", "cxx` does not run"),
-    ],
-)
-def test_compiler_that_will_not_do_is_refused(tmp_path: Path, version: str, about: str, message: str) -> None:
-    compiler = tmp_path / "cxx"
-    if version:
-        compiler.write_text(f'#!/bin/sh\ncase "$1" in -dump*) echo {version};; *) echo "{about}";; esac\n')
-        compiler.chmod(0o755)
-    with pytest.raises(ToolchainError, match=message):
-        find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"), str(compiler))
-
-
-HOLD = "from pathlib import Path\nfrom graft.core.files import build_lock\n" + (
-    "with build_lock(Path({folder!r})):\n    {body}\n"
-)
-
-
-def holding(folder: Path, body: str) -> subprocess.Popen[str]:
-    """A process that holds the lock while it runs ``body``."""
-    command = [sys.executable, "-c", HOLD.format(folder=str(folder), body=body)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-
-def test_second_build_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
-    first = holding(tmp_path, "print('held', flush=True); import time; input(); print(time.time())")
-    assert first.stdout and first.stdout.readline() == "held\n"
-    second = holding(tmp_path, "import time; print(time.time())")
-    assert second.stderr
-    said = second.stderr.readline()
-    end_of_first, _ = first.communicate("\n")
-    end_of_second, _ = second.communicate()
-    assert f"another build is running here (process {first.pid}); waiting" in said
-    assert float(end_of_second) >= float(end_of_first)
-
-
-def test_lock_of_a_killed_build_is_free(tmp_path: Path) -> None:
-    body = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    subprocess.run([sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=body)], cwd=REPOSITORY, check=False)
-    after = [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body="print('mine')")]
-    done = subprocess.run(after, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("mine\n", "")
-
-
-def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
-    names = ("A.cpp", "A.h", "cpu/AKernel.cpp", "cuda/A.cu", "cuda/Helper.cpp", "quantized/cpu/kernels/Q.cpp")
-    files = dict.fromkeys((*names, ".A.cpp.swp", "tests/program.cpp"), "REGISTER_DISPATCH(a_stub, &a_kernel)\n")
-    native = load_native(write(tmp_path, {**files, "native_functions.yaml": "- func: a(Tensor self) -> Tensor\n"}))
-    assert native.sources == (Path("A.cpp"),)
-    assert native.vectorized == (Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp"))
-    assert native.headers == (Path("A.h"),)
-    assert native.cuda == (Path("cuda/A.cu"), Path("cuda/Helper.cpp"))
-
-
 def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -242,23 +175,3 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.
     assert names("new space") == ["new space"]
     assert names(f"new {tmp_path}/b") == ["new", "b"]
     assert names("") == ["."]
-
-
-def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build deletes the wheel of the previous build, but not that of another Python."""
-    monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
-    layout = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist")
-    wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cp311", "cp312")}
-    for tag, wheel in wheels.items():
-        layout = replace(layout, interpreter=tag)
-        assert load_built(layout) is None
-        wheel.touch()
-        save_built(layout, Built.of("a stamp", wheel))
-    for tag, wheel in wheels.items():
-        layout = replace(layout, interpreter=tag)
-        built = load_built(layout)
-        assert built and built.wheel == str(wheel) and built.is_there()
-        assert load_built(layout, SOURCE) is None
-        os.utime(wheel, (0, 0))  # written again
-        assert not built.is_there()
-        assert load_built(replace(layout, out=tmp_path / "elsewhere")) is None
