@@ -125,11 +125,12 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
     except Exception as error:
         if is_verbose:
             print(traced(error), file=sys.stderr)
-        if isinstance(error, OSError | RefusedError):
+        code = say_error(error)
+        if code == RefusedError.exit_code:
             # On a full disk Python writes truncated bytecode without an error, and later imports would fail.
             with suppress(OSError):
                 delete(BYTECODE)
-        return say_error(error)
+        return code
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)
         return 130
