@@ -1,4 +1,4 @@
-"""Steps of a build and their times; commands whose output is followed; tables."""
+"""Steps of a build and their times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 import pytest
 from graft.core import console
 from graft.core.console import StepLine, Steps
-from graft.core.process import follow
 
 
 def test_what_is_only_counted_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,22 +69,3 @@ def test_step_that_fails_says_so_and_has_no_time(capsys: pytest.CaptureFixture[s
         raise KeyError
     assert capsys.readouterr().err == "first: failed\n"
     assert not steps.seconds
-
-
-def test_each_line_is_handed_on_at_once() -> None:
-    lines: list[tuple[str, float]] = []
-    start = time.monotonic()
-    command = ["sh", "-c", 'echo "$WORD"; sleep 0.5; echo two >&2; exit 3']
-    code = follow(command, lambda line: lines.append((line, time.monotonic() - start)), env={"WORD": "one"})
-    assert code == 3
-    assert [line for line, _ in lines] == ["one\n", "two\n"]
-    assert lines[0][1] < lines[1][1] - 0.4
-
-
-def test_command_is_watched_to_its_end() -> None:
-    asked: list[bool] = []
-    command = ["sh", "-c", "sleep 0.7; echo done"]
-    lines: list[str] = []
-    assert follow(command, lines.append, env={}, watch=lambda: asked.append(True)) == 0
-    assert lines == ["done\n"]
-    assert len(asked) >= 2
