@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
-from .core.bugs import expected
-from .core.console import say, spelling
+from .core.bugs import say_error
+from .core.wording import spelling
+from .deliver.thin import write_sdist
 from .options import AS_VARIABLES
+from .project import pep517
+from .project.pep517 import ConfigSettings
+from .project.settings import read_project
 
-T = TypeVar("T")
-Settings = Mapping[str, Any] | None
 
-
-def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+def build_wheel(
+    wheel_directory: str, config_settings: ConfigSettings | None = None, metadata_directory: str | None = None
+) -> str:
     """Build the wheel of the project in the current folder. Return its file name."""
-    from .project.build import build_wheel
-
-    return _named(lambda: build_wheel(Path.cwd(), Path(wheel_directory), config_settings or {}))
+    return _named(lambda: pep517.build_wheel(Path.cwd(), Path(wheel_directory), config_settings or {}))
 
 
 def build_editable(
-    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+    wheel_directory: str, config_settings: ConfigSettings | None = None, metadata_directory: str | None = None
 ) -> str:
     """Build a wheel whose operators are compiled again when their sources were edited. Return its file name."""
-    from .project.build import build_editable
-
-    return _named(lambda: build_editable(Path.cwd(), Path(wheel_directory), config_settings or {}))
+    return _named(lambda: pep517.build_editable(Path.cwd(), Path(wheel_directory), config_settings or {}))
 
 
-def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+def build_sdist(sdist_directory: str, config_settings: ConfigSettings | None = None) -> str:
     """Build the sdist. Return its file name."""
-    from .deliver.thin import write_sdist
-    from .project.settings import read_project
 
     def build() -> Path:
         project = read_project(Path.cwd())
@@ -42,7 +38,7 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
     return _named(build)
 
 
-def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+def get_requires_for_build_editable(config_settings: ConfigSettings | None = None) -> list[str]:
     """Return what an editable build needs in addition: hatchling writes its .pth file with it."""
     from hatchling.builders.constants import EDITABLES_REQUIREMENT
 
@@ -55,6 +51,4 @@ def _named(build: Callable[[], Path]) -> str:
         try:
             return build().name
         except Exception as error:
-            shown = expected(error)
-            say(f"error: {shown}")
-            raise SystemExit(shown.exit_code) from None
+            raise SystemExit(say_error(error)) from None

@@ -1,6 +1,4 @@
-"""The command line: verbs, the options that each takes, what an error looks like; and what is checked before anything
-is done.
-"""
+"""The command line: verbs, the options that each takes, what an error looks like."""
 
 from __future__ import annotations
 
@@ -8,49 +6,35 @@ import argparse
 import json
 import os
 import re
-import shlex
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .base.fetch import check_wheel, in_name_of
-from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
-from .core.bugs import expected, traced
-from .core.console import HELP, as_typed, say
+from .core.bugs import say_error, traced
 from .core.environments import command_on
-from .core.errors import GraftError, RefusedError, ToolchainError, UsageError, run_all
+from .core.errors import RefusedError, UsageError
 from .core.files import delete, write_atomically
-from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, REPOSITORY, TorchVersion, expanded
+from .core.layout import BYTECODE, IS_CHECKOUT, REPOSITORY, expanded
 from .core.make import changes_folder, command_of_make
 from .core.pythons import find_python, probed
-from .deliver.built import last_build
-from .inputs.native import load_natives
-from .inputs.pin import pin_of
-from .inputs.toolchain import architectures_in, wanted_architectures
+from .core.wording import HELP, as_typed
 from .options import (
-    DEVELOP,
     FOUND,
-    GRAFT,
-    INSTALLED,
-    LAST,
     NONE,
+    OF_MAKE,
     OLDEST,
     OPTIONS,
     RELEASE,
     SHARED,
-    SOURCE,
     THERE,
-    THIN,
-    WHEEL,
     Request,
     Verb,
     request_of,
 )
+from .validation import complete
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -71,9 +55,9 @@ def _source(parser: argparse.ArgumentParser) -> None:
 # The options that are paths.
 _PATHS = ("native", "out", "wheel", "source", "project")
 
-# The options of verbs that build for one base.
+# The options of verbs that build on one base.
 BASE = "pin native wheel jobs launcher cuda_archs cuda_home cxx"
-# Those of verbs that use PyTorch's sources.
+# The options of verbs that use PyTorch's sources.
 _TREE = "pin native jobs source cuda_home cxx"
 
 VERBS = (
@@ -100,7 +84,7 @@ VERBS = (
         *(_TREE, OLDEST, _source),
     ),
     Verb(
-        *("new", "write the skeleton of a new operator", "graft.new.new_op:new_op"),
+        *("new", "write the skeleton of a new operator", "graft.new.skeleton:new_op"),
         *("pin native wheel cxx python schema kind variants project", THERE),
     ),
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
@@ -137,13 +121,12 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
     except Exception as error:
         if is_verbose:
             print(traced(error), file=sys.stderr)
-        shown = expected(error)
-        say(f"error: {shown}")
-        if isinstance(shown, RefusedError):
+        code = say_error(error)
+        if code == RefusedError.exit_code:
             # On a full disk Python writes truncated bytecode without an error, and later imports would fail.
             with suppress(OSError):
                 delete(BYTECODE)
-        return shown.exit_code
+        return code
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)
         return 130
@@ -151,7 +134,7 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
 
 
 def _another_python(verb: Verb, request: Request) -> Path | None:
-    """Return the Python to build for, if the builder runs on one with another ABI. make starts it on the right one."""
+    """Return the Python to build for, if this one has another ABI. make starts the builder on the right one."""
     takes = verb.takes.split()
     if IS_CHECKOUT or "python" not in takes or request.python == sys.executable:
         return None
@@ -176,11 +159,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, argparse.Namespace]:
-    """Read the command line, and the variables.
-
-    Raises:
-        UsageError: an option is unknown, or its value cannot be read.
-    """
+    """Read the command line, and the variables."""
     # The list of verbs fits on a screen of 24 lines.
     parser = _Parser(prog="graft", usage="graft [--help] [--version] VERB ...", add_help=False)
     parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
@@ -207,10 +186,11 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
 
 
 def _keep_from_others(given: argparse.Namespace) -> None:
-    """Remove the options from the environment: what this process starts gets its own on its command line. But other
-    programs read some of them, too.
+    """Remove the options from the environment: processes that Graft starts get their own on their command lines. Those
+    that other programs read, too, stay, with the values of this command line.
     """
-    os.environ.pop("ARGS", None)
+    for name in OF_MAKE:
+        os.environ.pop(name, None)
     for name, option in OPTIONS.items():
         flag = getattr(given, name, None)
         if option.variable not in SHARED:
@@ -230,10 +210,8 @@ class _ShowVersion(argparse.Action):
 
 
 def _require_absolute(paths: Mapping[str, str]) -> None:
-    """Check that a user of ``make -C`` names no path from the folder that make left; Graft's could have it, too.
-
-    Raises:
-        UsageError: lists these paths.
+    """Refuse relative paths of a user of ``make -C``, who may mean the folder that make left: Graft's own could have
+    the same path.
     """
     if os.environ.get("MAKELEVEL") != "1" or not changes_folder(command_of_make()):
         return
@@ -241,138 +219,3 @@ def _require_absolute(paths: Mapping[str, str]) -> None:
     if relative:
         what = f"{', '.join(relative)}: `make -C` is run in another folder than yours"
         raise UsageError(what, todo="write absolute paths")
-
-
-def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
-    """Return the request with the pin that the verb uses.
-
-    Args:
-        verb: what to do.
-        request: what was given.
-        own: the verb's own flags.
-
-    Raises:
-        GraftError: lists everything that is wrong.
-    """
-    if not request.pin:
-        request = _with_default_pin(verb, request)
-    _check(verb, request)
-    is_listing = getattr(own, "list", False)
-    if verb.pin not in (FOUND, THERE, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
-        return request
-    if request.pin:
-        # The hash of a wheel that is not pinned for this Python is an input of the build.
-        fetch_unpinned(request.layout, request.wheel)
-        return request
-    pin, cuda_archs = find_pin(request.cuda_archs, cxx=request.cxx)
-    return replace(request, pin=pin, cuda_archs=cuda_archs)
-
-
-def _with_default_pin(verb: Verb, request: Request) -> Request:
-    """Add the pin that a verb uses if none is given; it stays empty if it uses none, or asks pip for one."""
-    if request.wheel:
-        with suppress(GraftError):  # _check reports it
-            return replace(request, pin=in_name_of(request.wheel)[0])
-        return request
-    if verb.pin == THERE and _has_torch(request.python):
-        return replace(request, pin=TorchVersion(INSTALLED))
-    if verb.pin == FOUND and "pins" in verb.takes.split() and request.pins:
-        return replace(request, pin=TorchVersion(request.pins.split()[0]))
-    if verb.pin == LAST and (last := last_build(request.native, request.build)):
-        pin, built = last
-        say(f"torch {pin}: that of the last build")
-        return replace(request, pin=pin, cuda_archs=request.cuda_archs or architectures_in(built.cuda))
-    if verb.pin in (RELEASE, OLDEST) or (verb.pin != NONE and request.build == SOURCE):
-        release = oldest_release if verb.pin == OLDEST else default_release
-        return replace(request, pin=release(PATCHES))
-    return request
-
-
-def _has_torch(python: str) -> bool:
-    """Return whether a Python has a torch that can be built on."""
-    from .base.installed import find_environment
-
-    try:
-        find_environment(python)
-    except GraftError:
-        return False
-    return True
-
-
-def _check(verb: Verb, request: Request) -> None:
-    takes = verb.takes.split()
-    checks = {
-        "native": lambda: None if verb.name == "import" else _check_natives(request, is_new=verb.name == "new"),
-        "out": lambda: _require_folder("OUT", request.out, "a folder; it is created if missing"),
-        "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
-        "source": lambda: _check_source(request.source),
-        "build": lambda: _check_words("BUILD", [request.build], (GRAFT, SOURCE)),
-        "delivery": lambda: _check_words("DELIVERY", request.delivery.split(), (WHEEL, DEVELOP, THIN)),
-        "launcher": lambda: _check_launcher(request.launcher.strip()),
-        "cuda_archs": lambda: wanted_architectures(request.cuda_archs),
-    }
-    run_all(*(check for option, check in checks.items() if option in takes))
-
-
-def _check_natives(request: Request, *, is_new: bool) -> None:
-    """Check the native folders, or that the first can be created, and ``SCHEMA``, if an operator is added to it."""
-    if not is_new:
-        load_natives(request.native)
-        return
-    from .new.new_op import check_usage
-
-    _require_folder("NATIVE", request.native[0], "a folder for the operator")
-    check_usage(request.schema, request.kind, request.variants)
-
-
-def _require_folder(variable: str, folder: Path | None, wanted: str) -> None:
-    """Check that files can be written into ``folder``, or that it can be created."""
-    if folder is None:
-        return
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    if not there.is_dir():
-        raise UsageError(f"{variable}={folder}: {there} is a file", todo=f"set {variable} to {wanted}")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(
-            f"{variable}={folder}: {there} is not writable",
-            todo=f"set {variable} to {wanted}, or change the permissions of {there}",
-        )
-
-
-def _check_pin(request: Request) -> None:
-    """Check the pin and ``WHEEL``. If there is no pin yet, ``WHEEL`` names it, or it is found."""
-    if request.pin:
-        pin = pin_of(request.layout)
-        if request.wheel:
-            check_wheel(request.wheel, pin)
-    elif request.wheel:
-        in_name_of(request.wheel)
-
-
-def _check_source(source: str) -> None:
-    """Check that a local checkout or mirror exists. A remote one is checked when it is cloned."""
-    if source and ":" not in source and not expanded(source).is_dir():
-        raise UsageError(
-            f"SOURCE={source}: no such folder",
-            todo="set SOURCE to a checkout of PyTorch or an address to download from, or leave it out",
-        )
-
-
-def _check_words(variable: str, words: list[str], known: tuple[str, ...]) -> None:
-    if unknown := [word for word in words if word not in known] or ([""] if not words else []):
-        raise UsageError(
-            f"{variable}={' '.join(words)}: no such {variable.lower()}: {' or '.join(unknown)}",
-            todo=f"set it to {' or '.join(known)}",
-        )
-
-
-def _check_launcher(wanted: str) -> None:
-    try:
-        words = shlex.split(wanted)
-    except ValueError as error:
-        raise UsageError(f"LAUNCHER={wanted}: {error}", todo="close the quotes") from error
-    if words and not shutil.which(words[0]):
-        raise ToolchainError(
-            f"LAUNCHER={wanted}: program {words[0]} not found",
-            todo="install it, or unset LAUNCHER",
-        )

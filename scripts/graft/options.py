@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .core.console import HELP, SPELLED
 from .core.errors import UsageError
 from .core.folders import is_native
 from .core.layout import DIST, IS_CHECKOUT, REPOSITORY, Layout, TorchVersion, expanded, native_folders
+from .core.wording import HELP, SPELLED
 
 # The values of BUILD and DELIVERY.
 GRAFT, SOURCE = "graft", "source"
@@ -48,13 +48,13 @@ def _file(text: str) -> Path | None:
 
 
 def _python() -> str:
-    """Return the Python of the active virtual environment; otherwise the one that Graft runs on."""
+    """Return the Python of the active virtual environment, or the one that Graft runs on."""
     active = Path(os.environ.get("VIRTUAL_ENV", ""), "bin/python")
     return str(active) if not IS_CHECKOUT and active.is_file() else sys.executable
 
 
 def _native() -> str:
-    """Return the shipped native folder; that of the project in the current folder, if it has the usual name."""
+    """Return the checkout's native folder; where Graft is installed, that of the project in the current folder."""
     if IS_CHECKOUT:
         return str(REPOSITORY / "native")
     return "native" if is_native(Path("native")) else "."
@@ -105,8 +105,6 @@ class Request:
         "", 'for thin-wheel and test-matrix: "2.14.1 2.15.0"; by default PIN, and for test-matrix all with a wheel'
     )
     pythons: str = _option("", 'for test-matrix: "3.11 3.12", names or paths')
-    at_once: int = _option("1", "for test-matrix: rows to run at once", _positive)
-    keep: bool = _option("", "for test-matrix: 1 keeps its environments", _switch)
     schema: str = _option("", 'for new operators: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"')
     kind: str = _option("plain", "for new operators: plain, kernel, pointwise or composite")
     variants: str = _option("", "for new operators: inplace, out or inplace,out")
@@ -134,7 +132,7 @@ SHARED = ("CUDA_HOME", "CXX")
 
 @dataclass(frozen=True)
 class Option:
-    """One of the fields of ``Request``, as a user sees it."""
+    """A field of ``Request``, as a user sees it."""
 
     name: str
     default: str
@@ -144,7 +142,7 @@ class Option:
 
     @property
     def variable(self) -> str:
-        """Its variable outside make, where other programs use short names: WSL sets NAME."""
+        """Its variable outside make, with a prefix: other programs use short names, such as NAME, which WSL sets."""
         return self.word if self.word in SHARED or self.word.startswith("GRAFT_") else f"GRAFT_{self.word}"
 
     @property
@@ -175,13 +173,12 @@ OPTIONS = {
 if not IS_CHECKOUT:
     SPELLED.update({each.word: (each.flag, each.flag) for each in OPTIONS.values()})
 
-
-# How messages spell them for a build frontend, which has no command line of ours.
+# How messages spell the options for a build frontend, whose users do not type Graft's command line.
 AS_VARIABLES = {each.word: (each.flag, each.variable) for each in OPTIONS.values()}
 
 
 def take_from_make(variables: MutableMapping[str, str]) -> None:
-    """Rename make's variables to those that the builder reads. Others of these names do not count."""
+    """Rename make's variables to those that the builder reads, which do not count if make runs it."""
     for option in OPTIONS.values():
         if option.variable != option.word:
             variables.pop(option.variable, None)
@@ -189,13 +186,20 @@ def take_from_make(variables: MutableMapping[str, str]) -> None:
                 variables[option.variable] = given
 
 
+# Variables that only the Makefile and the tests' equipment read: default and help.
+OF_MAKE = {
+    "AT_ONCE": ("1", "for test-matrix: rows to run at once"),
+    "KEEP": ("", "for test-matrix: 1 keeps its environments"),
+    "ARGS": ("", "additional arguments, such as ARGS=--help"),
+}
+
+
 def variables() -> str:
-    """Return a table of the options as variables of make, with their values now."""
-    lines = ["Variables, with their values now:"]
-    lines += [f"  {each.word + '=' + each.given_to_make(os.environ):<22} {each.help}" for each in OPTIONS.values()]
-    return "\n".join(
-        [*lines, f"  {'ARGS=' + os.environ.get('ARGS', ''):<22} additional arguments, such as ARGS=--help"]
-    )
+    """Return a table of make's variables, with their values now."""
+    shown = {each.word: (each.given_to_make(os.environ), each.help) for each in OPTIONS.values()}
+    shown |= {name: (os.environ.get(name) or default, help_) for name, (default, help_) in OF_MAKE.items()}
+    lines = [f"  {f'{name}={value}':<22} {help_}" for name, (value, help_) in shown.items()]
+    return "\n".join(["Variables, with their values now:", *lines])
 
 
 def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:
@@ -219,8 +223,9 @@ def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:
     return Request(**values)
 
 
-# Which pin a verb uses if none is given: the first that can be had; the torch that PYTHON has, otherwise that one; that
-# of the last build; the newest release with a wheel; the oldest pinned release; or none.
+# The pin that a verb uses if none is given: FOUND, the first whose wheel pip can download; THERE, the torch that PYTHON
+# has, or else FOUND; LAST, that of the last build; RELEASE, the newest release with a wheel; OLDEST, the oldest pinned
+# release.
 FOUND, THERE, LAST, RELEASE, OLDEST, NONE = "found", "there", "last", "release", "oldest", ""
 
 

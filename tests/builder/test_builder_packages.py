@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import re
 
-from graft.core.layout import PACKAGES
+from graft.core.layout import PACKAGES, REPOSITORY
+from graft.project.settings import tomllib
 from packaging.requirements import Requirement
 
-
-def listed(name: str) -> list[Requirement]:
-    text = (PACKAGES / name).read_text(encoding="utf-8").replace("\\\n", "")
-    lines = (re.sub(r"\s+(#|--hash).*", "", line) for line in text.splitlines())
-    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+ENTRIES = re.split(r"\n(?=\S)", (PACKAGES / "requirements.txt").read_text(encoding="utf-8").strip())[1:]
 
 
 def test_every_package_is_pinned_with_hashes() -> None:
-    entries = re.split(r"\n(?=\S)", (PACKAGES / "requirements.txt").read_text(encoding="utf-8").strip())[1:]
-    assert entries
-    for entry in entries:
+    assert ENTRIES
+    for entry in ENTRIES:
         assert re.match(r"[\w.-]+==\S+ ", entry), entry
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry
 
 
 def test_what_is_wanted_is_pinned() -> None:
-    pinned = {each.name for each in listed("requirements.txt")}
-    assert pinned >= {each.name for each in listed("requirements.in")}
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = [*settings["project"]["dependencies"], *settings["dependency-groups"]["checkout"]]
+    pinned = {entry.partition("==")[0] for entry in ENTRIES}
+    assert pinned | {"pip"} >= {Requirement(each).name for each in wanted}

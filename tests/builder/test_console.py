@@ -1,17 +1,13 @@
-"""Steps of a build and their times; commands whose output is followed; tables."""
+"""Steps of a build and their times."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from graft.core import console
 from graft.core.console import StepLine, Steps
-from graft.core.process import follow
 
 
 def test_what_is_only_counted_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,38 +69,3 @@ def test_step_that_fails_says_so_and_has_no_time(capsys: pytest.CaptureFixture[s
         raise KeyError
     assert capsys.readouterr().err == "first: failed\n"
     assert not steps.seconds
-
-
-def test_each_line_is_handed_on_at_once() -> None:
-    lines: list[tuple[str, float]] = []
-    start = time.monotonic()
-    command = ["sh", "-c", 'echo "$WORD"; sleep 0.5; echo two >&2; exit 3']
-    code = follow(command, lambda line: lines.append((line, time.monotonic() - start)), env={"WORD": "one"})
-    assert code == 3
-    assert [line for line, _ in lines] == ["one\n", "two\n"]
-    assert lines[0][1] < lines[1][1] - 0.4
-
-
-def test_command_ends_with_the_process_that_follows_it(tmp_path: Path) -> None:
-    """A compiler of a build that was killed must not write into the next one."""
-    pid = tmp_path / "pid"
-    command = ["sh", "-c", f"echo $$ >{pid}; exec sleep 60"]
-    body = f"from graft.core.process import follow; follow({command!r}, print, env={{}})"
-    with subprocess.Popen([sys.executable, "-c", body]) as follower:
-        while not (pid.is_file() and pid.read_text()):
-            time.sleep(0.02)
-        follower.kill()
-    started = Path("/proc", pid.read_text().strip(), "cmdline")
-    deadline = time.monotonic() + 10
-    while started.exists() and b"sleep" in started.read_bytes() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not (started.exists() and b"sleep" in started.read_bytes())
-
-
-def test_command_is_watched_to_its_end() -> None:
-    asked: list[bool] = []
-    command = ["sh", "-c", "sleep 0.7; echo done"]
-    lines: list[str] = []
-    assert follow(command, lines.append, env={}, watch=lambda: asked.append(True)) == 0
-    assert lines == ["done\n"]
-    assert len(asked) >= 2

@@ -26,7 +26,7 @@ except ValueError as error:
     print(error)
 """
 
-# Does what `graft.project.build` does around a build, in the folder of its arguments. The source says how it ends.
+# Does what `graft.project.pep517` does around a build, in the folder of its arguments. The source says how it ends.
 BUILDER = """
 import json, os, sys, time
 from graft.deliver.shipped.edited import STATE, state_of

@@ -1,15 +1,17 @@
-"""Files that are written whole, folders that are laid out or deleted, and the links in them."""
+"""Files that are written whole, folders that are laid out or deleted, the links in them, and the lock on a folder."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from graft.core.errors import UsageError
 from graft.core.files import delete, files_below, lay_out_files, remove_others, write_atomically, write_if_changed
-from graft.core.layout import PACKAGE
+from graft.core.layout import PACKAGE, REPOSITORY
 from helpers import write
 
 
@@ -107,3 +109,35 @@ def test_links_above_are_the_user_s(tmp_path: Path) -> None:
 def test_one_function_deletes_folders() -> None:
     others = [path for path in PACKAGE.rglob("*.py") if "rmtree(" in path.read_text(encoding="utf-8")]
     assert others == [PACKAGE / "core/files.py"]
+
+
+HOLD = "from pathlib import Path\nfrom graft.core.files import build_lock\n" + (
+    "with build_lock(Path({folder!r})):\n    {body}\n"
+)
+
+
+def holding(folder: Path, body: str) -> subprocess.Popen[str]:
+    """A process that holds the lock while it runs ``body``."""
+    command = [sys.executable, "-c", HOLD.format(folder=str(folder), body=body)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_second_build_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
+    first = holding(tmp_path, "print('held', flush=True); import time; input(); print(time.time())")
+    assert first.stdout and first.stdout.readline() == "held\n"
+    second = holding(tmp_path, "import time; print(time.time())")
+    assert second.stderr
+    said = second.stderr.readline()
+    end_of_first, _ = first.communicate("\n")
+    end_of_second, _ = second.communicate()
+    assert f"another build is running here (process {first.pid}); waiting" in said
+    assert float(end_of_second) >= float(end_of_first)
+
+
+def test_lock_of_a_killed_build_is_free(tmp_path: Path) -> None:
+    body = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=body)], cwd=REPOSITORY, check=False)
+    after = [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body="print('mine')")]
+    done = subprocess.run(after, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("mine\n", "")

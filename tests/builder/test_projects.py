@@ -13,16 +13,16 @@ from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
 import pytest
-from graft import backend, cli
+from graft import backend, validation
 from graft.base.installed import Environment
 from graft.compose.several import together
 from graft.core.errors import UsageError
 from graft.core.files import files_below
 from graft.core.layout import ABI, INTERPRETER, REPOSITORY, TorchVersion
 from graft.deliver.thin import TAKEN, requirement, write_sdist, write_wheel
-from graft.new.new_op import then
+from graft.new.skeleton import then
 from graft.options import Request
-from graft.project import build as project_build
+from graft.project import pep517
 from graft.project.settings import read_project
 from helpers import of_the_base_wheel, write
 from packaging.requirements import Requirement
@@ -87,21 +87,21 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request
     monkeypatch.chdir(write_project(tmp_path / "project"))
     for name in [name for name in os.environ if name.startswith("GRAFT_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(cli, "find_pin", lambda archs, **_: (TorchVersion("2.13.0"), archs))
-    monkeypatch.setattr(project_build, "_installed_version", lambda: None)
+    monkeypatch.setattr(validation, "find_pin", lambda archs, **_: (TorchVersion("2.13.0"), archs))
+    monkeypatch.setattr(pep517, "environment_of", lambda _: None)
 
     def thin_files(request: Request, _: str, versions: list[str], **__: object) -> object:
         asked.append((request, versions))
         raise UsageError("it went on")
 
-    monkeypatch.setattr(project_build, "thin_files", thin_files)
+    monkeypatch.setattr(pep517, "thin_files", thin_files)
     return asked
 
 
 Asked = list[tuple[Request, list[str]]]
 
 
-def wheel_of(settings: Mapping[str, object] | None, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def refused(settings: Mapping[str, object] | None, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """Return the exit code of the backend, and what it prints."""
     with pytest.raises(SystemExit) as caught:
         backend.build_wheel("out", settings)
@@ -113,10 +113,10 @@ def test_settings_of_frontends_are_options(
 ) -> None:
     monkeypatch.setenv("GRAFT_JOBS", "3")
     monkeypatch.setenv("GRAFT_CUDA_ARCHS", "80")
-    wheel_of({"jobs": "2", "cuda-archs": ["90", "100"], "pin": "2.14.1"}, capsys)
+    refused({"jobs": "2", "cuda-archs": ["90", "100"], "pin": "2.14.1"}, capsys)
     ((request, versions),) = built
     assert (request.jobs, request.cuda_archs, versions) == (2, "90 100", ["2.14.1"])
-    wheel_of(None, capsys)
+    refused(None, capsys)
     assert (built[1][0].jobs, built[1][0].cuda_archs, built[1][1]) == (3, "80", ["2.13.0"])
 
 
@@ -125,7 +125,7 @@ def test_make_s_variables_are_not_read_by_frontends(
 ) -> None:
     for name in ("JOBS", "PIN", "NAME"):
         monkeypatch.setenv(name, "x")
-    wheel_of({}, capsys)
+    refused({}, capsys)
     assert (built[0][0].jobs, built[0][1]) == (os.cpu_count(), ["2.13.0"])
 
 
@@ -148,7 +148,7 @@ def test_a_mistake_in_them_is_told_in_a_line(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    code, shown = wheel_of(settings, capsys)
+    code, shown = refused(settings, capsys)
     assert (code, shown[: len(said)], built) == (1 if "WHEEL" in said else 2, said, [])
     assert len(shown.splitlines()) == 2 and "Traceback" not in shown
 
@@ -157,7 +157,7 @@ def test_editable_install_that_cannot_see_torch(
     built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """uv hides it from isolated builds."""
-    monkeypatch.setattr(project_build, "look", lambda _: (Path("/site"), None))
+    monkeypatch.setattr(pep517, "look", lambda _: (Path("/site"), None))
     with pytest.raises(SystemExit) as caught:
         backend.build_editable("out")
     said = capsys.readouterr().err
@@ -173,8 +173,8 @@ def test_links_in_a_project_are_not_followed(
     """A repository may hold some. Everything in the folder of the operators is replaced."""
     theirs = write(tmp_path / "theirs", {"edited.json": "", "folder/file": ""})
     environment = Environment("python", tmp_path, tmp_path)
-    monkeypatch.setattr(project_build, "look", lambda _: (tmp_path, tmp_path))
-    monkeypatch.setattr(project_build, "find_environment", lambda _: environment)
+    monkeypatch.setattr(pep517, "look", lambda _: (tmp_path, tmp_path))
+    monkeypatch.setattr(pep517, "find_environment", lambda _: environment)
     link = Path(name.format(f"{ABI}-{sha256(str(tmp_path).encode()).hexdigest()[:8]}")).absolute()
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(theirs)
@@ -220,11 +220,7 @@ def test_no_project(tmp_path: Path) -> None:
         (["2.13.0+cpu"], ["2.13.0+cpu"], ["2.13.0", "2.13.0+cu130", "2.13.1+cpu"]),
         (["2.13.0"], ["2.13.0"], ["2.13.1", "2.12.0"]),
         (["2.13.0", "2.14.1"], ["2.13.0", "2.14.1"], ["2.14.0", "2.13.1", "2.12.1", "2.14.2", "2.15.0"]),
-        (
-            ["2.15.0", "2.11.0", "2.13.0+cpu"],
-            ["2.11.0", "2.13.0+cpu", "2.15.0"],
-            ["2.12.0", "2.14.1", "2.13.1", "2.16.0"],
-        ),
+        (["2.15.0", "2.11.0", "2.13.0+cpu"], ["2.11.0", "2.13.0+cpu", "2.15.0"], ["2.12.0", "2.13.1", "2.16.0"]),
     ],
 )
 def test_pip_takes_the_releases_that_the_wheel_was_built_for(
@@ -241,9 +237,8 @@ def of_one_torch(folder: str, **texts: bytes) -> dict[str, bytes]:
 
 
 def test_files_that_are_the_same_for_all_are_there_once() -> None:
-    files = together(
-        "ops", [of_one_torch("a", C=b"1", text=b"same"), of_one_torch("b", C=b"2", text=b"same", more=b"m")]
-    )
+    one, other = of_one_torch("a", C=b"1", text=b"same"), of_one_torch("b", C=b"2", text=b"same", more=b"m")
+    files = together("ops", [one, other])
     assert json.loads(files.pop("ops/builds.json")) == [{"folder": "a"}, {"folder": "b"}]
     assert files == {
         "ops/__init__.py": b"same",
@@ -262,20 +257,17 @@ def test_one_torch_has_all_files_in_its_folder() -> None:
 OPERATORS = {"_my_ops/__init__.py": b"", "_my_ops/_C.so": b"library"}
 
 
+def wheel_of(project: Path, *, is_editable: bool = False) -> Path:
+    """Write the wheel of a project beside it."""
+    config, out = read_project(project).config, project.parent / "out"
+    how = {"package": "_my_ops", "platform": "linux_x86_64", "out": out, "is_editable": is_editable}
+    return write_wheel(project, config, OPERATORS, requires=["torch==2.13.0"], **how)
+
+
 @pytest.mark.parametrize("is_editable", [False, True])
 def test_the_wheel_has_metadata_operators_and_python(tmp_path: Path, is_editable: bool) -> None:
     root = write_project(tmp_path / "project", package="src/my_ops")
-    project = read_project(root)
-    wheel = write_wheel(
-        root,
-        project.config,
-        OPERATORS,
-        package=project.package,
-        requires=["torch==2.13.0"],
-        platform="linux_x86_64",
-        out=tmp_path,
-        is_editable=is_editable,
-    )
+    wheel = wheel_of(root, is_editable=is_editable)
     assert wheel.name == f"my_ops-1.0-{INTERPRETER}-{INTERPRETER}-linux_x86_64.whl"
     with ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -286,14 +278,10 @@ def test_the_wheel_has_metadata_operators_and_python(tmp_path: Path, is_editable
     assert paths == ([f"{root}/src"] if is_editable else [])
     assert "Requires-Dist: torch==2.13.0\n" in metadata and "Requires-Dist: numpy\n" in metadata
     assert "[torch.backends]\n_my_ops = _my_ops:autoload\n" in entry_points and "[others]" in entry_points
-    assert project.config["project"]["dependencies"] == ["numpy"]
 
 
 def test_a_wheel_without_python_code(tmp_path: Path) -> None:
-    root = write_project(tmp_path / "project")
-    config = read_project(root).config
-    wheel = write_wheel(root, config, OPERATORS, package="my_ops", requires=[], platform="any", out=tmp_path)
-    with ZipFile(wheel) as archive:
+    with ZipFile(wheel_of(write_project(tmp_path / "project"))) as archive:
         assert {name.partition("/")[0] for name in archive.namelist()} == {"_my_ops", "my_ops-1.0.dist-info"}
 
 
@@ -316,18 +304,8 @@ def test_what_torch_requires_is_known() -> None:
 
 def built_with(tmp_path: Path, settings: str, *, is_editable: bool = False) -> set[str]:
     """Return the members of the wheel of a project with ``settings``, beside those of its operators."""
-    root = write_project(tmp_path / "project", settings, package="my_ops")
-    write(root, {"x": ""})
-    config = read_project(root).config
-    wheel = write_wheel(
-        *(root, config, OPERATORS),
-        package="_my_ops",
-        requires=[],
-        platform="any",
-        out=tmp_path / "out",
-        is_editable=is_editable,
-    )
-    with ZipFile(wheel) as archive:
+    root = write(write_project(tmp_path / "project", settings, package="my_ops"), {"x": ""})
+    with ZipFile(wheel_of(root, is_editable=is_editable)) as archive:
         return {name for name in archive.namelist() if not name.startswith(("_my_ops/", "my_ops-1.0.dist-info/"))}
 
 
@@ -341,15 +319,11 @@ def built_with(tmp_path: Path, settings: str, *, is_editable: bool = False) -> s
     ],
 )
 def test_members_that_would_replace_other_packages_are_refused(tmp_path: Path, member: str, is_editable: bool) -> None:
-    key = (
-        "tool.hatch.build.targets.wheel.hooks.custom" if is_editable else "tool.hatch.build.targets.wheel.force-include"
-    )
-    (tmp_path / "project").mkdir()
     hook = HOOK.format(more=f"build_data['force_include_editable'][self.root + '/x'] = {member!r}")
-    (tmp_path / "project/hatch_build.py").write_text(hook)
-    settings = f"[{key}]\n" + ("" if is_editable else f"x = {member!r}\n")
+    write(tmp_path / "project", {"hatch_build.py": hook})
+    settings = "hooks.custom]\n" if is_editable else f"force-include]\nx = {member!r}\n"
     with pytest.raises(UsageError) as caught:
-        built_with(tmp_path, settings, is_editable=is_editable)
+        built_with(tmp_path, f"[tool.hatch.build.targets.wheel.{settings}", is_editable=is_editable)
     assert str(caught.value).startswith(f"{tmp_path}/project/pyproject.toml: the wheel would have ")
     assert PurePosixPath(member).name in caught.value.what and "force-include" in caught.value.todo
     assert not list((tmp_path / "out").iterdir())

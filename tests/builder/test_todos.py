@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from graft.new.new_op import todos
+from graft.new.skeleton import todos
 from helpers import write
 
 from tests.kit.todos import NO_CODE, ending_with_todos

@@ -55,15 +55,6 @@ for _ in range(2):
 print(sys.path)
 """
 
-# Import what the tree contains, and search for torch.
-START = """
-import importlib.util, sys
-sys.path[:] = [sys.argv[1], sys.argv[2], *sys.path[1:]]
-import _torch_graft_start
-print("started", file=sys.stderr)
-print(sys.path[0] == sys.argv[1], importlib.util.find_spec("torch").origin if len(sys.argv) > 3 else "")
-"""
-
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
@@ -295,11 +286,22 @@ def tree_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     return path, variable
 
 
+def ran(environment: Environment, name: str = "", *flags: str) -> tuple[str, str, str]:
+    """Run a process whose variable is ``name``. Return the path of its torch, its variable, and its messages."""
+    with running(environment, *flags, **{VARIABLE: name}) as process:
+        path, variable = tree_of(process)
+        return path, variable, process.communicate("\n")[1]
+
+
+def torch_of(tree: Path) -> str:
+    return str(tree / "torch/__init__.py")
+
+
 def test_tree_in_use_stays(environment: Environment) -> None:
     tree = add(environment)
     before = contents(tree)
     with running(environment) as process:
-        assert tree_of(process) == (str(tree / "torch/__init__.py"), tree.name)
+        assert tree_of(process) == (torch_of(tree), tree.name)
         for stamp in ("second", "third", "fourth"):
             last = add(environment, CHANGED, stamp)
         assert contents(tree) == before
@@ -317,10 +319,8 @@ def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
     with running(environment) as parent:
         tree_of(parent)
         second = add(environment, CHANGED, "second")
-        for variable, expected in (first.name, first), ("deleted", second), ("", second):
-            with running(environment, **{VARIABLE: variable}) as child:
-                assert tree_of(child) == (str(expected / "torch/__init__.py"), expected.name)
-                child.communicate("\n")
+        for name, expected in (first.name, first), ("deleted", second), ("", second):
+            assert ran(environment, name) == (torch_of(expected), expected.name, "")
         parent.communicate("\n")
 
 
@@ -334,9 +334,7 @@ def test_variable_names_a_tree_of_the_environment_and_nothing_else(
     write(tree.parent / "1234.partial", texts)
     (tmp_path / "torch.graft").mkdir()
     for name in (str(tmp_path / "evil"), "../../evil", f"{tree.name}/../../../evil", "..", ".", "1234.partial", "\n"):
-        with running(environment, *flags, **{VARIABLE: name}) as process:
-            out, said = process.communicate("\n")
-            assert (out, said) == (f"{tree}/torch/__init__.py {tree.name}\n", ""), name
+        assert ran(environment, name, *flags) == (torch_of(tree), tree.name, ""), name
 
 
 @pytest.mark.parametrize("flag", ["-I", "-E"])
@@ -345,26 +343,23 @@ def test_child_that_ignores_variables_has_the_current_tree_and_says_so(environme
     with running(environment) as parent:
         tree_of(parent)
         second = add(environment, CHANGED, "second")
-        for named, lines in (first, 1), (second, 0):
-            with running(environment, flag, **{VARIABLE: named.name}) as child:
-                assert tree_of(child) == (str(second / "torch/__init__.py"), second.name)
-                _, said = child.communicate("\n")
-                assert said.count("\n") == lines
-                assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: " if lines else ""), said
+        *found, said = ran(environment, first.name, flag)
+        assert found == [torch_of(second), second.name]
+        assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: ") and said.count("\n") == 1
+        assert ran(environment, second.name, flag) == (torch_of(second), second.name, "")
         parent.communicate("\n")
 
 
 def test_child_of_a_process_that_was_undeveloped_has_its_tree(environment: Environment) -> None:
-    tree, installed = add(environment), str(environment.site / "torch/__init__.py")
+    tree = add(environment)
     with running(environment) as parent:
         _, variable = tree_of(parent)
         for _ in range(2):
             assert remove_trees(environment.packages)
             assert developed(environment) == {}
-            for name, expected in (variable, str(tree / "torch/__init__.py")), ("", installed), ("deleted", installed):
-                with running(environment, **{VARIABLE: name}) as child:
-                    assert tree_of(child)[0] == expected
-                    assert child.communicate("\n") == ("", "")
+            for name, expected in (variable, tree), ("", environment.site), ("deleted", environment.site):
+                found, _, said = ran(environment, name)
+                assert (found, said) == (torch_of(expected), "")
         parent.communicate("\n")
     assert remove_trees(environment.packages)
     assert not tree.parent.exists() and not list(environment.packages.glob("*.pth"))
@@ -387,11 +382,10 @@ def test_session_with_the_old_build_is_told_to_restart(
 def test_everything_is_removed(environment: Environment) -> None:
     before = status(environment.packages)
     assert not remove_trees(environment.packages)
-    tree = add(environment)
+    add(environment)
     assert remove_trees(environment.packages)
     assert status(environment.packages) == before
-    assert not tree.parent.exists()
-    assert not list(environment.packages.glob("*.pth"))
+    assert not list(environment.packages.glob("*graft*"))
     assert developed(environment) == {}
     assert not remove_trees(environment.packages)
 
@@ -414,18 +408,13 @@ def test_path_has_the_tree_once_if_it_is_there(environment: Environment) -> None
     assert (done.stdout, done.stderr) == ("['first', 'second']\n", "")
 
 
-def started(environment: Environment, tree: Path, *, is_imported: bool = True) -> tuple[bool, str, list[str]]:
-    """Start Python with the tree: whether it is first on the path, where torch is, and the messages at start."""
-    done = run_bare(START, tree, environment.site, *(["import"] if is_imported else []))
-    before, _, said = done.stderr.partition("started\n")
-    assert not before, "it is said before torch is imported"
-    first, _, origin = done.stdout.strip().partition(" ")
-    return first == "True", origin, said.splitlines()
-
-
-def test_torch_that_is_as_it_was_is_found_in_the_tree(environment: Environment) -> None:
-    tree = add(environment)
-    assert started(environment, tree) == (True, str(tree / "torch/__init__.py"), [])
+def refused(environment: Environment) -> str:
+    """Return the line that says why a process has the installed torch."""
+    (pth,) = environment.packages.glob("*.pth")
+    assert run_bare(RUN_TWICE, pth).stderr == "", "it is said before torch is imported"
+    found, _, said = ran(environment)
+    assert (found, said.count("\n")) == (torch_of(environment.site), 1)
+    return said
 
 
 def test_what_pythonpath_names_stays_before_the_tree(environment: Environment) -> None:
@@ -442,89 +431,72 @@ print(sys.path[:4])
 
 @pytest.mark.parametrize("name", ["torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so"])
 def test_torch_that_changed_is_the_installed_one(environment: Environment, name: str) -> None:
-    tree = add(environment)
+    add(environment)
     (environment.site / name).unlink()
-    write(environment.site, {name: "another"})
-    is_first, origin, (line,) = started(environment, tree)
-    assert (is_first, origin) == (False, str(environment.site / "torch/__init__.py"))
+    write(environment.site, {name: "__version__ = 'another'\n"})
+    line = refused(environment)
     assert line.startswith(f"torch: another torch was installed in {environment.site}, ")
-    native, more = shlex.split(line)[-2:]
-    assert (native, more) == ("NATIVE='/my ops'", f"PYTHON={sys.executable}")
-    assert started(environment, tree, is_imported=False)[2] == []
+    assert shlex.split(line)[-2:] == ["NATIVE='/my ops'", f"PYTHON={sys.executable}"]
 
 
 def test_hard_links_outlive_torch(environment: Environment) -> None:
     tree = add(environment)
     shutil.rmtree(environment.site / "torch")
-    is_first, origin, (line,) = started(environment, tree)
-    assert (is_first, origin) == (True, str(tree / "torch/__init__.py"))
+    found, _, line = ran(environment)
+    assert found == torch_of(tree)
     assert line.startswith(f"torch: it was uninstalled from {environment.site}; ")
-    assert line.endswith(f" undevelop PYTHON={sys.executable}")
+    assert line.endswith(f" undevelop PYTHON={sys.executable}\n")
 
 
 @pytest.mark.usefixtures("symbolic")
 def test_symbolic_links_do_not_outlive_torch(environment: Environment) -> None:
     tree = add(environment)
-    assert started(environment, tree)[0]
+    assert ran(environment) == (torch_of(tree), tree.name, "")
     shutil.rmtree(environment.site / "torch")
-    # What is left of torch is searched for elsewhere, and not found.
-    program = START.replace('.origin if len(sys.argv) > 3 else ""', "")
-    done = run_bare(program, tree, environment.site)
-    assert done.stdout == "False None\n"
-    assert f"torch: it was uninstalled from {environment.site}; " in done.stderr
+    found, _, said = ran(environment, "", "-I")  # without PYTHONPATH, which may name another torch
+    assert not found and said.endswith("No module named 'torch'\n")
+    assert f"torch: it was uninstalled from {environment.site}; " in said
 
 
 RECORD = "torch-2.10.0.dist-info/RECORD"
-
-
-def copied(environment: Environment, tree: Path) -> tuple[Environment, Path]:
-    """A copy of an environment, after the first is gone."""
-    other = environment.packages.with_name("copied-packages")
-    subprocess.run(["cp", "-a", environment.packages, other], check=True)
-    shutil.rmtree(environment.packages)
-    return Environment("python", other, other), other / tree.relative_to(environment.packages)
 
 
 @pytest.mark.parametrize("linked", ["hard", "symbolic"])
 def test_copied_environment_uses_its_own_tree(
     environment: Environment, linked: str, request: pytest.FixtureRequest
 ) -> None:
+    """After the first is gone."""
     if linked == "symbolic":
         request.getfixturevalue("symbolic")
-    other, tree = copied(environment, add(environment))
-    (pth,) = other.packages.glob("*.pth")
+    packages = environment.packages.with_name("copied-packages")
+    tree = packages / add(environment).relative_to(environment.packages)
+    subprocess.run(["cp", "-a", environment.packages, packages], check=True)
+    shutil.rmtree(environment.packages)
+    other = Environment("python", packages, packages)
+    (pth,) = packages.glob("*.pth")
     assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
-    assert started(other, tree) == (True, str(tree / "torch/__init__.py"), [])
+    assert ran(other) == (torch_of(tree), tree.name, "")
     assert (tree / "torch/nn/functional.py").read_text() == "a = 1\n"
     assert developed(other)["stamp"] == "stamp"
-
-
-def with_whole_seconds(folder: Path) -> None:
-    """Container images keep no fractions of a second."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            os.utime(path, (int(path.stat().st_mtime), int(path.stat().st_mtime)))
 
 
 def test_torch_is_known_by_its_content(environment: Environment) -> None:
     write(environment.site, {RECORD: "torch/version.py,sha256=one,20\nother/__init__.py,sha256=x,0\n"})
     tree = add(environment)
-    with_whole_seconds(environment.site)
-    assert started(environment, tree) == (True, str(tree / "torch/__init__.py"), [])
+    for path in filter(Path.is_file, environment.site.rglob("*")):  # container images keep no fractions of a second
+        os.utime(path, (int(path.stat().st_mtime), int(path.stat().st_mtime)))
+    assert ran(environment) == (torch_of(tree), tree.name, "")
     # pip notes that the user asked for it.
     write(environment.site, {RECORD: "other/__init__.py,sha256=y,0\ntorch/version.py,sha256=one,20\n"})
-    assert started(environment, tree)[0]
+    assert ran(environment)[0] == torch_of(tree)
+    library = environment.site / "torch/lib/libtorch_cpu.so"
+    library.rename(environment.site / "library")
+    library.write_text("The kernels")
+    assert refused(environment)
+    (environment.site / "library").rename(library)
+    assert ran(environment)[0] == torch_of(tree)
     write(environment.site, {RECORD: "torch/version.py,sha256=two,20\n"})
-    is_first, _, (line,) = started(environment, tree)
-    assert not is_first and "another torch was installed" in line
-
-
-def test_library_that_was_replaced_is_another_torch(environment: Environment) -> None:
-    write(environment.site, {RECORD: "torch/version.py,sha256=one,20\n"})
-    tree = add(environment)
-    (environment.site / "torch/lib/libtorch_cpu.so").unlink()
-    write(environment.site, {"torch/lib/libtorch_cpu.so": "The kernels"})
-    assert not started(environment, tree)[0]
+    assert "another torch was installed" in refused(environment)
 
 
 def test_path_of_libraries_that_would_load_another_torch_is_named(
@@ -532,9 +504,6 @@ def test_path_of_libraries_that_would_load_another_torch_is_named(
 ) -> None:
     tree, folder = add(environment), environment.site / "torch/lib"
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{folder}")
-    is_first, _, (line,) = started(environment, tree)
-    assert is_first
-    assert line.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ") and line.endswith("take that folder out of it")
-    with running(environment) as process:
-        assert tree_of(process) == (str(tree / "torch/__init__.py"), tree.name)
-        process.communicate("\n")
+    *found, line = ran(environment)
+    assert found == [torch_of(tree), tree.name]
+    assert line.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ") and line.endswith("take that folder out of it\n")

@@ -17,12 +17,12 @@ import pytest
 import yaml
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.codegen.__main__ import generate
 from graft.core.errors import OperatorError, UsageError
 from graft.core.layout import REPOSITORY
-from graft.new import new_op
+from graft.new import skeleton
 from graft.new.__main__ import scaffold
-from graft.new.new_op import appended, check_usage, refuse_existing, write_all
+from graft.new.skeleton import appended, check_usage, refuse_existing, write_all
+from helpers import write
 
 FUNCTIONS = "native_functions.yaml"
 DERIVATIVES = "derivatives.yaml"
@@ -59,51 +59,14 @@ def made(base: Path, folder: Path, schema: str, kind: str = "plain", variants: s
     return scaffold(base, folder, schema, kind, set(filter(None, variants.split(","))))
 
 
-@pytest.fixture(scope="module")
-def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Path]:
-    """Every skeleton of ``SCHEMAS``, and the generated headers."""
-    folder = tmp_path_factory.mktemp("scaffold")
-    texts: dict[str, str] = {}
-    skeletons = [made(base, folder, schema, kind, variants) for kind, variants, schema in SCHEMAS]
-    for skeleton in skeletons:
-        texts |= skeleton
-    for name in (FUNCTIONS, DERIVATIVES):
-        (folder / name).write_text("\n".join(skeleton.get(str(name), "") for skeleton in skeletons))
-    generate(base, [folder], folder / "generated")
-    return texts, folder / "generated/wheel/torch/include/ATen/ops"
-
-
-def squeezed(text: str) -> str:
-    """Return C++ without layout, default values and namespaces."""
-    return "".join(text.replace("::std::", "std::").replace("at::", "").split())
-
-
-def test_kernels_are_those_that_the_generated_headers_declare(signatures: tuple[dict[str, str], Path]) -> None:
-    texts, ops = signatures
-    for kind, _, schema in SCHEMAS:
-        name = schema.partition("(")[0]
-        if kind == "pointwise":
-            continue
-        camel = "".join(part[:1].upper() + part[1:] for part in name.replace(".", "_").split("_"))
-        source = texts[f"{camel}.cpp"]
-        header = (ops / f"{name.partition('.')[0]}_native.h").read_text()
-        declared = [line for line in header.splitlines() if line.startswith("TORCH_API") and "_out" not in line]
-        for line in declared:
-            head = line.removeprefix("TORCH_API ").partition("(")[0]
-            if "lerp" in head and "sc_h" not in head:
-                continue
-            assert squeezed(head) + "(" in squeezed(source), line
-            arguments = squeezed(line.partition("(")[2].partition(");")[0])
-            for argument in arguments.split(","):
-                assert argument.partition("=")[0].strip("{}") in squeezed(source), line
-
-
 @pytest.mark.parametrize(("kind", "variants", "schema"), SCHEMAS)
 def test_a_new_operator_passes_the_check(base: Path, tmp_path: Path, kind: str, variants: str, schema: str) -> None:
-    for name, text in made(base, tmp_path, schema, kind, variants).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert check([tmp_path], BaseOperators(base)).lines() == []
+    """Which compares kernels with their schemas. The test is Python."""
+    texts = made(base, tmp_path, schema, kind, variants)
+    assert check([write(tmp_path, texts)], BaseOperators(base)).lines() == []
+    (test,) = (text for name, text in texts.items() if name.startswith("tests/"))
+    names = [node.name for node in ast.parse(test).body if isinstance(node, ast.FunctionDef)]
+    assert names == ["make", "reference", "test_values"]
 
 
 @pytest.mark.parametrize(
@@ -113,14 +76,6 @@ def test_names_of_a_module_are_bound_there(base: Path, tmp_path: Path, name: str
     (entry,) = yaml.safe_load(made(base, tmp_path, f"{name}(Tensor self) -> Tensor")[FUNCTIONS])
     assert entry.get("python_module") == module
     assert entry["variants"] == ("function" if module else "function, method")
-
-
-def test_test_files_are_python(signatures: tuple[dict[str, str], Path]) -> None:
-    tests = {name: text for name, text in signatures[0].items() if name.startswith("tests/")}
-    assert len(tests) == len(SCHEMAS)
-    for text in tests.values():
-        names = [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-        assert names == ["make", "reference", "test_values"]
 
 
 @pytest.mark.parametrize(
@@ -155,8 +110,9 @@ def test_an_operator_with_a_kernel_has_a_meta_function_and_an_own_backward(base:
     assert one[0]["self"] == "_sc_t_backward(grad, self)"
 
 
-def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(signatures: tuple[dict[str, str], Path]) -> None:
-    texts, _ = signatures
+def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(base: Path, tmp_path: Path) -> None:
+    schema = "sc_j.mine(Tensor self, Tensor a, Tensor b, *, Scalar alpha=1) -> Tensor"
+    texts = made(base, tmp_path, schema, "pointwise", "inplace,out")
     assert "build_ternary_op(maybe_get_output(), self, a, b);" in texts["ScJMine.cpp"]
     assert "using sc_j_mine_fn = void (*)(TensorIteratorBase&, const Scalar&);" in texts["ScJMine.h"]
     kernel = texts["cpu/ScJMineKernel.cpp"]
@@ -177,19 +133,9 @@ def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(signatures: tup
         ("add(Tensor self) -> Tensor", "plain", "", r"yaml:\d+: the operator add.\w+ already exists"),
         ("sc_a(Tensor(a) self) -> Tensor(a)", "plain", "", "returns a view"),
         ("sc_a_(Tensor(a!) self) -> Tensor(a!)", "plain", "", "mutates its arguments"),
-        (
-            "sc_a(Tensor self) -> (Tensor, Tensor)",
-            "pointwise",
-            "",
-            "a pointwise operator computes one Tensor",
-        ),
+        ("sc_a(Tensor self) -> (Tensor, Tensor)", "pointwise", "", "a pointwise operator computes one Tensor"),
         ("sc_a(Tensor[] self) -> Tensor", "pointwise", "", "a pointwise operator computes one Tensor"),
-        (
-            "sc_a(Tensor a, Tensor b, Tensor c, Tensor d) -> Tensor",
-            "pointwise",
-            "",
-            "computes one Tensor from one to three",
-        ),
+        ("sc_a(Tensor a, Tensor b, Tensor c, Tensor d) -> Tensor", "pointwise", "", "one Tensor from one to three"),
         ("sc_a(Tensor x) -> Tensor", "plain", "inplace", "in-place variant needs `Tensor self`"),
         ("sc_a(Tensor self) -> Tensor", "kernel", "inplace", "has no in-place variant"),
         ("sc_a(Tensor self) -> int", "plain", "out", "an out= variant returns Tensors"),
@@ -346,11 +292,6 @@ def test_suggested_samples_of_two_operators(base: Path, tmp_path: Path, before: 
     assert next(scope["sc_a_errors"](lambda *shape: shape)) == (((2, 3), {}), "a part of the message")
 
 
-@pytest.mark.parametrize("schema", ["_sc_a(Tensor self) -> Tensor", "lerp.mine(Tensor self) -> Tensor", "sc_f() -> ()"])
-def test_operator_without_an_op_info_gets_no_samples(base: Path, tmp_path: Path, schema: str) -> None:
-    assert SAMPLES not in made(base, tmp_path, schema)
-
-
 def test_samples_that_are_there_are_kept(base: Path, tmp_path: Path) -> None:
     path, schema = tmp_path / SAMPLES, "sc_a.more(Tensor self) -> Tensor"
     path.write_text("def sc_b(make): ...")
@@ -380,12 +321,12 @@ def test_todos_of_other_operators_are_not_listed(
     base = SimpleNamespace(tree=tmp_path, include=tmp_path)
     replaced = {"run_with_torchgen": done, "get_base": base, "pin_of": None}
     for name, value in replaced.items():
-        monkeypatch.setattr(new_op, name, lambda *_, value=value: value)
+        monkeypatch.setattr(skeleton, name, lambda *_, value=value: value)
     (tmp_path / DERIVATIVES).write_text("# TODO: theirs\n- name: sc_a() -> ()\n  self: grad\n")
     layout = SimpleNamespace(native=tmp_path)
     request: Any = SimpleNamespace(
         schema="sc_b() -> ()", kind="plain", variants="", project="", layout=layout, wheel=None, pin=""
     )
-    new_op.new_op(request)
+    skeleton.new_op(request)
     told = [line.strip() for line in capsys.readouterr().err.splitlines() if "TODO: " in line]
     assert told == [f"{tmp_path}/{DERIVATIVES}:5: TODO: write it"]

@@ -21,6 +21,7 @@ from zipfile import ZipFile
 
 from graft.base.base import VERSION_FILE, architectures_of, of_version_file
 from graft.compile.units import OPERATORS_FOR_CUDA
+from graft.core.bugs import expected
 from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically
@@ -136,7 +137,7 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[RowResult
     try:
         result = _built_and_tested(row, layout, result, before, options, request)
     except (GraftError, OSError) as error:
-        result = replace(result, error=(error if isinstance(error, GraftError) else RefusedError.of(error)).what)
+        result = replace(result, error=expected(error).what)
     write_atomically(path, json.dumps(asdict(result), indent=1) + "\n")
     results = [RowResult(**json.loads(each.read_text(encoding="utf-8"))) for each in folder.glob("*.json")]
     for target in filter(None, (TABLE, options.markdown)):
@@ -156,7 +157,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 def _built_and_tested(
     row: Row, layout: Layout, new: RowResult, before: RowResult | None, options: argparse.Namespace, request: Request
 ) -> RowResult:
-    jobs = max(1, request.jobs // request.at_once)
+    jobs = max(1, request.jobs // int(os.environ.get("AT_ONCE") or 1))
     if free_bytes(REPOSITORY) < _NEEDED_BYTES:
         raise RefusedError(f"{free_bytes(REPOSITORY) >> 30} GiB are free, but a row may need {_NEEDED_BYTES >> 30}")
     Path(new.log).parent.mkdir(parents=True, exist_ok=True)
@@ -178,7 +179,7 @@ def _built_and_tested(
         seconds = built.seconds if made["seconds"] else before.build if before and is_same else None
         new = replace(new, wheel=wheel.name, build=seconds, **contents(wheel, base_wheel_of(layout)))
         words: list[str | Path] = ["tests.kit", "test", "--parts", *new.parts, "--junit", folder]
-        words += [] if request.keep else ["--discard"]
+        words += [] if os.environ.get("KEEP", "") not in ("", "0") else ["--discard"]
         words += ["--", *new.extra] if new.extra else []
         done = run_verb(row, layout, jobs, words, log.write)
         return replace(new, tests=counted(folder), error=done.error)

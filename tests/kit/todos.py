@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from graft.core.console import say
-from graft.new.new_op import todos
+from graft.new.skeleton import todos
 
 # The message of a kernel by `make new-op` until it is implemented. Until then every test fails with it.
 NO_CODE = "TODO: implement it"

@@ -17,7 +17,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from graft.core.layout import REPOSITORY
-from graft.options import OPTIONS, SHARED
+from graft.options import OF_MAKE, OPTIONS, SHARED
 from helpers import DERIVED, OBJECTS, interruptible, of_the_base_wheel, share_builds, write
 
 # The steps of a build.
@@ -26,7 +26,7 @@ STEPS = ("fetch the base wheel", "unpack it", "generate", "compile and link", "c
 # Variables that a user's shell does not set.
 _LEFT_OUT = ("MAKE", "MFLAGS", "PYTEST", "PYTHON", "GRAFT_", "LC_", "LANG", "TZ")
 # The variables passed to the make that runs these tests may be in the environment.
-_OF_THE_MAKEFILE = {"ARGS", *(option.word for option in OPTIONS.values())} - set(SHARED)
+_OF_THE_MAKEFILE = {*OF_MAKE, *(option.word for option in OPTIONS.values())} - set(SHARED)
 
 
 @dataclass(frozen=True)

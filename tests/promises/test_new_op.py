@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from graft.core.layout import REPOSITORY
-from graft.new.new_op import KINDS
+from graft.new.skeleton import KINDS
 from place import Outcome, Place
 
 VARIANTS = {"": "only", "inplace": "in_place", "out": "outs", "inplace,out": "both"}

@@ -10,10 +10,11 @@ from pathlib import Path
 from ..base.base import Base, torchgen_command
 from ..codegen import SOURCES_ARE_THERE
 from ..core.bugs import BugError
-from ..core.errors import OperatorError, refuse_full
+from ..core.errors import OperatorError
 from ..core.files import write_atomically
 from ..core.layout import Layout
 from ..core.process import follow
+from ..core.system_errors import refuse_full
 from ..inputs.snapshot import Snapshot
 from . import CHECKED
 from .run import check_texts, is_checked, note_checked, report

@@ -13,8 +13,9 @@ from typing import NoReturn
 
 import yaml
 
-from ..core.errors import CompileError, refuse_full
+from ..core.errors import CompileError
 from ..core.files import write_atomically
+from ..core.system_errors import refuse_full
 from ..inputs.entries import Entry, read_entries
 from ..inputs.native import DERIVATIVES
 from ..inputs.snapshot import Snapshot

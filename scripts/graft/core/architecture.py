@@ -101,8 +101,8 @@ ARCHITECTURES = {
 
 @functools.cache
 def machine_of(compiler: str) -> str:
-    """Return the name of the architecture that a compiler compiles for. If it does not run, that is this machine's;
-    ``find_toolchain`` reports it.
+    """Return the name of the architecture that a compiler compiles for: this machine's if the compiler does not run,
+    which ``find_toolchain`` reports.
     """
     try:
         return run([compiler, "-dumpmachine"]).stdout.partition("-")[0].strip()
@@ -111,11 +111,7 @@ def machine_of(compiler: str) -> str:
 
 
 def architecture_of(compiler: str) -> Architecture:
-    """Return the architecture that a compiler compiles for.
-
-    Raises:
-        ToolchainError: it is not supported.
-    """
+    """Return the architecture that a compiler compiles for."""
     machine = machine_of(compiler)
     if machine not in ARCHITECTURES:
         raise ToolchainError(

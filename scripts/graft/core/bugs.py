@@ -1,4 +1,4 @@
-"""Errors that no user can have caused: mistakes of Graft itself."""
+"""What a user sees of an error. An exception that Graft does not expect is a mistake of Graft itself."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import time
 import traceback
 from pathlib import Path
 
-from .errors import GraftError, RefusedError
+from .console import say
+from .errors import GraftError
 from .layout import HOME, PACKAGE
+from .system_errors import refused
 
 
 class BugError(GraftError):
@@ -25,7 +27,14 @@ def expected(error: Exception) -> GraftError:
     """Return the error that a user sees for any exception."""
     if isinstance(error, GraftError):
         return error
-    return RefusedError.of(error) if isinstance(error, OSError) else _bug(error)
+    return refused(error) if isinstance(error, OSError) else _bug(error)
+
+
+def say_error(error: Exception) -> int:
+    """Print the error that a user sees for any exception. Return the exit code."""
+    shown = expected(error)
+    say(f"error: {shown}")
+    return shown.exit_code
 
 
 def traced(error: BaseException) -> str:
@@ -56,12 +65,12 @@ def _bug(error: Exception) -> BugError:
     return BugError(
         f"{type(error).__name__}: {error}",
         cause=f"this is a bug of Graft{stage}, not a mistake of yours",
-        todo=f"report it as an issue of Graft, with {_report(error)}, which has the command, the versions and the "
+        todo=f"report it as an issue of Graft, with {_described(error)}, which has the command, the versions and the "
         "traceback",
     )
 
 
-def _report(error: Exception) -> Path:
+def _described(error: Exception) -> Path:
     """Write what a bug report needs, and return the file."""
     said = [
         f"command: {shlex.join([sys.executable, *sys.argv])}",

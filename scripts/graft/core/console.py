@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+
+from .wording import as_typed
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Steps:
         self.seconds[name] = time.perf_counter() - start
 
 
-# Seconds between two lines that a log gets about a long step.
+# Seconds between two lines in a log about one step.
 _LOGGED_EVERY = 20.0
 
 
@@ -67,7 +67,7 @@ class StepLine:
             self.repeat()
 
     def repeat(self) -> None:
-        """Show the text again, and for how long it takes already, if a log has had no line for 20 seconds."""
+        """Show the text again, with the seconds since the start, if a log has had no line for 20 seconds."""
         with self._lock:
             now = time.monotonic()
             if not self._live and now - self._logged >= _LOGGED_EVERY:
@@ -76,8 +76,8 @@ class StepLine:
 
     @contextmanager
     def repeated(self) -> Iterator[None]:
-        """Repeat the line in a log while the body runs, which may update it rarely: a busy machine compiles a source
-        for minutes.
+        """Repeat the line in a log while the body runs, which may update it rarely: on a busy machine, one source may
+        compile for minutes.
         """
         is_over = threading.Event()
 
@@ -102,55 +102,10 @@ class StepLine:
         self.say(f"{self.title} {text}")
 
 
-HELP = "`make` lists the variables, and ARGS=--help the options of a target"
-
-# Set where there is no Makefile: how messages spell each variable of make, in a command and elsewhere.
-SPELLED: dict[str, tuple[str, str]] = {}
-
-
-@contextmanager
-def spelling(names: Mapping[str, tuple[str, str]]) -> Iterator[None]:
-    """Spell make's variables in this way while the body runs."""
-    before = dict(SPELLED)
-    SPELLED.update(names)
-    try:
-        yield
-    finally:
-        SPELLED.clear()
-        SPELLED.update(before)
-
-
 def say(text: str) -> None:
     """Print one line of information, in one piece: another thread may print a line of progress."""
     sys.stderr.write(f"{as_typed(text)}\n")
     sys.stderr.flush()
-
-
-def as_typed(text: str) -> str:
-    """Return a message in the form in which commands are typed: ``make pin TORCH=2.16.0``, or ``graft pin --torch
-    2.16.0`` where Graft is installed. Messages are written for make; this function alone spells them for others.
-    """
-    if not SPELLED:
-        return text
-    text = (
-        re.sub(r" \(`make \.\.\. ARGS=-v`\)", "", text)
-        .replace("make patch-and-build", "make build")
-        .replace("make new-op", "make new")
-    )
-    text = text.replace(HELP, "`graft --help` lists the verbs, and `graft VERB --help` the options of one")
-    text = text.replace("`make`", "`graft --help`")
-    text = re.sub(r"(?<=`)make (?=[a-z])|\bmake (?=[a-z-]+ [A-Z]+=)", "graft ", text)
-    names = re.compile(rf"\b({'|'.join(SPELLED)})\b(=?)")
-    text = re.sub(
-        r"(?<=graft )[a-z-]+( [A-Z_]+=\S+)+", lambda command: names.sub(partial(_spelled, 0), command[0]), text
-    )
-    return names.sub(partial(_spelled, 1), text)
-
-
-def _spelled(place: int, name: re.Match[str]) -> str:
-    """Return a variable as it is spelled in a command, or elsewhere: before a value if ``=`` follows it."""
-    spelled = SPELLED[name[1]][place]
-    return spelled + (" " if name[2] and spelled.startswith("--") else name[2])
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:

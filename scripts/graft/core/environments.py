@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from .bugs import say_error
 from .console import StepLine, say
-from .errors import GraftError, RefusedError, ToolchainError
+from .errors import GraftError, ToolchainError
 from .files import Layer, delete, held, write_if_changed
 from .layout import BYTECODE, DISTRIBUTION, HOME, IS_CHECKOUT, PACKAGE, PACKAGES, REPOSITORY
 from .pip import INDEX, indexes_of_uv
@@ -31,7 +32,7 @@ _REQUIREMENTS = "requirements.txt"
 _PROGRESS = ("Collecting ", "  Downloading ", "  Using cached ", "Requirement already ", "Looking in ", "Processing ")
 
 
-# What another Python runs to enter its environment. Its first argument is the folder that holds this package.
+# The program that another Python runs to enter its environment. Its first argument is the folder of this package.
 _ENTER = (
     "import sys; sys.path.insert(0, sys.argv[1]); from graft.core.environments import enter; "
     "sys.exit(enter(sys.argv[2], sys.argv[3:], sys.argv[1]))"
@@ -88,19 +89,13 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
             os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
             os.execv(python, [str(python), "-m", module, *arguments])
     except (GraftError, OSError) as error:
-        expected = error if isinstance(error, GraftError) else RefusedError.of(error)
-        say(f"error: {expected}")
-        return expected.exit_code
+        return say_error(error)
     except KeyboardInterrupt:
         return 130
 
 
 def require_all() -> None:
-    """Check that the machine has what a build needs of it.
-
-    Raises:
-        ToolchainError: names all that is missing, and the packages to install.
-    """
+    """Refuse a machine that lacks what builds need of it: name all that is missing, and the packages to install."""
     compiler = os.environ.get("CXX") or "g++"
     python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     header = Path(sysconfig.get_path("include")) / "Python.h"
@@ -110,7 +105,7 @@ def require_all() -> None:
     target = f"-{cross[1]}" if cross else ""
     compilers = (f"g++{target}", f"gcc-c++{target}") if cross or compiler == "g++" else ()
     another = f"set PYTHON to another Python: {sys.executable} was installed without it"
-    # What messages call it, whether it is there, its packages in Debian and in Fedora, and what else can help.
+    # For each: its name in messages, whether it is there, its packages in Debian and in Fedora, and what else can help.
     wanted: list[tuple[str, object, tuple[str, ...], str]] = [
         (compiler, shutil.which(compiler), compilers, "set CXX to a g++"),
         ("git", shutil.which("git"), ("git", "git"), ""),
@@ -136,25 +131,13 @@ def name_of_python() -> str:
 
 
 def make_virtual_environment(folder: Path) -> None:
-    """Create a virtual environment of this Python, with pip.
-
-    Raises:
-        CommandError: venv's message.
-    """
+    """Create a virtual environment of this Python, with pip."""
     run([sys.executable, "-m", "venv", folder])
 
 
 def install(environment: Path, *arguments: str | Path, what: str) -> None:
     """Install packages with the pip of a virtual environment, and show what is downloaded. Bytecode is compiled at the
-    first import.
-
-    Args:
-        environment: the virtual environment.
-        arguments: for ``pip install``.
-        what: what is installed, for messages.
-
-    Raises:
-        ToolchainError: pip's message.
+    first import. Messages call the packages ``what``.
     """
     start, line, output = time.perf_counter(), StepLine(f"  installing {what}"), [""]
 

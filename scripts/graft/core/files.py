@@ -10,7 +10,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -76,7 +76,7 @@ def files_below(folder: Path) -> list[Path]:
 def delete(path: Path) -> None:
     """Delete a file, or a folder with all that is below it, if it exists. Of a link only the link is deleted.
 
-    A folder that ``held`` is about to create does not look complete if this is interrupted.
+    If this is interrupted, a folder of ``held`` does not look complete.
     """
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
@@ -86,11 +86,8 @@ def delete(path: Path) -> None:
 
 
 def require_no_link(folder: Path) -> None:
-    """Check that what is written and deleted in ``folder`` is not elsewhere. Folders above it may be links: a user's
-    home or build may be on another disk.
-
-    Raises:
-        UsageError: it is a link.
+    """Check that ``folder`` is no link, so that nothing elsewhere is written or deleted. Folders above it may be links:
+    a user's home or build may be on another disk.
     """
     if folder.is_symlink():
         raise UsageError(
@@ -101,10 +98,7 @@ def require_no_link(folder: Path) -> None:
 
 def remove_others(folder: Path, keep: Iterable[Path]) -> None:
     """Delete everything below ``folder`` but the files with the relative paths ``keep``, and their folders. Links are
-    deleted, not followed.
-
-    Raises:
-        UsageError: the folder is a link.
+    deleted, not followed. The folder itself must not be a link.
     """
     require_no_link(folder)
     kept = set(keep)
@@ -119,10 +113,8 @@ def remove_others(folder: Path, keep: Iterable[Path]) -> None:
 
 
 def lay_out_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make ``folder`` contain exactly ``files``, by relative path. Unchanged files keep their modification times.
-
-    Raises:
-        UsageError: the folder is a link.
+    """Make ``folder``, which must not be a link, contain exactly ``files``, by relative path. Unchanged files keep
+    their modification times.
     """
     remove_others(folder, map(Path, files))
     for name, content in files.items():
@@ -134,14 +126,12 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-@contextmanager
-def build_lock(folder: Path) -> Iterator[None]:
+def build_lock(folder: Path) -> AbstractContextManager[None]:
     """Hold the lock on ``folder``. If another build holds it, print a message and wait.
 
     The lock is released when the process ends, for whatever reason.
     """
-    with file_lock(folder / "lock", "another build is running here"):
-        yield
+    return file_lock(folder / "lock", "another build is running here")
 
 
 @contextmanager

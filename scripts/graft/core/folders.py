@@ -24,8 +24,8 @@ def is_native(folder: Path) -> bool:
 
 
 def not_native(folders: Sequence[Path]) -> list[Path]:
-    """Return those of ``folders``, which are built together, that are no native folders. Docstrings alone may be beside
-    a folder that has their operators.
+    """Return those of ``folders`` that are no native folders. Since they are built together, one may have docstrings
+    alone, of operators that another has.
     """
     others = [folder for folder in folders if not is_native(folder)]
     return others if len(others) == len(folders) else [folder for folder in others if not (folder / DOCS).is_dir()]
@@ -34,8 +34,8 @@ def not_native(folders: Sequence[Path]) -> list[Path]:
 def is_one_below(folder: Path, *, is_part: bool) -> bool:
     """Return whether ``folder``, which is below a native folder, is a native folder of its own, and no part of that.
 
-    ``is_part`` says that it is in one of the folders that belong to a native folder, such as ``quantized``: folders in
-    these may have kernels in ``cpu``, too. Python files or a source alone may be anything.
+    Python files or a source alone do not make it one. ``is_part`` says that it is below a folder that belongs to the
+    native folder, such as ``quantized``: there, neither do kernels in ``cpu``.
     """
     is_package = (folder / "__init__.py").exists()
     return _has_entries(folder) if is_part or is_package else _has_operators(folder)

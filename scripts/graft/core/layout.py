@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .architecture import machine_of
+
 # The name under which pip installs this package.
 DISTRIBUTION = "torch-graft"
 # The folder of this package, and the one in which Python finds it.
@@ -147,8 +149,6 @@ class Layout:
     @property
     def machine(self) -> str:
         """The architecture that the compiler compiles for, for example ``x86_64``."""
-        from .architecture import machine_of  # which imports this module
-
         return machine_of(self.cxx)
 
     @property

@@ -1,4 +1,4 @@
-"""Whether the make that runs this was told to work in another folder. Not every make says so in MAKEFLAGS."""
+"""The make that runs Graft, and whether it was told to work in another folder. Not every make says so in MAKEFLAGS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WITH_ARGUMENT = "fIoWEjlO"
 
 
 def command_of_make() -> list[str]:
-    """Return the command line of the make that runs this, by way of a shell; empty if there is none."""
+    """Return the command line of the make that runs this process; empty if none does."""
     process = os.getppid()
     while process > 1:
         try:

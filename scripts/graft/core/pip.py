@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from .console import StepLine
-from .errors import FetchError, refuse_full
+from .errors import FetchError
 from .process import follow, run
+from .system_errors import refuse_full
 
 # pip's messages if there is no such package, a constraint forbids it, the network is down, or a file is another one.
 _MISSING = "No matching distribution found"
@@ -62,12 +63,7 @@ class MissingError(FetchError):
 
 
 def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
-    """Return what pip would install for ``requirement``.
-
-    Args:
-        requirement: a requirement in pip's form.
-        index: an index in addition to pip's configuration; may be empty.
-        options: additional options of ``pip install``.
+    """Return what pip would install for ``requirement``, also from ``index``, which may be empty.
 
     Raises:
         MissingError: pip cannot have it.
@@ -105,9 +101,9 @@ def pip_into(folder: Path, verb: str, packages: Mapping[str, str], line: StepLin
     pip retries, and does not download again what its cache has.
 
     Args:
-        folder: an existing folder; it also holds pip's temporary files, for which /tmp may be too small.
+        folder: an existing folder. pip's temporary files are there, too: /tmp may be too small.
         verb: ``download`` for the wheels, ``install`` for their files.
-        packages: requirements and the sha256 of their files; if it is empty, that of the index counts.
+        packages: requirements, with the sha256 of their files; where it is empty, pip takes the index's.
         line: shows the progress.
         options: additional options of pip.
 

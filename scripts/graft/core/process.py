@@ -18,7 +18,7 @@ from .errors import CommandError
 # From Linux's <sys/prctl.h>.
 _PR_SET_PDEATHSIG = 1
 
-# Variables that change, unseen, what compilers, linkers, nvcc and Python do. No build depends on them.
+# Variables that change what compilers, linkers, nvcc and Python do. No build may depend on them: no command gets them.
 _UNSET = re.compile(
     r"CPATH|\w+_INCLUDE_PATH|LIBRARY_PATH|COMPILER_PATH|GCC_EXEC_PREFIX|LD_RUN_PATH|SOURCE_DATE_EPOCH"
     r"|DEPENDENCIES_OUTPUT|SUNPRO_DEPENDENCIES|NVCC_\w+|PYTHON(?!PATH$|UTF8$|PYCACHEPREFIX$|S?$)\w+"
@@ -36,14 +36,8 @@ def run(
     check: bool = True,
     stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` without a shell. Return its result with the output.
-
-    Args:
-        command: program and arguments.
-        cwd: the folder to run in.
-        env: variables added to this process's environment.
-        check: raise an error if the exit code is not 0.
-        stdin: its standard input; empty by default.
+    """Run ``command`` without a shell, with ``env`` added to this process's environment. Return its result with the
+    output.
 
     Raises:
         CommandError: the program was not found, or failed and ``check`` is set.
@@ -102,8 +96,8 @@ def follow(
 ) -> int:
     """Run ``command`` like ``run``, and pass each line of output to ``read`` at once. Return the exit code.
 
-    ``watch`` is called several times a second, to show progress; if it returns True, the command is ended. So it is
-    if this process is killed: a compiler must not write an object into the next build.
+    ``watch`` is called several times a second, to show progress. If it returns True, the command is ended. If this
+    process is killed, the command is ended, too: a compiler must not write an object into the next build.
     """
     with subprocess.Popen(
         [str(word) for word in command],

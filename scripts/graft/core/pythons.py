@@ -52,11 +52,7 @@ class Python:
 
 
 def find_pythons(words: Sequence[str]) -> list[Python]:
-    """Return the Pythons that ``words`` name, each release once.
-
-    Raises:
-        UsageError: lists all that were not found.
-    """
+    """Return the Pythons that ``words`` name, each release once."""
     found = {word: find_python(word) for word in words}
     if missing := [word for word, python in found.items() if python is None]:
         raise UsageError(
@@ -68,7 +64,7 @@ def find_pythons(words: Sequence[str]) -> list[Python]:
 
 
 def find_python(word: str) -> Python | None:
-    """Return the first matching Python that runs. pyenv has shims also for versions that are not installed."""
+    """Return the first matching Python that runs. pyenv has shims for versions that are not installed, too."""
     wanted = tuple(map(int, word.split("."))) if re.fullmatch(r"\d+(\.\d+)+", word) else ()
     for path in _places(word, wanted):
         python = probed(path) if os.access(path, os.X_OK) and path.is_file() else None
@@ -91,7 +87,7 @@ def _places(word: str, wanted: tuple[int, ...]) -> Iterator[Path]:
 
 
 def _numbers(folder: Path) -> list[int]:
-    """The newest last: 3.12.10 is newer than 3.12.9."""
+    """Return a key that sorts versions: 3.12.10 is newer than 3.12.9."""
     return [int(digits) for digits in re.findall(r"\d+", str(folder))]
 
 

@@ -23,9 +23,10 @@ from typing import Any
 from ..base.base import Base
 from ..base.installed import PACKAGES, TREES, Environment
 from ..core.console import say
-from ..core.errors import PackError, remedy
+from ..core.errors import PackError
 from ..core.files import delete, write_atomically
 from ..core.layout import IS_CHECKOUT, REPOSITORY
+from ..core.system_errors import remedy
 
 _PTH = "torch_graft.pth"
 _START = "_torch_graft_start"

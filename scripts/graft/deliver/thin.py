@@ -20,9 +20,10 @@ from hatchling.plugin.manager import PluginManager
 from packaging.version import InvalidVersion, Version
 
 from ..core.console import say
-from ..core.errors import PackError, UsageError, remedy
+from ..core.errors import PackError, UsageError
 from ..core.files import lay_out_files
 from ..core.layout import ABI, INTERPRETER
+from ..core.system_errors import remedy
 
 # Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
 _NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")

@@ -20,7 +20,8 @@ from packaging.utils import parse_wheel_filename
 from ..base.base import Base
 from ..base.elf import ElfFile
 from ..core.console import say
-from ..core.errors import PackError, remedy
+from ..core.errors import PackError
+from ..core.system_errors import remedy
 
 
 class _Wheel:

@@ -71,11 +71,7 @@ def package_of(name: str) -> str:
 
 
 def read_project(folder: Path) -> Project:
-    """Read ``folder/pyproject.toml``.
-
-    Raises:
-        UsageError: the file or a key is missing, unknown, or has a value of another kind.
-    """
+    """Read ``folder/pyproject.toml``, and check the keys that Graft uses."""
     file = folder / "pyproject.toml"
     try:
         config = tomllib.loads(file.read_text(encoding="utf-8"))

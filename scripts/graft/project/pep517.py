@@ -1,6 +1,6 @@
-"""Build a project: a wheel for the versions of torch that it names, or an editable install for the torch that is there.
+"""Build a project: a wheel for the versions of torch that it names, or an editable install for the installed torch.
 
-``python -m graft.project.build FOLDER SETTINGS``: build the operators of an editable install again.
+``python -m graft.project.pep517 FOLDER SETTINGS``: build the operators of an editable install again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -19,18 +18,20 @@ from typing import Any
 from ..base.fetch import in_name_of
 from ..base.installed import Environment, find_environment, look
 from ..build import thin_files
-from ..cli import complete
 from ..compile.manifest import Outside
 from ..compose.several import platform_of
-from ..core.console import say, spelling
+from ..core.bugs import say_error
+from ..core.console import say
 from ..core.errors import GraftError, UsageError
 from ..core.files import delete, lay_out_files, require_no_link, write_atomically
 from ..core.layout import ABI, DEVELOP, DISTRIBUTION, HOME, TorchVersion
+from ..core.wording import spelling
 from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
 from ..deliver.thin import requirement, write_wheel
 from ..inputs.includes import looked_for
 from ..inputs.native import FOLDERS, load_native
 from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
+from ..validation import complete, environment_of
 from .settings import Project, read_project
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
@@ -39,15 +40,11 @@ _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 _VERB = Verb("wheel", "build a project", "", "pin wheel native jobs launcher cuda_archs cuda_home cxx", FOUND)
 
 # What a frontend passes, by option: `pip wheel --config-settings jobs=2`.
-Settings = Mapping[str, Any]
+ConfigSettings = Mapping[str, Any]
 
 
-def build_wheel(folder: Path, out: Path, settings: Settings) -> Path:
-    """Build the wheel of the project in ``folder`` into ``out``. Return its path.
-
-    Raises:
-        GraftError: the settings, pyproject.toml or the operators have errors.
-    """
+def build_wheel(folder: Path, out: Path, settings: ConfigSettings) -> Path:
+    """Build the wheel of the project in ``folder`` into ``out``. Return its path."""
     project = read_project(folder)
     files, deliveries = thin_files(*_request(project, settings))
     versions = [delivery.layout.pin for delivery in deliveries]
@@ -62,12 +59,8 @@ def build_wheel(folder: Path, out: Path, settings: Settings) -> Path:
     )
 
 
-def _given(settings: Settings) -> Request:
-    """Read the settings of a frontend, and the variables. A setting that is repeated is a list.
-
-    Raises:
-        UsageError: there is no such option, or its value cannot be read.
-    """
+def _given(settings: ConfigSettings) -> Request:
+    """Read the settings of a frontend, and the variables. A setting that is repeated is a list."""
     known = [name for name in _VERB.takes.split() if name != "native"]
     chosen = {name.replace("-", "_"): value for name, value in settings.items()}
     if unknown := [name for name, known_as in zip(settings, chosen, strict=True) if known_as not in known]:
@@ -79,18 +72,17 @@ def _given(settings: Settings) -> Request:
     return request_of(texts, spelled | {name: f"--config-settings {name.replace('_', '-')}" for name in chosen})
 
 
-def _request(project: Project, settings: Settings) -> tuple[Request, str, list[TorchVersion]]:
-    """Return what is asked for, the name of the package, and the versions of torch: of those that are named the
-    installed one is built on as it is.
-
-    Raises:
-        GraftError: see ``_given`` and ``complete``.
+def _request(project: Project, settings: ConfigSettings) -> tuple[Request, str, list[TorchVersion]]:
+    """Return what is asked for, the name of the package, and the versions of torch. The installed one, if it is among
+    them, is built on as it is.
     """
     request = replace(_given(settings), native=project.natives)
     named = (request.pin,) if request.pin else project.torches
     if request.wheel:
         named = (in_name_of(request.wheel)[0],)
-    there = _installed_version() if not request.wheel else None
+    # The torch beside which pip installs is there even where builds are isolated.
+    environment = None if request.wheel else environment_of(sys.executable)
+    there = environment.version if environment else None
     versions = [TorchVersion(INSTALLED if each == there else each) for each in named]
     if not versions and there:
         versions = [TorchVersion(INSTALLED)]
@@ -100,19 +92,8 @@ def _request(project: Project, settings: Settings) -> tuple[Request, str, list[T
     return request, project.package, versions or [request.pin]
 
 
-def _installed_version() -> TorchVersion | None:
-    """Return the version of the torch beside which pip installs, which is there even where builds are isolated."""
-    with suppress(GraftError):
-        return find_environment(sys.executable).version
-    return None
-
-
-def build_editable(folder: Path, out: Path, settings: Settings) -> Path:
-    """Build a wheel that refers to a folder with the operators, for the installed torch. Return its path.
-
-    Raises:
-        GraftError: as ``build_wheel``; or no torch is installed.
-    """
+def build_editable(folder: Path, out: Path, settings: ConfigSettings) -> Path:
+    """Build a wheel that refers to a folder with the operators, for the installed torch. Return its path."""
     project, (packages, site) = read_project(folder), look(sys.executable)
     if site is None:
         raise UsageError(
@@ -139,10 +120,8 @@ def build_editable(folder: Path, out: Path, settings: Settings) -> Path:
 
 
 def _place(project: Project, environment: Environment) -> Path:
-    """Return the folder of the operators of an editable install.
-
-    Raises:
-        UsageError: it would be elsewhere: the project, which may be a stranger's repository, has a link in its place.
+    """Return the folder of the operators of an editable install. A link in its place is refused: the project may be a
+    stranger's repository, and the folder is emptied.
     """
     key = sha256(str(environment.site).encode()).hexdigest()[:8]
     place = project.folder / f"build/graft-{ABI}-{key}"
@@ -151,12 +130,9 @@ def _place(project: Project, environment: Environment) -> Path:
     return place
 
 
-def build_in_place(project: Project, environment: Environment, settings: Settings) -> dict[str, bytes]:
+def build_in_place(project: Project, environment: Environment, settings: ConfigSettings) -> dict[str, bytes]:
     """Build the operators for the torch of ``environment``, and lay them out. Return their files. The caller holds the
     lock on their folder.
-
-    Raises:
-        GraftError: as ``build_wheel``; or there are links in the folder's place.
     """
     place, package = _place(project, environment), project.package
     read = _read(project, environment)
@@ -167,7 +143,7 @@ def build_in_place(project: Project, environment: Environment, settings: Setting
     except GraftError as error:
         _write_state(place / package, read, before, str(error))
         raise
-    command = [sys.executable, "-m", "graft.project.build", str(project.folder), json.dumps(settings)]
+    command = [sys.executable, "-m", "graft.project.pep517", str(project.folder), json.dumps(settings)]
     files[f"{package}/{COMMAND}"] = json.dumps({"command": command, "home": str(HOME)}, indent=1).encode()
     files[f"{package}/edited.py"] = (_SHIPPED / "edited.py").read_bytes()
     lay_out_files(place, files)
@@ -180,7 +156,7 @@ def build_in_place(project: Project, environment: Environment, settings: Setting
 
 
 def _read(project: Project, environment: Environment) -> list[list[str]]:
-    """Return what a build reads, as far as that is known before: the arguments of ``state_of``."""
+    """Return what a build reads, as far as that is known before it starts: the arguments of ``state_of``."""
     others = {environment.site / "torch/version.py"}
     for native in map(load_native, project.natives):
         code = native.cplusplus
@@ -189,7 +165,7 @@ def _read(project: Project, environment: Environment) -> list[list[str]]:
 
 
 def _write_state(folder: Path, read: list[list[str]], files: Mapping[str, list[int]], errors: str = "") -> None:
-    """Write how a build ended, and what the files that it read were."""
+    """Write how a build ended, and the state of the files that it read."""
     write_atomically(folder / STATE, json.dumps({"read": read, "files": files, "errors": errors}, indent=1))
 
 
@@ -198,9 +174,8 @@ def main(folder: str, settings: str) -> int:
     with spelling(AS_VARIABLES):
         try:
             build_in_place(read_project(Path(folder)), find_environment(sys.executable), json.loads(settings))
-        except GraftError as error:
-            say(f"error: {error}")
-            return error.exit_code
+        except Exception as error:
+            return say_error(error)
     return 0
 
 

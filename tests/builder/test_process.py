@@ -1,4 +1,4 @@
-"""What a build does not depend on: environment variables. And what it depends on: the programs behind the compiler."""
+"""Commands: the variables that they see, how their output is followed, and when they end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ from pathlib import Path
 
 import ninja
 import pytest
-from graft.core.errors import ToolchainError
-from graft.core.layout import REPOSITORY
-from graft.core.process import run
-from graft.inputs.pin import load_pin
-from graft.inputs.toolchain import find_toolchain
-
-PIN = load_pin(REPOSITORY / "patches/2.13.0")
+from graft.core.process import follow, run
 
 SHOW = [sys.executable, "-c", "import os; print(*sorted(os.environ), sep='\\n')"]
 
@@ -42,30 +36,23 @@ def test_commands_do_not_see_what_changes_compilers_unseen(monkeypatch: pytest.M
     assert seen.isdisjoint(DROPPED) and seen >= {*KEPT, "GIVEN"}
 
 
-def program(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
+def test_each_line_is_handed_on_at_once() -> None:
+    lines: list[tuple[str, float]] = []
+    start = time.monotonic()
+    command = ["sh", "-c", 'echo "$WORD"; sleep 0.5; echo two >&2; exit 3']
+    code = follow(command, lambda line: lines.append((line, time.monotonic() - start)), env={"WORD": "one"})
+    assert code == 3
+    assert [line for line, _ in lines] == ["one\n", "two\n"]
+    assert lines[0][1] < lines[1][1] - 0.4
 
 
-def compiler(folder: Path, linker: Path) -> str:
-    """A compiler that uses another linker."""
-    body = f'case "$*" in -print-prog-name=ld) echo {linker};; *) exec g++ "$@";; esac'
-    return str(program(folder / "cxx", body))
-
-
-def test_linker_is_an_input(tmp_path: Path) -> None:
-    found = []
-    for version in ("1", "2"):
-        linker = program(tmp_path / "a linker", f"echo linker of version {version}")
-        found.append(find_toolchain(PIN, compiler(tmp_path, linker)).description)
-    assert [f"linker of version {version}" in text for version, text in zip("12", found, strict=True)] == [True, True]
-    assert "collect2" not in find_toolchain(PIN).description
-
-
-def test_linker_that_does_not_run_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="`ld`, which the C"):
-        find_toolchain(PIN, compiler(tmp_path, program(tmp_path / "ld", "echo fork: no memory; exit 1")))
+def test_command_is_watched_to_its_end() -> None:
+    asked: list[bool] = []
+    command = ["sh", "-c", "sleep 0.7; echo done"]
+    lines: list[str] = []
+    assert follow(command, lines.append, env={}, watch=lambda: asked.append(True)) == 0
+    assert lines == ["done\n"]
+    assert len(asked) >= 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from string import Template
 from tempfile import TemporaryDirectory
 
 import yaml
@@ -23,8 +22,7 @@ from ..core.layout import expanded
 from ..deliver.thin import package_name
 from ..inputs.pin import pin_of
 from ..options import Request
-
-TEMPLATES = Path(__file__).parent / "templates"
+from .rendering import rendered, templates_in
 
 KINDS = ("plain", "kernel", "pointwise", "composite")
 VARIANTS = ("inplace", "out")
@@ -38,10 +36,7 @@ _CODE_BEHIND = re.compile(r'"+\)?;?\s*$')
 def new_op(request: Request) -> None:
     """Write the YAML entries, the kernel and the tests of an operator, and print what is left to do.
 
-    The folder is created if it does not exist.
-
-    Raises:
-        GraftError: nothing is written.
+    The folder is created if it does not exist. If there is an error, nothing is written.
     """
     schema, kind, project = request.schema, request.kind, _project_files(request.project)
     layout = replace(request, native=(expanded(request.project) / "native",)).layout if project else request.layout
@@ -86,11 +81,7 @@ def _base_of(request: Request) -> Base:
 
 
 def _project_files(folder: str) -> dict[Path, str]:
-    """Return the files of a new project in ``folder``; none if it is empty.
-
-    Raises:
-        UsageError: there is a project already, or the folder has no name that a project can have.
-    """
+    """Return the files of a new project in ``folder``; none if no folder is given."""
     if not folder:
         return {}
     path = expanded(folder)
@@ -98,16 +89,12 @@ def _project_files(folder: str) -> dict[Path, str]:
     if (path / "pyproject.toml").exists():
         todo = "choose another folder, or leave PROJECT out and set NATIVE to the project's native folder"
         raise UsageError(f"{path / 'pyproject.toml'}: the file already exists", todo=todo)
-    text = (TEMPLATES / "project/pyproject.toml.in").read_text(encoding="utf-8")
-    return {path / "pyproject.toml": Template(text).substitute(name=path.name.replace("_", "-"))}
+    values = {"name": path.name.replace("_", "-")}
+    return {path / name: rendered(template, values) for name, template in templates_in("project").items()}
 
 
 def check_usage(schema: str, kind: str, variants: str) -> list[str]:
-    """Return the requested variants without duplicates.
-
-    Raises:
-        UsageError: there is no schema, or the kind or a variant is unknown.
-    """
+    """Check that there is a schema, and that kind and variants are known. Return the variants without duplicates."""
     wanted = sorted({word.strip() for word in variants.split(",")} - {""})
     if not schema.strip():
         todo = 'set SCHEMA, for example SCHEMA="my_op(Tensor self, Tensor other) -> Tensor"'
@@ -121,11 +108,7 @@ def check_usage(schema: str, kind: str, variants: str) -> list[str]:
 
 
 def refuse_existing(names: Sequence[str], native: Path, include: Path) -> None:
-    """Check that no file exists in the native folder, and no header in the base's ``include``.
-
-    Raises:
-        UsageError: lists each that does.
-    """
+    """Refuse files that exist in the native folder, and headers that the base's ``include`` has."""
     faults = [f"{native / name}: the file already exists" for name in names if (native / name).exists()]
     headers = [name for name in names if name.endswith(".h") and (include / "ATen/native" / name).is_file()]
     faults += [f"{native / name}: PyTorch has a header of this name, ATen/native/{name}" for name in headers]
@@ -134,11 +117,7 @@ def refuse_existing(names: Sequence[str], native: Path, include: Path) -> None:
 
 
 def appended(path: Path, text: str) -> str:
-    """Return the content of a file with ``text`` behind it.
-
-    Raises:
-        OperatorError: it is no YAML list that entries can be appended to.
-    """
+    """Return the content of a file with ``text`` behind it. A YAML file must be a list that it can be appended to."""
     before = path.read_text(encoding="utf-8").rstrip() if path.is_file() else ""
     if path.suffix == ".py" or not before:
         return f"{before}\n\n\n{text}".lstrip()
@@ -167,12 +146,7 @@ def write_all(native: Path, texts: Mapping[str, str]) -> None:
 
 
 def todos(native: Path, names: Iterable[Path] | None = None) -> list[str]:
-    """Return the places marked TODO in a native folder, as ``file:line: text``.
-
-    Args:
-        native: the folder.
-        names: the files to search; None for all.
-    """
+    """Return the places marked TODO in files of a native folder, by default all, as ``file:line: text``."""
     return [
         f"{native / name}:{number}: {_CODE_BEHIND.sub('', line[line.index('TODO') :])}"
         for name in (files_below(native) if names is None else names)

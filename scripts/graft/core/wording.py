@@ -1,0 +1,52 @@
+"""How messages spell commands and options: as they are typed where Graft runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+HELP = "`make` lists the variables, and ARGS=--help the options of a target"
+
+# How messages spell each variable of make, in a command and elsewhere. Empty where make runs Graft.
+SPELLED: dict[str, tuple[str, str]] = {}
+
+
+@contextmanager
+def spelling(names: Mapping[str, tuple[str, str]]) -> Iterator[None]:
+    """Spell make's variables in this way while the body runs."""
+    before = dict(SPELLED)
+    SPELLED.update(names)
+    try:
+        yield
+    finally:
+        SPELLED.clear()
+        SPELLED.update(before)
+
+
+def as_typed(text: str) -> str:
+    """Return a message in the form in which commands are typed: ``make pin TORCH=2.16.0``, or ``graft pin --torch
+    2.16.0`` where Graft is installed. Messages are written for make; this function alone spells them for others.
+    """
+    if not SPELLED:
+        return text
+    text = (
+        re.sub(r" \(`make \.\.\. ARGS=-v`\)", "", text)
+        .replace("make patch-and-build", "make build")
+        .replace("make new-op", "make new")
+    )
+    text = text.replace(HELP, "`graft --help` lists the verbs, and `graft VERB --help` the options of one")
+    text = text.replace("`make`", "`graft --help`")
+    text = re.sub(r"(?<=`)make (?=[a-z])|\bmake (?=[a-z-]+ [A-Z]+=)", "graft ", text)
+    names = re.compile(rf"\b({'|'.join(SPELLED)})\b(=?)")
+    text = re.sub(
+        r"(?<=graft )[a-z-]+( [A-Z_]+=\S+)+", lambda command: names.sub(partial(_spelled, 0), command[0]), text
+    )
+    return names.sub(partial(_spelled, 1), text)
+
+
+def _spelled(place: int, name: re.Match[str]) -> str:
+    """Return a variable as it is spelled in a command, or elsewhere: before a value if ``=`` follows it."""
+    spelled = SPELLED[name[1]][place]
+    return spelled + (" " if name[2] and spelled.startswith("--") else name[2])

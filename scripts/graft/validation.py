@@ -1,0 +1,162 @@
+"""What is checked before a verb runs: the values of options. And which pin it uses if none is given."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from .base.fetch import check_wheel, in_name_of
+from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
+from .base.installed import Environment, find_environment
+from .core.console import say
+from .core.errors import GraftError, ToolchainError, UsageError, run_all
+from .core.layout import PATCHES, TorchVersion, expanded
+from .deliver.built import last_build
+from .inputs.native import load_natives
+from .inputs.pin import pin_of
+from .inputs.toolchain import architectures_in, wanted_architectures
+from .options import (
+    DEVELOP,
+    FOUND,
+    GRAFT,
+    INSTALLED,
+    LAST,
+    NONE,
+    OLDEST,
+    RELEASE,
+    SOURCE,
+    THERE,
+    THIN,
+    WHEEL,
+    Request,
+    Verb,
+)
+
+
+def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
+    """Check a request, and return it with the pin that the verb uses. An error lists everything that is wrong. ``own``
+    has the verb's own flags.
+    """
+    if not request.pin:
+        request = _with_default_pin(verb, request)
+    _check(verb, request)
+    is_listing = getattr(own, "list", False)
+    if verb.pin not in (FOUND, THERE, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
+        return request
+    if request.pin:
+        # The hash of a wheel that is not pinned for this Python is an input of the build.
+        fetch_unpinned(request.layout, request.wheel)
+        return request
+    pin, cuda_archs = find_pin(request.cuda_archs, cxx=request.cxx)
+    return replace(request, pin=pin, cuda_archs=cuda_archs)
+
+
+def _with_default_pin(verb: Verb, request: Request) -> Request:
+    """Add the pin that a verb uses if none is given. It stays empty if the verb uses none, or if pip finds one."""
+    if request.wheel:
+        with suppress(GraftError):  # _check reports it
+            return replace(request, pin=in_name_of(request.wheel)[0])
+        return request
+    if verb.pin == THERE and environment_of(request.python):
+        return replace(request, pin=TorchVersion(INSTALLED))
+    if verb.pin == FOUND and "pins" in verb.takes.split() and request.pins:
+        return replace(request, pin=TorchVersion(request.pins.split()[0]))
+    if verb.pin == LAST and (last := last_build(request.native, request.build)):
+        pin, built = last
+        say(f"torch {pin}: that of the last build")
+        return replace(request, pin=pin, cuda_archs=request.cuda_archs or architectures_in(built.cuda))
+    if verb.pin in (RELEASE, OLDEST) or (verb.pin != NONE and request.build == SOURCE):
+        release = oldest_release if verb.pin == OLDEST else default_release
+        return replace(request, pin=release(PATCHES))
+    return request
+
+
+def environment_of(python: str) -> Environment | None:
+    """Return the environment of a Python; None if it has no torch that can be built on."""
+    with suppress(GraftError):
+        return find_environment(python)
+    return None
+
+
+def _check(verb: Verb, request: Request) -> None:
+    takes = verb.takes.split()
+    checks = {
+        "native": lambda: None if verb.name == "import" else _check_natives(request, is_new=verb.name == "new"),
+        "out": lambda: _require_folder("OUT", request.out, "a folder; it is created if missing"),
+        "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
+        "source": lambda: _check_source(request.source),
+        "build": lambda: _check_words("BUILD", [request.build], (GRAFT, SOURCE)),
+        "delivery": lambda: _check_words("DELIVERY", request.delivery.split(), (WHEEL, DEVELOP, THIN)),
+        "launcher": lambda: _check_launcher(request.launcher.strip()),
+        "cuda_archs": lambda: wanted_architectures(request.cuda_archs),
+    }
+    run_all(*(check for option, check in checks.items() if option in takes))
+
+
+def _check_natives(request: Request, *, is_new: bool) -> None:
+    """Check the native folders. If a new operator is written into the first, check that folder and ``SCHEMA``."""
+    if not is_new:
+        load_natives(request.native)
+        return
+    from .new.skeleton import check_usage
+
+    _require_folder("NATIVE", request.native[0], "a folder for the operator")
+    check_usage(request.schema, request.kind, request.variants)
+
+
+def _require_folder(variable: str, folder: Path | None, wanted: str) -> None:
+    """Check that files can be written into ``folder``, or that it can be created."""
+    if folder is None:
+        return
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise UsageError(f"{variable}={folder}: {there} is a file", todo=f"set {variable} to {wanted}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"{variable}={folder}: {there} is not writable",
+            todo=f"set {variable} to {wanted}, or change the permissions of {there}",
+        )
+
+
+def _check_pin(request: Request) -> None:
+    """Check the pin and ``WHEEL``. Without a pin, only the name of ``WHEEL`` can be checked."""
+    if request.pin:
+        pin = pin_of(request.layout)
+        if request.wheel:
+            check_wheel(request.wheel, pin)
+    elif request.wheel:
+        in_name_of(request.wheel)
+
+
+def _check_source(source: str) -> None:
+    """Check that a local checkout or mirror exists. A remote one is checked when it is cloned."""
+    if source and ":" not in source and not expanded(source).is_dir():
+        raise UsageError(
+            f"SOURCE={source}: no such folder",
+            todo="set SOURCE to a checkout of PyTorch or an address to download from, or leave it out",
+        )
+
+
+def _check_words(variable: str, words: list[str], known: tuple[str, ...]) -> None:
+    if unknown := [word for word in words if word not in known] or ([""] if not words else []):
+        raise UsageError(
+            f"{variable}={' '.join(words)}: no such {variable.lower()}: {' or '.join(unknown)}",
+            todo=f"set it to {' or '.join(known)}",
+        )
+
+
+def _check_launcher(wanted: str) -> None:
+    try:
+        words = shlex.split(wanted)
+    except ValueError as error:
+        raise UsageError(f"LAUNCHER={wanted}: {error}", todo="close the quotes") from error
+    if words and not shutil.which(words[0]):
+        raise ToolchainError(
+            f"LAUNCHER={wanted}: program {words[0]} not found",
+            todo="install it, or unset LAUNCHER",
+        )
