@@ -87,7 +87,7 @@ def test_bare_command_and_version(capsys: pytest.CaptureFixture[str], monkeypatc
     """A screen shows all verbs that are for any folder."""
     code, said = run(capsys, monkeypatch)
     assert code == 0 and said.startswith("usage: graft ") and len(said.splitlines()) <= 24
-    for verb in ("build", "develop", "thin-wheel", "check", "new", "test", "wheels", "pin", "clean"):
+    for verb in ("build", "develop", "thin-wheel", "check", "new", "test", "pin", "clean"):
         assert f"\n    {verb} " in said
     version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     assert run(capsys, monkeypatch, "--version") == (0, f"graft {version}\n")

@@ -1,1 +1,1 @@
-"""Write the skeleton of a new operator: ``skeleton`` runs ``python -m graft.new`` with the base wheel's ``torchgen``."""
+"""Write the skeleton of a new operator: ``skeleton`` runs ``python -m graft.new`` with the torchgen of the base."""
