@@ -16,7 +16,7 @@ from .core.console import say
 from .core.errors import GraftError, UsageError
 from .core.files import build_lock, delete, files_below
 from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion
-from .deliver.built import Result, announce
+from .deliver.delivered import Delivered, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.native import load_native
 from .inputs.snapshot import take_snapshot
@@ -32,7 +32,7 @@ _CACHES = (
 _PAUSE = 0.2
 
 
-def build(request: Request) -> Result:
+def build(request: Request) -> Delivered:
     """Build the wheel of torch with the operators."""
     if request.build == SOURCE:
         from .fork.build import build_source
@@ -41,7 +41,7 @@ def build(request: Request) -> Result:
     return run(Wheel(request.layout), request)
 
 
-def develop(request: Request) -> Result:
+def develop(request: Request) -> Delivered:
     """Add the operators to the torch that is installed in an environment; with ``watch`` after every save."""
     seen: dict[Path, int] = {}
     while request.watch:
@@ -54,7 +54,7 @@ def develop(request: Request) -> Result:
     return _develop(request)
 
 
-def _develop(request: Request) -> Result:
+def _develop(request: Request) -> Delivered:
     environment = find_environment(request.python)
     if not os.access(environment.packages, os.W_OK):
         raise UsageError(
@@ -66,11 +66,7 @@ def _develop(request: Request) -> Result:
 
 
 def undevelop(request: Request) -> None:
-    """Restore the environment's original torch.
-
-    Raises:
-        GraftError: a file cannot be deleted.
-    """
+    """Restore the environment's original torch."""
     from .deliver.develop import remove_trees
 
     packages, site = look(request.python)
@@ -78,7 +74,7 @@ def undevelop(request: Request) -> None:
     say(torch if remove_trees(packages) else f"nothing to do: make develop has not added anything to {packages}")
 
 
-def thin_wheel(request: Request) -> Result:
+def thin_wheel(request: Request) -> Delivered:
     """Build the operators as a wheel of their own: for the torch of a pin or an environment, or for ``pins``."""
     from .compose.several import platform_of
     from .deliver.thin import package_name, requirement, thin_version, write_wheel
@@ -104,7 +100,7 @@ def thin_wheel(request: Request) -> Result:
         out=request.layout.out,
     )
     announce(wheel, seconds := time.perf_counter() - start)
-    return Result(wheel, {"build": seconds})
+    return Delivered(wheel, {"build": seconds})
 
 
 def thin_files(
@@ -135,11 +131,7 @@ def thin_files(
 
 
 def clean(request: Request) -> None:
-    """Delete what is in the cache folder. Other files there, if ``GRAFT_HOME`` is a user's folder, stay.
-
-    Raises:
-        OSError: a file cannot be deleted.
-    """
+    """Delete what is in the cache folder. Other files there, if ``GRAFT_HOME`` is a user's folder, stay."""
     there = [path for name in _CACHES for path in HOME.glob(name) if path.is_dir() and not path.is_symlink()]
     size = sum((path / name).lstat().st_size for path in there for name in files_below(path))
     for path in there:
@@ -178,11 +170,7 @@ def verdict(layout: Layout, environment: Environment | None) -> str:
 
 
 def check_cuda(request: Request) -> None:
-    """Compile the CUDA sources of a build. Nothing is linked.
-
-    Raises:
-        GraftError: the compiler's messages, with paths in the native folder.
-    """
+    """Compile the CUDA sources of a build. Nothing is linked."""
     layout = request.layout
     snapshot = take_snapshot(layout)
     with build_lock(layout.work), snapshot.translated():

@@ -12,7 +12,7 @@ from zipfile import ZipFile
 import pytest
 from graft.base.base import Base, refuse_unusable
 from graft.base.fetch import check_wheel, fetch
-from graft.base.find import releases
+from graft.base.find import usable_pins
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, PinError, UnusableBaseError
 from graft.core.layout import REPOSITORY, TorchVersion
@@ -125,7 +125,7 @@ def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monke
     monkeypatch.setattr(pin_module, "sys_tags", lambda: iter(parse_tag("cp314-cp314t-manylinux_2_28_x86_64")))
     said = r"for this Python \(cp314-cp314t-manylinux_2_28_x86_64, a free-threaded Python, on which nobody has tested"
     with pytest.raises(FetchError, match=said):
-        releases(PATCHES)
+        usable_pins(PATCHES)
     with pytest.raises(FetchError, match=said):
         fetch(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, None, StepLine("fetch"))
 
@@ -133,7 +133,7 @@ def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monke
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_python_3_14_has_wheels(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     of_python(monkeypatch, "cp314")
-    assert {"2.13.0", "2.14.1", "2.15.0"} <= set(releases(PATCHES, machine))
+    assert {"2.13.0", "2.14.1", "2.15.0"} <= {pin.version.release for pin in usable_pins(PATCHES, machine)}
     pin = load_pin(PATCHES / "2.15.0", TorchVersion("2.15.0"), machine=machine)
     assert pinned_file(pin)[0] == f"cp314-cp314-manylinux_2_28_{machine}"
 

@@ -66,8 +66,8 @@ def test_search_for_a_torch_needs_no_pip_if_it_is_there(
 ) -> None:
     clone("first")
     monkeypatch.setattr(layout_module, "HOME", place.folder / "second")
-    find._fetch(Layout(VERSION, (), Path(), pin_folder=place.patches / VERSION))
-    assert capsys.readouterr().err.endswith("looking for torch 9.1.0: already downloaded\n")
+    find.find_pin(patches=place.patches)
+    assert "looking for torch 9.1.0: already downloaded\n" in capsys.readouterr().err
 
 
 def test_no_file_there_can_be_written_to(clone: Callable[[str], Base]) -> None:

@@ -20,7 +20,7 @@ import pytest
 from graft.base.installed import TREES, Environment
 from graft.core.layout import Layout, TorchVersion
 from graft.deliver import develop
-from graft.deliver.develop import VARIABLE, developed, remove_trees, use_tree, write_tree
+from graft.deliver.develop import VARIABLE, current_tree, note_of, remove_trees, use_tree, write_tree
 from graft.deliveries import Tree
 from helpers import write
 
@@ -45,6 +45,9 @@ COMPOSED = {
     "torch/nn/added/module.py": b"b = 1\n",
     "torch/include/ATen/native/Own.h": b"",
 }
+
+# The file that differs with each build.
+HASH = "torch/_graft.json"
 
 # Print the path after a `.pth` file was read twice, as in a virtual environment.
 RUN_TWICE = """
@@ -84,12 +87,12 @@ def symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
 def add(
     environment: Environment,
     files: Mapping[str, bytes] = COMPOSED,
-    stamp: str = "stamp",
+    build: str = "first",
     cuda: str = "",
     natives: Sequence[Path] = (Path("/my ops"),),
 ) -> Path:
     base: Any = SimpleNamespace(cuda=cuda, libraries=environment.site / "torch/lib")
-    tree = write_tree(environment, base, natives, files, stamp)
+    tree = write_tree(environment, base, natives, {**files, HASH: build.encode()})
     use_tree(environment, tree)
     return tree
 
@@ -122,7 +125,13 @@ def own_files(tree: Path, environment: Environment) -> set[str]:
     return found
 
 
-OWN = {*COMPOSED, "graft.json", "_torch_graft_start.py"}
+def build_of(environment: Environment) -> str:
+    """Which build the current tree is of; empty if there is none."""
+    tree = current_tree(environment.packages)
+    return (tree / HASH).read_text() if tree else ""
+
+
+OWN = {*COMPOSED, HASH, "graft.json", "_torch_graft_start.py"}
 
 
 def test_only_composed_files_are_its_own(environment: Environment) -> None:
@@ -135,7 +144,7 @@ def test_only_composed_files_are_its_own(environment: Environment) -> None:
     assert {path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()} == linked | OWN
     assert not any(path.is_symlink() for path in tree.rglob("*"))
     assert status(environment.site) == before
-    assert (developed(environment)["stamp"], developed(environment)["base"]) == ("stamp", environment.content)
+    assert (build_of(environment), note_of(tree)["base"]) == ("first", environment.content)
 
 
 def test_edited_file_of_the_installed_torch_is_in_the_next_tree(environment: Environment) -> None:
@@ -199,7 +208,7 @@ def test_tree_that_takes_over_a_spare_one_is_as_a_fresh_one(environment: Environ
     before = status(environment.site)
     import_all(add(environment))
     tree = third_tree(environment, CHANGED)
-    assert developed(environment)["stamp"] == "third"
+    assert build_of(environment) == "third"
     # Bytecode of unchanged sources is kept.
     assert caches(tree) == {f"torch/{CACHE.format(name)}": f"import of {name}" for name in ("__init__", "version")}
     taken_over = contents(tree)
@@ -215,8 +224,8 @@ def test_bytecode_of_composed_files_is_not_taken_from_torch(environment: Environ
 
 
 def test_tree_of_another_torch_is_not_taken_over(environment: Environment) -> None:
-    for stamp in ("first", "second"):
-        add(environment, COMPOSED, stamp)
+    for build in ("first", "second"):
+        add(environment, COMPOSED, build)
     write(environment.site, {"torch/lib/libtorch_cpu.so": "other kernels", "torch/new.py": ""})
     tree = add(environment, COMPOSED, "third")
     assert (tree / "torch/lib/libtorch_cpu.so").read_text() == "other kernels"
@@ -230,7 +239,7 @@ def test_same_input_makes_no_other_tree(environment: Environment) -> None:
     add(environment, CHANGED, "between")
     assert add(environment) == tree
     assert tree.stat().st_ino == inode
-    assert developed(environment)["stamp"] == "stamp"
+    assert build_of(environment) == "first"
 
 
 def test_folder_that_another_takes_the_place_of_is_told(
@@ -251,13 +260,13 @@ def test_folder_that_another_takes_the_place_of_is_told(
 
 def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
     """Killed while changing a spare tree, and while filling another."""
-    for stamp in ("first", "second"):
-        tree = add(environment, COMPOSED, stamp)
+    for build in ("first", "second"):
+        tree = add(environment, COMPOSED, build)
     (spare,) = (path for path in tree.parent.iterdir() if path != tree)
     (spare / "torch/nn/functional.py").unlink()
     spare.rename(spare.with_name("0123.partial"))
     write(environment.packages / TREES / "4567.partial", {"torch/__init__.py": ""})
-    assert developed(environment)["stamp"] == "second"
+    assert build_of(environment) == "second"
     third = add(environment, COMPOSED, "third")
     assert {*tree.parent.iterdir()} == {tree, third}
     assert own_files(third, environment) == OWN
@@ -300,8 +309,8 @@ def test_tree_in_use_stays(environment: Environment) -> None:
     before = contents(tree)
     with running(environment) as process:
         assert tree_of(process) == (str(tree / "torch/__init__.py"), tree.name)
-        for stamp in ("second", "third", "fourth"):
-            last = add(environment, CHANGED, stamp)
+        for build in ("second", "third", "fourth"):
+            last = add(environment, CHANGED, build)
         assert contents(tree) == before
         assert remove_trees(environment.packages)
         assert {*tree.parent.iterdir()} == {tree}
@@ -360,7 +369,7 @@ def test_child_of_a_process_that_was_undeveloped_has_its_tree(environment: Envir
         _, variable = tree_of(parent)
         for _ in range(2):
             assert remove_trees(environment.packages)
-            assert developed(environment) == {}
+            assert build_of(environment) == ""
             for name, expected in (variable, str(tree / "torch/__init__.py")), ("", installed), ("deleted", installed):
                 with running(environment, **{VARIABLE: name}) as child:
                     assert tree_of(child)[0] == expected
@@ -392,7 +401,7 @@ def test_everything_is_removed(environment: Environment) -> None:
     assert status(environment.packages) == before
     assert not tree.parent.exists()
     assert not list(environment.packages.glob("*.pth"))
-    assert developed(environment) == {}
+    assert build_of(environment) == ""
     assert not remove_trees(environment.packages)
 
 
@@ -409,7 +418,7 @@ def test_path_has_the_tree_once_if_it_is_there(environment: Environment) -> None
     assert len(pth.read_text().splitlines()) == 1
     assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
     shutil.rmtree(tree)
-    assert developed(environment) == {}
+    assert build_of(environment) == ""
     done = run_bare(RUN_TWICE, pth)
     assert (done.stdout, done.stderr) == ("['first', 'second']\n", "")
 
@@ -496,7 +505,7 @@ def test_copied_environment_uses_its_own_tree(
     assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
     assert started(other, tree) == (True, str(tree / "torch/__init__.py"), [])
     assert (tree / "torch/nn/functional.py").read_text() == "a = 1\n"
-    assert developed(other)["stamp"] == "stamp"
+    assert build_of(other) == "first"
 
 
 def with_whole_seconds(folder: Path) -> None:

@@ -34,12 +34,7 @@ _NEEDED, _EXTENDED = ("torch/include/", "torch/lib/", "torchgen/", "torch/_C."),
 
 
 def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: str = "") -> Base:
-    """Get and unpack the base wheel for this Python, if needed. Only one process at a time does so.
-
-    Raises:
-        FetchError: see ``fetch``, also for what is ``given``, and the ``index``.
-        UnusableBaseError: it is not supported.
-    """
+    """Get and unpack the base wheel for this Python, if needed. Only one process at a time does so."""
     with build_lock(layout.base):
         with steps.step("fetch the base wheel") as line:
             wheel = fetch(pin, layout.base, given, line, index)
@@ -112,12 +107,7 @@ def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
 
 
 def check_wheel(path: Path, pin: Pin) -> str:
-    """Check that ``path`` is the pin's wheel for this Python. Return its sha256.
-
-    Raises:
-        FetchError: it does not exist, is for another version or Python, or has another hash than the pinned one.
-        UnusableBaseError: it is not supported.
-    """
+    """Check that ``path`` is the pin's wheel for this Python. Return its sha256."""
     version, tags = in_name_of(path)
     if version != pin.version:
         raise FetchError(
@@ -146,11 +136,7 @@ def check_wheel(path: Path, pin: Pin) -> str:
 
 
 def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[TorchVersion, frozenset[Tag]]:
-    """Return the version and the compatibility tags in the name of a wheel file, to which ``variable`` is set.
-
-    Raises:
-        FetchError: there is no such file, or it is no wheel of torch.
-    """
+    """Return the version and the compatibility tags in the name of a wheel file, to which ``variable`` is set."""
     todo = f"set {variable} to a wheel file of torch, under its own name"
     if not path.is_file():
         raise FetchError(f"{variable}={path}: no such file", todo=todo)

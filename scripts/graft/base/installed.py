@@ -77,11 +77,7 @@ class Environment:
 
 
 def look(python: str) -> tuple[Path, Path | None]:
-    """Ask a Python for its site-packages and the folder that contains torch.
-
-    Raises:
-        UsageError: it is not a Python, or not the builder's Python.
-    """
+    """Ask a Python for its site-packages and the folder that contains torch."""
     try:
         packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
     except (CommandError, OSError, ValueError, TypeError, IndexError) as error:
@@ -130,21 +126,13 @@ def installed(layout: Layout, environment: Environment) -> Layout:
 
 
 def placed(request: Request) -> tuple[Layout, Environment | None]:
-    """Return the folders of a build, and the environment whose torch is its base if the pin is ``INSTALLED``.
-
-    Raises:
-        UsageError: see ``find_environment``.
-    """
+    """Return the folders of a build, and the environment whose torch is its base if the pin is ``INSTALLED``."""
     environment = find_environment(request.python) if request.pin == INSTALLED else None
     return (installed(request.layout, environment) if environment else request.layout), environment
 
 
 def base_of(environment: Environment, folder: Path) -> Base:
-    """Return the base installed in ``environment``, with links to its packages in ``folder``, which a build uses.
-
-    Raises:
-        UnusableBaseError: it is not supported.
-    """
+    """Return the base installed in ``environment``, with links to its packages in ``folder``, which a build uses."""
     torch = environment.site / "torch"
     tree = folder / "tree"
     tree.mkdir(parents=True, exist_ok=True)

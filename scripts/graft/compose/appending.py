@@ -39,9 +39,6 @@ def appended_texts(native: NativeFolder, description: Description) -> dict[str, 
 
     The order is: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package;
     and last the texts in ``appended/``, which every wheel gets, since they look at what is there.
-
-    Raises:
-        PackError: a text is not Python.
     """
     texts = docstring_texts({bound: docstring(bound, native.path / DOCS) for bound in description.bound})
     ours = our_files()
@@ -88,10 +85,6 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
         tree: the unpacked base.
         texts: by the file that they are appended to; None for those that every wheel gets.
         note: a file next to the base that records a successful check; None to check again.
-
-    Raises:
-        PinError: lists every module and name that is missing. Or the base was built from the fork, and its texts, which
-            are not appended again, are not those of this builder.
     """
     stamp = hash_of_builder()
     if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:

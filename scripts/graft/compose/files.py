@@ -37,7 +37,6 @@ class Made:
 
     Args:
         hash_: a hash of the inputs.
-        stamp: the stamp of the snapshot and of what was read elsewhere.
         outside: what was read elsewhere.
         native: the native folder.
         description: the description of its operators.
@@ -48,7 +47,6 @@ class Made:
     """
 
     hash_: str
-    stamp: str
     outside: Outside
     native: NativeFolder
     description: Description
@@ -128,9 +126,6 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
         made: the linked build.
         version: the value of ``torch.__version__``.
         note: the description that ``python -m torch._graft`` shows.
-
-    Raises:
-        UsageError: a header of the native folder has the name of one of PyTorch's.
     """
     composition = Composition(tree, made.patched, made.generated)
     composition.insert(made.native, made.description)
@@ -148,11 +143,7 @@ def with_version(text: str, version: str) -> str:
 
 
 def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
-    """Return the native folder's headers, at the paths where PyTorch installs its own.
-
-    Raises:
-        UsageError: PyTorch has a header of this name, which the base was compiled with.
-    """
+    """Return the native folder's headers, at the paths where PyTorch installs its own."""
     found = {}
     for header in native.headers:
         if header.suffix in _OF_SOURCES:

@@ -24,7 +24,7 @@ from ..base.base import Base
 from ..base.installed import PACKAGES, TREES, Environment
 from ..core.console import say
 from ..core.errors import PackError, remedy
-from ..core.files import delete, write_atomically
+from ..core.files import delete, read_json, write_atomically
 from ..core.layout import IS_CHECKOUT, REPOSITORY
 
 _PTH = "torch_graft.pth"
@@ -42,23 +42,22 @@ _PARTIAL = ".partial"
 _WATCHED = ("torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so")
 
 
-def developed(environment: Environment) -> dict[str, Any]:
-    """Return the note of the current tree, with its inputs' stamp; empty if there is none."""
-    tree = _current(environment)
-    return note_of(tree) if tree else {}
-
-
-def note_of(tree: Path) -> dict[str, Any]:
-    """Return what a tree records: the stamp, the base, and the hash of each file; empty if it is not whole."""
+def current_tree(packages: Path) -> Path | None:
+    """Return the tree that the Python of these site-packages uses, or None."""
     with suppress(OSError, ValueError):
-        note: dict[str, Any] = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
-        return note
-    return {}
+        text = (packages / _PTH).read_text(encoding="utf-8")
+        if found := re.search(r"^import os, sys; current = '(\w+)';", text):
+            tree = packages / TREES / found[1]
+            return tree if tree.is_dir() else None
+    return None
 
 
-def write_tree(
-    environment: Environment, base: Base, natives: Sequence[Path], files: Mapping[str, bytes], stamp: str
-) -> Path:
+def note_of(tree: Path | None) -> dict[str, Any]:
+    """Return what a tree records: the base, the native folders and the hash of each file; empty if it is not whole."""
+    return read_json(tree / _NOTE) if tree else {}
+
+
+def write_tree(environment: Environment, base: Base, natives: Sequence[Path], files: Mapping[str, bytes]) -> Path:
     """Write the tree with ``files``. Return its path.
 
     Args:
@@ -66,14 +65,10 @@ def write_tree(
         base: that torch.
         natives: the native folders, for messages.
         files: the composed files, by path below site-packages.
-        stamp: the stamp of the inputs, which `developed` returns.
-
-    Raises:
-        PackError: the tree cannot be written.
     """
     folders = [str(native) for native in natives]
     hashes = {name: _hash(text) for name, text in files.items()}
-    note = {"stamp": stamp, "base": environment.content, "natives": folders, "files": hashes}
+    note = {"base": environment.content, "natives": folders, "files": hashes}
     name = hashlib.sha256(json.dumps(note).encode()).hexdigest()[:12]
     trees = environment.packages / TREES
     tree = trees / name
@@ -98,13 +93,9 @@ def write_tree(
 
 
 def use_tree(environment: Environment, tree: Path) -> None:
-    """Make Python find a tree first. Delete all others but the last, which becomes the next one, and those in use.
-
-    Raises:
-        PackError: the file that names the tree cannot be written.
-    """
-    old, pth = _current(environment), environment.packages / _PTH
-    before, note = developed(environment).get("natives", []), note_of(tree)
+    """Make Python find a tree first. Delete all others but the last, which becomes the next one, and those in use."""
+    old, pth = current_tree(environment.packages), environment.packages / _PTH
+    before, note = note_of(old).get("natives", []), note_of(tree)
     if not note:
         raise PackError(f"{tree}: another command deleted it meanwhile", todo="run this one again")
     now = note["natives"]
@@ -126,9 +117,6 @@ def remove_trees(packages: Path) -> bool:
     While one is, the ``.pth`` file stays, without a current tree, for the children of the processes that use it.
 
     Returns whether there was anything to delete.
-
-    Raises:
-        PackError: a file cannot be deleted.
     """
     pth, trees = packages / _PTH, packages / TREES
     is_there = pth.exists() or trees.exists()
@@ -167,16 +155,6 @@ def _is_used(tree: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def _current(environment: Environment) -> Path | None:
-    """Return the current tree."""
-    with suppress(OSError, ValueError):
-        text = (environment.packages / _PTH).read_text(encoding="utf-8")
-        if found := re.search(r"^import os, sys; current = '(\w+)';", text):
-            tree = environment.packages / TREES / found[1]
-            return tree if tree.is_dir() else None
-    return None
 
 
 def _pth_text(name: str) -> str:
@@ -229,7 +207,7 @@ def _hash(content: bytes) -> str:
 
 def _spare(environment: Environment) -> Path | None:
     """Return an old tree of the same base that no process uses; it differs from the new one in a few files only."""
-    current = _current(environment)
+    current = current_tree(environment.packages)
     for tree in sorted((environment.packages / TREES).glob("*")):
         is_free = tree != current and tree.suffix != _PARTIAL and not _is_used(tree)
         if is_free and note_of(tree).get("base") == environment.content:

@@ -15,7 +15,7 @@ from ..core.console import say
 from ..core.errors import PackError
 from ..core.process import run
 from ..inputs.native import PYTHON, NativeFolder
-from .develop import developed, note_of
+from .develop import current_tree, note_of
 
 # The last lines of an error that no line of the folder causes.
 _SHOWN = 20
@@ -45,11 +45,8 @@ def require_import(environment: Environment, tree: Path, native: NativeFolder) -
     """Check that torch and the modules that the folder adds to can be imported from ``tree``, unless its Python files
     are those of the current tree. Of the modules, those that differ: torch may import them long after. Repeat what
     thin wheels print that are not loaded.
-
-    Raises:
-        PackError: one cannot be; with the line of the native folder that fails.
     """
-    new, old = _python(note_of(tree)), _python(developed(environment))
+    new, old = _python(note_of(tree)), _python(note_of(current_tree(environment.packages)))
     if new == old:
         return  # an import takes longer than a kernel
     files = [f"torch/{name.relative_to(PYTHON).as_posix()}" for name in native.python if name.suffix == ".py"]

@@ -84,9 +84,6 @@ class _Wheel:
 def _writing(target: Path, owner: str) -> Iterator[_Wheel]:
     """Write a wheel to a file beside ``target``, which is renamed to it when the body has ended. Delete what killed
     builds of ``owner`` left.
-
-    Raises:
-        PackError: it cannot be written; ``target`` is unchanged.
     """
     # Others may write into this folder, so the name is a new one.
     partial = target.with_name(f".torch-{owner}-{secrets.token_hex(8)}.partial")
@@ -130,9 +127,6 @@ def pack(
         out: the output folder; created if it does not exist.
         notice: what was added to the base, for its licenses; empty to add no file.
         owner: identifies who writes into ``out``; a later build of the same owner deletes what a killed one left.
-
-    Raises:
-        PackError: the wheel cannot be written.
     """
     _, base_version, _, tags = parse_wheel_filename(base.name)
     old_info, info = f"torch-{base_version}.dist-info", f"torch-{version}.dist-info"

@@ -12,7 +12,8 @@ from ..base.base import VERSION_FILE
 from ..compose.files import with_version
 from ..core.console import Steps, say
 from ..core.errors import FetchError, SourceError, ToolchainError
-from ..deliver.built import Built, Result, announce, load_built, save_built
+from ..deliver.built import Built, save_built, state_of, unchanged
+from ..deliver.delivered import Delivered, announce
 from ..deliver.wheel import pack
 from ..inputs.snapshot import Snapshot
 from ..options import SOURCE, Request
@@ -24,7 +25,7 @@ from .tree import count, open_tree
 from .upstream import GENERATORS, Upstream, affordable
 
 
-def build_source(request: Request) -> Result:
+def build_source(request: Request) -> Delivered:
     """Bring the wheel of a whole build up to date.
 
     Raises:
@@ -32,11 +33,9 @@ def build_source(request: Request) -> Result:
     """
     layout = request.layout
     with read_inputs(layout) as (snapshot, cache):
-        stamp, built = snapshot.stamp, load_built(layout, SOURCE)
-        if built and built.stamp == stamp and built.is_there():
-            save_built(layout, built, SOURCE)  # which makes it the last build
-            say(f"nothing changed: {built.wheel}")
-            return Result(Path(built.wheel))
+        if built := unchanged(layout, snapshot, SOURCE):
+            say(f"nothing changed: {built.path}")
+            return Delivered(built.path)
         steps = Steps()
         upstream = prepare(snapshot, cache, request, steps)
         # The user's own mistakes are reported in the first minutes.
@@ -47,12 +46,10 @@ def build_source(request: Request) -> Result:
         with steps.step("compile the rest") as line:
             theirs = upstream.wheel(cache.folder / "wheel", line)
         with steps.step("pack"):
-            wheel = pack_wheel(theirs, f"{snapshot.pin.version.release}+source.{stamp[:10]}", layout.out)
-        save_built(layout, Built.of(stamp, wheel), SOURCE)
-    if built and built.wheel != str(wheel):
-        Path(built.wheel).unlink(missing_ok=True)
+            wheel = pack_wheel(theirs, f"{snapshot.pin.version.release}+source.{snapshot.stamp[:10]}", layout.out)
+        save_built(layout, Built(snapshot.stamp, wheel, state_of(wheel)), SOURCE)
     announce(wheel, sum(steps.seconds.values()))
-    return Result(wheel, steps.seconds)
+    return Delivered(wheel, steps.seconds)
 
 
 def check(request: Request, own: argparse.Namespace) -> None:
