@@ -22,7 +22,7 @@ from .inputs.native import load_native
 from .inputs.snapshot import take_snapshot
 from .options import SOURCE, Request
 
-# What is in the cache folder: folders of pins above all.
+# The folders in the cache folder. The first pattern is that of pins.
 _CACHES = (
     *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis"),
     *("bugs", "objects", "operators", "package-*", "patches", "sanitized", "symbols", "thin"),
@@ -106,9 +106,8 @@ def thin_wheel(request: Request) -> Delivered:
 def thin_files(
     request: Request, package: str, versions: Sequence[TorchVersion], kind: str = ""
 ) -> tuple[dict[str, bytes], list[Thin]]:
-    """Build a package for ``versions`` of torch, of which ``INSTALLED`` is the one that ``python`` has.
-
-    Return the files, and the deliveries for each version.
+    """Build a package for ``versions`` of torch; ``INSTALLED`` is the one that ``python`` has. Return its files, and
+    the delivery for each version.
     """
     from .compose.several import read_together
 
@@ -158,7 +157,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
 
 
 def verdict(layout: Layout, environment: Environment | None) -> str:
-    """Return what `check` says if it found nothing: for which torch, and how to check for that of a wheel."""
+    """Return what `check` prints if it finds nothing: for which torch, and how to check for the one of a wheel."""
     said = f"{layout.title}: no errors found for torch {layout.pin}"
     if not environment:
         return said

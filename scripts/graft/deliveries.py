@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .base.base import Base
     from .compile.cuda import Nvcc
     from .compile.units import Product, Units
-    from .compose.files import Made
+    from .compose.composition import Made
     from .stages import Job
 
 # What a build with nothing to do needs is imported above. Importing the rest takes as long.
@@ -79,7 +79,7 @@ class Wheel(Delivery):
     """A wheel of torch with the operators."""
 
     def deliver(self, job: Job, made: Made) -> Path:
-        from .compose.files import describe_additions
+        from .compose.composition import describe_additions
         from .deliver.wheel import pack, platform_tag, with_graft
 
         base = job.base
@@ -167,7 +167,7 @@ class Thin(Delivery):
         return thin_products(self.package, folder_of(self.layout.pin), units, base, nvcc)
 
     def deliver(self, job: Job, made: Made) -> Path:
-        from .compose.thin import compose_thin
+        from .compose.package import compose_thin
         from .deliver.wheel import platform_tag
 
         with job.steps.step("compose"):
@@ -214,7 +214,7 @@ def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: En
 
 
 def _composed(job: Job, made: Made, note: Mapping[str, Any]) -> Mapping[str, bytes]:
-    from .compose.files import compose
+    from .compose.composition import compose
     from .deliver.wheel import with_graft
 
     base, hash_ = job.base, made.hash_

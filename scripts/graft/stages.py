@@ -18,7 +18,7 @@ from .compile.manifest import Outside
 from .compile.stubs import replaced_stubs
 from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
 from .compose.appending import require_names
-from .compose.files import Made, installed_headers
+from .compose.composition import Made, installed_headers
 from .core.console import StepLine, Steps, say
 from .core.errors import CommandError, GraftError, PinError, run_all
 from .core.layout import Layout
@@ -29,7 +29,7 @@ from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
 from .inputs.toolchain import Toolchain
 
-# The number of functions shown that keep kernels of PyTorch which are replaced.
+# How many calls that keep PyTorch's own kernels are shown.
 _CALLS_SHOWN = 5
 
 # Returns the libraries that a delivery links.
@@ -84,7 +84,7 @@ def make(job: Job, products_of: ProductsOf) -> Made:
 
 
 def _kept_calls(job: Job) -> dict[str, list[str]]:
-    """Return the functions of PyTorch that go on calling kernels that the folder replaces, by name of the kernel."""
+    """Return the functions of PyTorch that still call kernels which the folder replaces, by name of the kernel."""
     theirs = texts_of_entries(job.base.tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
     ours = [entry for entry in read_entries(job.native.path / FUNCTIONS) if entry.is_replacing]
     replaced = [(entry, fields_of(theirs[entry.operator])) for entry in ours]

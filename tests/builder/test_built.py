@@ -1,4 +1,4 @@
-"""When a build has nothing to do: the note of the last one, its inputs, and whether what it delivered is still there."""
+"""When a build has nothing to do: the note of the last one, its inputs, and whether its result is there."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from zipfile import ZipFile
 
 import pytest
-from graft.compose.thin import module_of, star_importers
+from graft.compose.package import module_of, star_importers
 from graft.core.errors import PackError, UsageError
 from graft.core.layout import INTERPRETER
 from graft.deliver.shipped import load

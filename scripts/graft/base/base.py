@@ -33,7 +33,7 @@ _OPERATORS = "libtorch_cpu.so"
 # Why a torch without the GIL is refused.
 NO_GIL = "a free-threaded Python, on which nobody has tested this yet"
 
-# Names of libraries that show a device other than CPU and CUDA.
+# Libraries that only a torch for another device than CPU and CUDA has.
 _OTHER_DEVICES = {"libtorch_hip.so": "ROCm", "libtorch_xpu.so": "XPU"}
 
 
@@ -66,7 +66,7 @@ class Base:
 
     @property
     def platforms(self) -> list[str]:
-        """The platform tags of the wheel that it comes from, even if it is installed."""
+        """The platform tags of its wheel, also if it is installed."""
         if self.wheel.suffix == ".whl":
             return [tag.platform for tag in parse_wheel_filename(self.wheel.name)[3]]
         texts = [path.read_text(encoding="utf-8") for path in self.wheel.parent.glob("torch-*.dist-info/WHEEL")]

@@ -29,7 +29,7 @@ _NEEDED_BYTES = 3 * 1024**3
 # PyTorch's own index answers at once, or cannot be reached from here.
 _IMPATIENTLY = ("--retries=1", "--timeout=15")
 
-# What a build needs: by the beginning of its name, or text that the build extends.
+# The members that a build needs: by the beginning of their names, and texts that the build extends.
 _NEEDED, _EXTENDED = ("torch/include/", "torch/lib/", "torchgen/", "torch/_C."), (".py", ".pyi")
 
 
@@ -46,8 +46,8 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
     """Return the pin's wheel for this Python in ``folder``, a link to a shared one. Unless that is there, it is
     ``given``, or pip downloads it, also from ``index``. The caller holds the folder's lock.
 
-    It must have the pinned sha256. If the pin has none for this Python, that of PyTorch's own index counts, which pip
-    compares; the wheel and its sha256 are then printed.
+    It must have the pinned sha256. If the pin has none for this Python, pip compares the wheel with the sha256 in
+    PyTorch's own index, and the wheel and its sha256 are printed.
 
     Raises:
         FetchError: there is no wheel for this Python, the disk is full, or the file is not the pinned one.
@@ -89,7 +89,7 @@ def _kept(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
     """Link a shared wheel into ``folder``, and note its hash. Return the link."""
     for old in (folder / VERIFIED, *folder.glob("torch-*.whl")):
         delete(old)
-    # A file name may contain several tags; the pinned one decides about the name of the new wheel.
+    # A file name may contain several tags; the name of the new wheel has the pinned one.
     kept = folder / (f"torch-{pin.version}-{tag}.whl" if tag else shared.name)
     folder.mkdir(parents=True, exist_ok=True)
     link(kept, shared)
@@ -98,7 +98,7 @@ def _kept(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
 
 
 def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
-    """Return the wheel of the pin that ``folder`` has, with this hash if any. It was verified when it was put there."""
+    """Return the pin's wheel in ``folder``, or None; with ``sha256``, only if it has that. It was verified before."""
     note = folder / VERIFIED
     if not note.is_file() or (sha256 and note.read_text(encoding="utf-8") != sha256):
         return None

@@ -1,4 +1,4 @@
-"""The PyTorch that is used if ``PIN`` is not given: the first that can be had for this Python."""
+"""The PyTorch that is used if ``PIN`` is not given: the first that can be downloaded for this Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..inputs.toolchain import NO_GPU, find_toolchain
 from .base import architectures_of, name_of_python
 from .fetch import fetch, kept_wheel
 
-# A file next to a wheel that was found, with what was printed about it. The same is chosen again until it is deleted.
+# A file next to a wheel that was chosen, with what was printed about it. The wheel is chosen again while it exists.
 FOUND = "found"
 
 
@@ -79,11 +79,10 @@ def oldest_release(patches: Path) -> TorchVersion:
 
 
 def find_pin(cuda_archs: str = "", patches: Path = PATCHES, cxx: str = "g++") -> tuple[TorchVersion, str]:
-    """Return the version of a wheel that can be had for this Python, and ``cuda_archs``; print once why it was chosen.
+    """Download a wheel for this Python. Return its version, and ``cuda_archs``. Print once why it was chosen.
 
-    It is downloaded: first a wheel for CPUs, from pip's indexes or PyTorch's own, otherwise the one of the Python
-    Package Index, for CUDA. Unless ``cuda_archs`` is given, CUDA kernels are then built for the GPU that is here, or
-    not at all.
+    A wheel for CPUs comes first, from pip's indexes or PyTorch's own; then the one for CUDA from pip's indexes. For
+    that one, unless ``cuda_archs`` is given, CUDA kernels are built for this machine's GPU, or not at all.
     """
     candidates = _candidates(patches, cxx)
     chosen = _found(candidates) or _first(candidates, cxx)
@@ -97,7 +96,7 @@ def find_pin(cuda_archs: str = "", patches: Path = PATCHES, cxx: str = "g++") ->
 
 
 def expected_pin(cxx: str = "g++", patches: Path = PATCHES) -> TorchVersion:
-    """Return the version that ``find_pin`` returns if pip has all wheels, without asking it; empty if there is none."""
+    """Return the version that ``find_pin`` would choose if pip had all wheels, without asking pip; empty if none."""
     try:
         candidates = _candidates(patches, cxx)
     except FetchError:
@@ -131,7 +130,7 @@ def _say_once(text: str, note: Path) -> None:
 def fetch_unpinned(layout: Layout, given: Path | None) -> None:
     """Get the wheel of a pin now, from pip or ``given``, if it has no sha256 for this Python."""
     pin = pin_of(layout)
-    # Another is fetched, or refused, when the build needs it.
+    # A pinned wheel is fetched, or refused, when the build needs it.
     if not pinned_file(pin)[1] and (given or pin.index):
         find_toolchain(pin, layout.cxx)
         _fetch(_Candidate(pin, layout.base), given)
@@ -139,7 +138,7 @@ def fetch_unpinned(layout: Layout, given: Path | None) -> None:
 
 def _first(candidates: list[list[_Candidate]], cxx: str) -> _Candidate:
     """Download the first that can be had. Later releases count only if a constraint of pip's forbids earlier ones."""
-    find_toolchain(candidates[0][0].pin, cxx)  # whatever is wrong with it shows before a download
+    find_toolchain(candidates[0][0].pin, cxx)  # report its errors before a download
     failures: list[MissingError] = []
     for of_release in candidates:
         for each in of_release:
@@ -178,7 +177,7 @@ def _fetch(wanted: _Candidate, given: Path | None = None) -> None:
 
 
 def _choose_architectures(wheel: Path | None, given: str) -> tuple[str, str]:
-    """Return the architectures of the GPUs that are here, unless others are given, and why these."""
+    """Return the architectures to build CUDA kernels for, those ``given`` or of this machine's GPUs, and the reason."""
     if given:
         return given, f"CUDA_ARCHS={given}"
     gpus = gpu_architectures()
@@ -186,7 +185,7 @@ def _choose_architectures(wheel: Path | None, given: str) -> tuple[str, str]:
         return NO_GPU, 'no CUDA kernels, since no GPU was found here (CUDA_ARCHS="80 90" builds them)'
     with ZipFile(wheel) as archive:
         supported = architectures_of(archive.read("torch/lib/libtorch_python.so"))
-    # nvcc may know no others than those of the wheel, older ones least of all.
+    # nvcc may lack architectures that the wheel lacks, above all older ones.
     oldest = min((int(name.rstrip("af")) for name in supported), default=sys.maxsize)
     if usable := [name for name in gpus if int(name) >= oldest]:
         return " ".join(usable), f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"

@@ -26,7 +26,7 @@ TREES = "torch.graft"
 # The packages of a base.
 PACKAGES = ("torch", "torchgen")
 
-# The environment's Python runs this. It skips the folders that `make develop` added to the path.
+# Run by the environment's Python. It skips the folders that `make develop` added to the path.
 _LOOK = f"""
 import json, os, sys, sysconfig
 paths = [path for path in sys.path if {TREES!r} not in path.split(os.sep)]
@@ -70,7 +70,7 @@ class Environment:
 
     @property
     def content(self) -> str:
-        """An identifier of what a tree links to: it also differs if a Python file was edited."""
+        """An identifier of the files that a tree links to: it also differs if a Python file was edited."""
         files = sorted(file for package in PACKAGES for file in (self.site / package).rglob("*.py"))
         statuses = [(str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()]]
         return hashlib.sha256(json.dumps([self.key, statuses]).encode()).hexdigest()[:12]

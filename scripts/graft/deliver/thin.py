@@ -27,7 +27,7 @@ from ..core.layout import ABI, INTERPRETER
 # Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
 _NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 
-# What no wheel may replace or hide: torch's packages, those that it requires or imports, and Python's modules.
+# Names that no wheel may replace or hide: torch's packages, those that it requires or imports, and Python's modules.
 TAKEN = frozenset(
     {"torch", "torchgen", "functorch", "cuda", "nvidia", "triton", "numpy", "sympy", "mpmath", "networkx", "fsspec"}
     | {"filelock", "jinja2", "markupsafe", "typing_extensions", "setuptools", "pkg_resources"}
@@ -196,7 +196,7 @@ def _check_members(wheel: Path, root: Path) -> None:
 
 def _is_of_others(member: str) -> bool:
     parts = PurePosixPath(_SCHEME.sub("", member)).parts
-    # Of typing_extensions.py and numpy.libs the first word counts, also of torch-2.13.0.dist-info. Stubs are others'.
+    # The first word counts: of typing_extensions.py, numpy.libs and torch-2.13.0.dist-info, but not of torch-stubs.
     return ".." in parts or parts[0] == "/" or re.split(r"\.|-(?!stubs)", parts[0])[0] in TAKEN
 
 

@@ -30,7 +30,7 @@ class _Wheel:
         archive: receives the members.
     """
 
-    # Of new members. The same input gives the same bytes.
+    # The date of new members: the same input gives the same bytes.
     date = (1980, 1, 1, 0, 0, 0)
 
     def __init__(self, archive: ZipFile) -> None:
@@ -85,7 +85,7 @@ def _writing(target: Path, owner: str) -> Iterator[_Wheel]:
     """Write a wheel to a file beside ``target``, which is renamed to it when the body has ended. Delete what killed
     builds of ``owner`` left.
     """
-    # Others may write into this folder, so the name is a new one.
+    # Others may write into this folder, so the name cannot be guessed.
     partial = target.with_name(f".torch-{owner}-{secrets.token_hex(8)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

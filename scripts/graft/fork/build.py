@@ -9,7 +9,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from ..base.base import VERSION_FILE
-from ..compose.files import with_version
+from ..compose.composition import with_version
 from ..core.console import Steps, say
 from ..core.errors import FetchError, SourceError, ToolchainError
 from ..deliver.built import Built, save_built, state_of, unchanged

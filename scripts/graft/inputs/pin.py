@@ -22,7 +22,7 @@ TOOLKITS, INDEXES = "cuda-toolkits.yaml", "indexes.yaml"
 # Next to a wheel that is kept: its sha256.
 VERIFIED = "verified.sha256"
 
-# The local part of the version of wheels for CPUs, and how that of wheels begins that were built from the fork.
+# The local part of the version of wheels for CPUs; the beginning of that of wheels built from the fork.
 CPU, BUILT = "cpu", "source."
 
 
@@ -194,15 +194,13 @@ def tags_for(machine: str) -> list[Tag]:
 
 
 def platform_options(machine: str) -> list[str]:
-    """Return options for pip, which otherwise takes what this machine can use."""
+    """Return the options of pip that choose wheels for ``machine``, if that is not this one."""
     platforms = dict.fromkeys(each.platform for each in tags_for(machine) if each.platform.endswith(machine))
     return [] if machine == platform.machine() else [f"--platform={name}" for name in platforms]
 
 
 def unpinned_sha256(pin: Pin, folder: Path) -> str:
-    """Return the hash of the wheel kept in ``folder`` if the pin does not have it; otherwise, or if there is no wheel,
-    an empty text.
-    """
+    """Return the hash of the wheel in ``folder``; empty if the pin has a wheel for this Python, or if there is none."""
     note = folder / VERIFIED
     if not note.is_file() or pinned_file(pin)[1]:
         return ""

@@ -1,5 +1,5 @@
-"""``make pin``: from the version of a release to the files of its pin. pip knows its wheels and the toolkit of its
-CUDA; all else is in a wheel.
+"""``make pin``: write the files of a release's pin. pip knows its wheels, and the toolkit of its CUDA; the rest is read
+from a wheel.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def make_pin(request: Request, patches: Path = OWN_PATCHES) -> None:
     layout = replace(request.layout, pin=version, natives=(SMALLEST,), pin_folder=folder)
     # One lock for all releases, since they share the file with the toolkits.
     with file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` is running here"):
-        pin = replace(_with_wheels(folder, version, wheels), machine=layout.machine)
+        pin = replace(_completed(folder, version, wheels), machine=layout.machine)
         base = get_base(pin, layout, file, steps, index)
         toolkits, series = patches / TOOLKITS, folder / SERIES
         texts = {
@@ -153,7 +153,7 @@ def _tag(file: str) -> str:
     return min(map(str, tags))
 
 
-def _with_wheels(folder: Path, version: TorchVersion, wheels: Mapping[str, str]) -> Pin:
+def _completed(folder: Path, version: TorchVersion, wheels: Mapping[str, str]) -> Pin:
     """Return the pin in ``folder``, or a new one, with these wheels."""
     path = folder / "pin.yaml"
     new = Pin(path, version, GitSource("", ""), SourceSettings(), {}, indexes(folder.parent), {}, 0, "")

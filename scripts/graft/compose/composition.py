@@ -1,7 +1,6 @@
-"""Compose the files of the wheel that differ from the base's, each from its layers, in one pass.
+"""Compose the files that differ from the base's: those of a wheel of torch, or of a tree.
 
-The layers of a text file are upstream's text, patches, insertions and appended texts. No layer is applied to an earlier
-result.
+A text file is upstream's text with patches, insertions and appended texts, always composed anew from these.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ class Made:
         native: the native folder.
         description: the description of its operators.
         patched: the files that patches change, with the patches applied.
-        generated: the folder of files that the generator wrote for the wheel.
+        generated: the folder of the generated files that are delivered.
         libraries: the linked libraries, by path below site-packages.
-        cuda: the variables that give the same result again; empty if CUDA plays no part in it.
+        cuda: the CUDA settings; empty if CUDA plays no part in the result.
     """
 
     hash_: str
@@ -57,12 +56,12 @@ class Made:
 
 
 class Composition:
-    """The files of the wheel that differ from the base's, by path.
+    """The files that differ from the base's, by path.
 
     Args:
         tree: the unpacked base.
         patched: the files that patches change, with the patches applied.
-        generated: the folder of files that the generator wrote for the wheel.
+        generated: the folder of the generated files that are delivered.
     """
 
     def __init__(self, tree: Path, patched: Mapping[str, bytes], generated: Path) -> None:
@@ -111,7 +110,7 @@ class Composition:
 
 
 def extended(lists: str, more: str) -> str:
-    """Return the text of a module of lists and dictionaries that has the entries of two."""
+    """Return the text of a module that extends the lists and dictionaries of ``lists`` by those of ``more``."""
     more = re.sub(r"\A.*?^(?=[A-Z]+ = )", "", more, flags=re.M | re.S)
     more = re.sub(r"^([A-Z]+) = (?=\[)", r"\1 += ", more, flags=re.M)
     more = re.sub(r"^([A-Z]+) = ", r"\1 |= ", more, flags=re.M)
@@ -147,7 +146,7 @@ def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
     found = {}
     for header in native.headers:
         if header.suffix in _OF_SOURCES:
-            continue  # another source includes it
+            continue  # a source that another one includes
         name = f"torch/include/ATen/native/{header.as_posix()}"
         if (tree / name).is_file():
             raise UsageError(
