@@ -35,7 +35,7 @@ import importlib, sys
 sys.path.insert(0, {folder!r})
 for name in {modules!r}:
     try:
-        importlib.importmodule_of(name)
+        importlib.import_module(name)
     except BaseException:
         print({failed!r} + name, flush=True)
         raise
