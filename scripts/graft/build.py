@@ -140,10 +140,7 @@ def clean(request: Request) -> None:
 
 def check(request: Request, own: argparse.Namespace) -> None:
     """Find errors in the native folders, the pin and its patches without building anything. If ``own`` asks for it,
-    list the files that builds read first.
-
-    Raises:
-        GraftError: lists every error. If the pin is invalid, the rest is not checked.
+    list the files that builds read first. If the pin is invalid, the rest is not checked.
     """
     layout, environment = placed(request)
     for folder in layout.natives if own.are_files_listed else ():

@@ -16,7 +16,7 @@ from .base.installed import Environment, base_of
 from .core.console import Steps, say
 from .core.files import build_lock, file_lock, lay_out_files
 from .core.layout import Layout
-from .deliver.built import Built, save_built, state_of, unchanged
+from .deliver.built import Built, fingerprint_of, save_built, unchanged
 from .deliver.delivered import Delivered, announce, how_to_install
 from .inputs.snapshot import Snapshot, take_snapshot
 from .options import DEVELOP, GRAFT, THIN, Request
@@ -62,9 +62,9 @@ class Delivery(ABC):
     def deliver(self, job: Job, made: Made) -> Path:
         """Compose the files and write them, in two steps. Return the path of what was written."""
 
-    def state(self, path: Path) -> str:
+    def fingerprint(self, path: Path) -> str:
         """Identify the content of what was delivered; empty if it is no longer there."""
-        return state_of(path)
+        return fingerprint_of(path)
 
     @abstractmethod
     def announce(self, path: Path, seconds: float) -> None:
@@ -128,7 +128,7 @@ class Tree(Delivery):
             use_tree(self.environment, tree)
         return tree
 
-    def state(self, path: Path) -> str:
+    def fingerprint(self, path: Path) -> str:
         from .deliver.develop import current_tree
 
         return self.environment.content if current_tree(self.environment.packages) == path else ""
@@ -188,7 +188,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
     layout = delivery.layout
     snapshot = take_snapshot(layout)
     with delivery.lock(), snapshot.translated():
-        if built := unchanged(layout, snapshot, delivery.kind, delivery.state):
+        if built := unchanged(layout, snapshot, delivery.kind, delivery.fingerprint):
             delivery.announce_unchanged(built.path)
             return Delivered(built.path)
         from .stages import make
@@ -196,7 +196,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
         job = job_of(layout, snapshot, request, delivery.environment)
         made = make(job, delivery.products)
         path = delivery.deliver(job, made)
-        built = Built(snapshot.stamp, path, delivery.state(path), made.cuda, made.outside)
+        built = Built(snapshot.stamp, path, delivery.fingerprint(path), made.cuda, made.outside)
         save_built(layout, built, delivery.kind)
     delivery.announce(path, sum(job.steps.seconds.values()))
     return Delivered(path, job.steps.seconds)

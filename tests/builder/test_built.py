@@ -13,7 +13,7 @@ from graft.base.installed import Environment
 from graft.compile.manifest import Outside
 from graft.core import layout as layout_module
 from graft.core.layout import Layout, TorchVersion
-from graft.deliver.built import Built, load_built, save_built, state_of, unchanged
+from graft.deliver.built import Built, fingerprint_of, load_built, save_built, unchanged
 from graft.deliver.develop import remove_trees, use_tree, write_tree
 from graft.deliveries import Thin, Tree
 from graft.inputs.toolchain import request as cuda_request
@@ -31,7 +31,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     layout = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist", cuda_archs="80")
     header, wheel = (write(tmp_path, {name: name}) / name for name in ("system.h", "dist/torch.whl"))
     files = {str(header): "141d1f966781e544bdeac92260afd67c"}
-    save_built(layout, Built("a stamp", wheel, state_of(wheel), cuda_request("80", ""), Outside(files)))
+    save_built(layout, Built("a stamp", wheel, fingerprint_of(wheel), cuda_request("80", ""), Outside(files)))
     return layout
 
 
@@ -46,7 +46,7 @@ CHANGES = {
     "no CUDA toolkit was found": {"cuda": "missing"},
     "a system's header": {"outside": Outside({"/usr/include/gone.h": "0"})},
     "a computed name": {"outside": Outside({}, made="made: 0")},
-    "the wheel": {"state": "another"},
+    "the wheel": {"fingerprint": "another"},
     "the wheel was deleted": {"path": Path("/gone/torch.whl")},
 }
 
@@ -81,21 +81,21 @@ def test_next_wheel_replaces_the_last_one(layout: Layout) -> None:
         assert load_built(other, kind) is None
         save_built(other, Built("", write(layout.out, {f"{number}.whl": ""}) / f"{number}.whl", ""), kind)
     wheel = write(layout.out, {"next.whl": ""}) / "next.whl"
-    save_built(layout, Built("a stamp", wheel, state_of(wheel)))
+    save_built(layout, Built("a stamp", wheel, fingerprint_of(wheel)))
     assert {path.name for path in layout.out.iterdir()} == {"0.whl", "1.whl", "2.whl", "next.whl"}
 
 
 def test_package_is_done_again_if_one_of_its_files_is_another(layout: Layout) -> None:
     thin = Thin(layout, None, "ops")
     write(thin.layout.out, {"ops/__init__.py": "", "ops/_C.so": "library"})
-    before = thin.state(thin.layout.out)
-    assert before == thin.state(thin.layout.out) != ""
+    before = thin.fingerprint(thin.layout.out)
+    assert before == thin.fingerprint(thin.layout.out) != ""
     library = thin.layout.out / "ops/_C.so"
     os.utime(library, (0, 0))
-    assert thin.state(thin.layout.out) != before
+    assert thin.fingerprint(thin.layout.out) != before
     library.unlink()
     (thin.layout.out / "ops/__init__.py").unlink()
-    assert thin.state(thin.layout.out) == ""
+    assert thin.fingerprint(thin.layout.out) == ""
 
 
 def test_tree_is_done_again_if_it_is_not_in_use_or_torch_is_another(layout: Layout, tmp_path: Path) -> None:
@@ -110,10 +110,10 @@ def test_tree_is_done_again_if_it_is_not_in_use_or_torch_is_another(layout: Layo
         return tree
 
     first = use(b"1")
-    before = delivery.state(first)
+    before = delivery.fingerprint(first)
     write(site, {"torch/edited.py": ""})
-    assert before and delivery.state(first) not in ("", before)
+    assert before and delivery.fingerprint(first) not in ("", before)
     second = use(b"2")
-    assert delivery.state(first) == "" and delivery.state(second)
+    assert delivery.fingerprint(first) == "" and delivery.fingerprint(second)
     remove_trees(site)
-    assert delivery.state(second) == ""
+    assert delivery.fingerprint(second) == ""

@@ -14,7 +14,7 @@ from graft.core import environments, layout
 from graft.core.errors import RefusedError, ToolchainError
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
 from graft.deliver import built
-from graft.deliver.built import Built, last_build, save_built, state_of
+from graft.deliver.built import Built, fingerprint_of, last_build, save_built
 from graft.options import GRAFT, SOURCE, Request
 from packaging.version import Version
 from test_installed import fake_torch
@@ -51,7 +51,7 @@ def record(tmp_path: Path, pin: str, build: str = GRAFT, cuda: str = "", interpr
     wheel = tmp_path / "torch.whl"
     wheel.touch()
     made = Layout(TorchVersion(pin), (tmp_path,), tmp_path / "dist", interpreter=interpreter)
-    save_built(made, Built("stamp", wheel, state_of(wheel), cuda), build)
+    save_built(made, Built("stamp", wheel, fingerprint_of(wheel), cuda), build)
     (note,) = made.work.glob(f"built-{build}-*.json")
     record.time += 1  # type: ignore[attr-defined]
     os.utime(note, (record.time, record.time))  # type: ignore[attr-defined]

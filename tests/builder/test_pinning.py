@@ -336,14 +336,6 @@ def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) ->
     for torch in (wheel, "9.1.0"):
         error = place.refused(torch, UnusableBaseError, "it is for ROCm, but only CPU and CUDA are supported")
         assert "\n" not in error.what
-    wheel = place.add_wheel("9.1.0", "cp311-none-macosx_11_0_arm64")
-    place.refused(
-        wheel, UnusableBaseError, "it is for macosx_11_0_arm64, but only Linux on x86_64 and aarch64 is supported"
-    )
-
-
-def test_wheel_file_for_another_python_is_refused(place: Place) -> None:
-    place.refused(place.add_wheel("9.1.0", OTHER_TAG), FetchError, "this wheel is not for this Python")
 
 
 def test_what_is_no_wheel_of_torch_is_refused(place: Place) -> None:

@@ -23,7 +23,7 @@ from graft.core import layout as common
 from graft.core.console import say
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, TorchVersion, native_folders
-from graft.deliver.built import Built, save_built, state_of
+from graft.deliver.built import Built, fingerprint_of, save_built
 from graft.options import Request
 from helpers import write
 
@@ -271,7 +271,7 @@ def built(tmp_path: Path) -> Layout:
     layout = Layout(TorchVersion("1"), (tmp_path / "mine",), tmp_path / "out")
     layout.native.mkdir()
     wheel = fake_wheel(tmp_path, "1+graft.a")
-    save_built(layout, Built("stamp", wheel, state_of(wheel)))
+    save_built(layout, Built("stamp", wheel, fingerprint_of(wheel)))
     fake_wheel(layout.base, "1")
     return layout
 

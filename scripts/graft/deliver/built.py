@@ -17,6 +17,13 @@ from ..inputs.toolchain import request as cuda_request
 from ..options import GRAFT
 
 
+def fingerprint_of(path: Path) -> str:
+    """Return an identifier of a file, or of the files below a folder, by size and time; empty if there is none."""
+    files = [path / name for name in files_below(path)] if path.is_dir() else [path] if path.is_file() else []
+    statuses = [(str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()]]
+    return hashlib.sha256(json.dumps(statuses).encode()).hexdigest() if statuses else ""
+
+
 @dataclass(frozen=True)
 class Built:
     """The note of a build.
@@ -24,27 +31,20 @@ class Built:
     Args:
         stamp: the stamp of its snapshot.
         path: what it delivered: a wheel or a folder.
-        state: identifies the content of that, as far as ``state_of`` or the delivery can tell.
+        fingerprint: identifies the content of that.
         cuda: the CUDA settings; empty if CUDA plays no part in the result.
         outside: what was read elsewhere.
     """
 
     stamp: str
     path: Path
-    state: str
+    fingerprint: str
     cuda: str = ""
     outside: Outside = field(default_factory=lambda: Outside({}))
 
-    def is_there(self, state: Callable[[Path], str] | None = None) -> bool:
+    def is_there(self, identify: Callable[[Path], str] = fingerprint_of) -> bool:
         """Return whether what was delivered is still there, unchanged."""
-        return self.state == (state or state_of)(self.path)
-
-
-def state_of(path: Path) -> str:
-    """Return an identifier of a file, or of the files below a folder, by size and time; empty if there is none."""
-    files = [path / name for name in files_below(path)] if path.is_dir() else [path] if path.is_file() else []
-    statuses = [(str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()]]
-    return hashlib.sha256(json.dumps(statuses).encode()).hexdigest() if statuses else ""
+        return self.fingerprint == identify(self.path)
 
 
 def load_built(layout: Layout, kind: str = GRAFT) -> Built | None:
@@ -62,7 +62,7 @@ def save_built(layout: Layout, built: Built, kind: str = GRAFT) -> None:
 
 
 def unchanged(
-    layout: Layout, snapshot: Snapshot, kind: str = GRAFT, state: Callable[[Path], str] | None = None
+    layout: Layout, snapshot: Snapshot, kind: str = GRAFT, identify: Callable[[Path], str] = fingerprint_of
 ) -> Built | None:
     """Return the note of the last build, if a build would read the same and what was delivered is still there."""
     built = load_built(layout, kind)
@@ -70,7 +70,7 @@ def unchanged(
         built
         and built.stamp == snapshot.stamp
         and built.cuda in ("", cuda_request(layout.cuda_archs, layout.cuda_home))
-        and built.is_there(state)
+        and built.is_there(identify)
         and built.outside.is_as_read(layout.work)
     ):
         return None

@@ -12,7 +12,7 @@ from ..base.base import VERSION_FILE
 from ..compose.composition import with_version
 from ..core.console import Steps, say
 from ..core.errors import FetchError, SourceError, ToolchainError
-from ..deliver.built import Built, save_built, state_of, unchanged
+from ..deliver.built import Built, fingerprint_of, save_built, unchanged
 from ..deliver.delivered import Delivered, announce
 from ..deliver.wheel import pack
 from ..inputs.snapshot import Snapshot
@@ -47,7 +47,7 @@ def build_source(request: Request) -> Delivered:
             theirs = upstream.wheel(cache.folder / "wheel", line)
         with steps.step("pack"):
             wheel = pack_wheel(theirs, f"{snapshot.pin.version.release}+source.{snapshot.stamp[:10]}", layout.out)
-        save_built(layout, Built(snapshot.stamp, wheel, state_of(wheel)), SOURCE)
+        save_built(layout, Built(snapshot.stamp, wheel, fingerprint_of(wheel)), SOURCE)
     announce(wheel, sum(steps.seconds.values()))
     return Delivered(wheel, steps.seconds)
 
