@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .base.find import expected_pin, fetch_unpinned
-from .base.installed import Environment, find_environment, installed, look, placed
+from .base.installed import Environment, find_environment, find_site, layout_of, layout_on
 from .core.console import say
 from .core.errors import GraftError, UsageError
 from .core.files import build_lock, delete, files_below
@@ -61,7 +61,7 @@ def _develop(request: Request) -> Delivered:
             f"{environment.packages}: this folder cannot be written to, and develop writes into it",
             todo="set PYTHON to the Python of an environment of your own (`python3 -m venv`), or use `make thin-wheel`",
         )
-    layout = replace(installed(request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
+    layout = replace(layout_on(request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
     return run(Tree(layout, environment), request)
 
 
@@ -69,7 +69,7 @@ def undevelop(request: Request) -> None:
     """Restore the environment's original torch."""
     from .deliver.develop import remove_trees
 
-    packages, site = look(request.python)
+    packages, site = find_site(request.python)
     torch = f"{site}/torch is the installed one again" if site else f"{packages} no longer has torch"
     say(torch if remove_trees(packages) else f"nothing to do: make develop has not added anything to {packages}")
 
@@ -113,7 +113,7 @@ def thin_files(
 
     deliveries = []
     for version in versions:
-        layout, environment = placed(replace(request, pin=version))
+        layout, environment = layout_of(replace(request, pin=version))
         layout = replace(layout, kind=kind)
         if not environment:
             fetch_unpinned(layout, request.wheel)
@@ -142,7 +142,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
     """Find errors in the native folders, the pin and its patches without building anything. If ``own`` asks for it,
     list the files that builds read first. If the pin is invalid, the rest is not checked.
     """
-    layout, environment = placed(request)
+    layout, environment = layout_of(request)
     for folder in layout.natives if own.are_files_listed else ():
         say("\n".join(str(folder / name) for name in load_native(folder).files))
     snapshot = take_snapshot(layout)

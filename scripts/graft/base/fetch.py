@@ -56,7 +56,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
     wanted = check_wheel(given, pin) if given else sha256
     kept = kept_wheel(pin, folder, wanted)
     if not kept and (shared := wheel_with(wanted)):
-        kept = _kept(shared, pin, folder, wanted, tag)
+        kept = _link_wheel(shared, pin, folder, wanted, tag)
     if kept:
         line.note = "already downloaded"
         return kept
@@ -69,7 +69,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
     try:
         wheel = Path(shutil.copy(given, partial)) if given else _downloaded(pin, partial, line, index)
         found = check_wheel(wheel, pin)
-        kept = _kept(share_wheel(wheel, found), pin, folder, found, tag)
+        kept = _link_wheel(share_wheel(wheel, found), pin, folder, found, tag)
     finally:
         delete(partial)
     if not sha256 and pin.index:
@@ -85,7 +85,7 @@ def _require_space(*folders: Path) -> None:
             raise FetchError(f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free", todo=todo)
 
 
-def _kept(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
+def _link_wheel(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
     """Link a shared wheel into ``folder``, and note its hash. Return the link."""
     for old in (folder / VERIFIED, *folder.glob("torch-*.whl")):
         delete(old)

@@ -76,8 +76,8 @@ class Environment:
         return hashlib.sha256(json.dumps([self.key, statuses]).encode()).hexdigest()[:12]
 
 
-def look(python: str) -> tuple[Path, Path | None]:
-    """Ask a Python for its site-packages and the folder that contains torch."""
+def find_site(python: str) -> tuple[Path, Path | None]:
+    """Return the site-packages of a Python, and the folder that contains its torch, or None."""
     try:
         packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
     except (CommandError, OSError, ValueError, TypeError, IndexError) as error:
@@ -96,7 +96,7 @@ def find_environment(python: str) -> Environment:
     Raises:
         UsageError: it has no torch, or a grafted wheel.
     """
-    packages, site = look(python)
+    packages, site = find_site(python)
     if site is None:
         raise UsageError(
             f"PYTHON={python}: no torch is installed there",
@@ -114,8 +114,8 @@ def find_environment(python: str) -> Environment:
     return environment
 
 
-def installed(layout: Layout, environment: Environment) -> Layout:
-    """Return the folders of a build for an installed torch. Warn if its version was never tested."""
+def layout_on(layout: Layout, environment: Environment) -> Layout:
+    """Return the folders of a build on an installed torch. Warn if its version is untested."""
     version = environment.version
     known = known_pins(PATCHES)
     release = version.release
@@ -125,10 +125,10 @@ def installed(layout: Layout, environment: Environment) -> Layout:
     return replace(layout, pin=version, installed=environment.key, pin_folder=PATCHES / release)
 
 
-def placed(request: Request) -> tuple[Layout, Environment | None]:
+def layout_of(request: Request) -> tuple[Layout, Environment | None]:
     """Return the folders of a build, and the environment whose torch is its base if the pin is ``INSTALLED``."""
     environment = find_environment(request.python) if request.pin == INSTALLED else None
-    return (installed(request.layout, environment) if environment else request.layout), environment
+    return (layout_on(request.layout, environment) if environment else request.layout), environment
 
 
 def base_of(environment: Environment, folder: Path) -> Base:

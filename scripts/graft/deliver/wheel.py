@@ -23,8 +23,8 @@ from ..core.console import say
 from ..core.errors import PackError, remedy
 
 
-class _Wheel:
-    """A wheel that is being written, and its RECORD (Binary distribution format, "The .dist-info/ directory").
+class _WheelWriter:
+    """Writes a wheel and its RECORD (Binary distribution format, "The .dist-info/ directory").
 
     Args:
         archive: receives the members.
@@ -81,7 +81,7 @@ class _Wheel:
 
 
 @contextmanager
-def _writing(target: Path, owner: str) -> Iterator[_Wheel]:
+def _writing(target: Path, owner: str) -> Iterator[_WheelWriter]:
     """Write a wheel to a file beside ``target``, which is renamed to it when the body has ended. Delete what killed
     builds of ``owner`` left.
     """
@@ -92,7 +92,7 @@ def _writing(target: Path, owner: str) -> Iterator[_Wheel]:
         for left in target.parent.glob(f".torch-{owner}-*.partial"):
             left.unlink()
         with partial.open("xb") as file, ZipFile(file, "w", ZIP_DEFLATED, compresslevel=6) as archive:
-            yield _Wheel(archive)
+            yield _WheelWriter(archive)
         partial.replace(target)
     except OSError as error:
         raise PackError(f"{target}: {error.strerror or error}", todo=remedy(error, target)) from error

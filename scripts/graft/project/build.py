@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.fetch import in_name_of
-from ..base.installed import Environment, find_environment, look
+from ..base.installed import Environment, find_environment, find_site
 from ..build import thin_files
 from ..cli import complete
 from ..compose.several import platform_of
@@ -113,7 +113,7 @@ def build_editable(folder: Path, out: Path, settings: Settings) -> Path:
     Raises:
         GraftError: as ``build_wheel``; or no torch is installed.
     """
-    project, (packages, site) = read_project(folder), look(sys.executable)
+    project, (packages, site) = read_project(folder), find_site(sys.executable)
     if site is None:
         raise UsageError(
             f"{folder}: an editable install is for the installed torch, which this build does not see",
