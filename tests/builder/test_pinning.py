@@ -78,7 +78,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return found
 
 
-class Place:
+class Pins:
     """A repository's pins, and a pip that knows these wheels and packages.
 
     Args:
@@ -197,8 +197,8 @@ def sha256(path: Path) -> str:
 
 
 @pytest.fixture
-def place(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Place:
-    made = Place(tmp_path, libraries)
+def pins(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Pins:
+    made = Pins(tmp_path, libraries)
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     monkeypatch.setattr(pip, "run", made.pip)
     monkeypatch.setattr(pip, "follow", made.download)
@@ -206,14 +206,14 @@ def place(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.Monke
     return made
 
 
-def test_new_pin_holds_all_wheels_and_what_is_found_in_one(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    wheels = [place.add_wheel("9.1.0+cpu", tag) for tag in (TAG, OTHER_TAG)]
-    place.run("9.1.0+cpu")
-    made = load_pin(place.patches / "9.1.0")
+def test_new_pin_holds_all_wheels_and_what_is_found_in_one(pins: Pins, capsys: pytest.CaptureFixture[str]) -> None:
+    wheels = [pins.add_wheel("9.1.0+cpu", tag) for tag in (TAG, OTHER_TAG)]
+    pins.run("9.1.0+cpu")
+    made = load_pin(pins.patches / "9.1.0")
     assert made.sha256 == {TAG: sha256(wheels[0]), OTHER_TAG: sha256(wheels[1])}
     assert (made.version, made.gxx, made.standard) == ("9.1.0+cpu", 11, "c++20")
-    assert (place.patches / "9.1.0/pin.yaml").read_text().startswith(new_pin("9.1.0", COMMIT, "c++20"))
-    assert load_series(place.patches / "9.1.0") == []
+    assert (pins.patches / "9.1.0/pin.yaml").read_text().startswith(new_pin("9.1.0", COMMIT, "c++20"))
+    assert load_series(pins.patches / "9.1.0") == []
     said = capsys.readouterr().err
     assert f"torch 9.1.0+cpu: CPU; c++20; commit {COMMIT}\n" in said
     assert "9.1.0/pin.yaml" in said and "9.1.0/series" in said and "cuda-toolkits.yaml" not in said
@@ -238,66 +238,66 @@ def commit_of(path: Path) -> str:
     return str(yaml.safe_load(path.read_text())["source"]["git"]["commit"])
 
 
-def test_second_run_changes_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    place.add_wheel("9.1.0", cuda="13.5")
-    place.run("9.1.0")
-    before = place.files()
-    place.run("9.1.0")
-    assert place.files() == before
+def test_second_run_changes_nothing(pins: Pins, capsys: pytest.CaptureFixture[str]) -> None:
+    pins.add_wheel("9.1.0", cuda="13.5")
+    pins.run("9.1.0")
+    before = pins.files()
+    pins.run("9.1.0")
+    assert pins.files() == before
     assert "nothing; the pin was complete" in capsys.readouterr().err
 
 
-def test_existing_pin_keeps_its_head_and_its_wheels(place: Place) -> None:
-    path = place.add_pin(f"{HEAD}  9.1.0+cpu:\n    {OTHER_TAG}: {'a' * 64}\n")
-    cpu, cuda = place.add_wheel("9.1.0+cpu"), place.add_wheel("9.1.0", cuda="13.0")
-    place.run("9.1.0")
-    place.run(cpu)
+def test_existing_pin_keeps_its_head_and_its_wheels(pins: Pins) -> None:
+    path = pins.add_pin(f"{HEAD}  9.1.0+cpu:\n    {OTHER_TAG}: {'a' * 64}\n")
+    cpu, cuda = pins.add_wheel("9.1.0+cpu"), pins.add_wheel("9.1.0", cuda="13.0")
+    pins.run("9.1.0")
+    pins.run(cpu)
     lines = ["  9.1.0+cpu:\n", *sorted([f"    {OTHER_TAG}: {'a' * 64}\n", f"    {TAG}: {sha256(cpu)}\n"])]
     lines += ["  9.1.0:\n", f"    {TAG}: {sha256(cuda)}\n"]
     assert path.read_text() == HEAD + "".join(lines)
     assert (path.parent / "series").read_text() == "# none\n"
 
 
-def test_pin_of_a_source_tree_gets_wheels_behind_it(place: Place) -> None:
+def test_pin_of_a_source_tree_gets_wheels_behind_it(pins: Pins) -> None:
     text = HEAD.partition("# Above")[0].replace(
         f"git:\n    commit: {COMMIT}", "debian: {package: p, version: 1, sha256: {}}"
     )
-    path = place.add_pin(text)
-    wheel = place.add_wheel("9.1.0")
-    place.run("9.1.0")
+    path = pins.add_pin(text)
+    wheel = pins.add_wheel("9.1.0")
+    pins.run("9.1.0")
     comment = "# The official wheels, by version, compatibility tag and sha256. Their version is what PIN names."
     assert path.read_text() == f"{text}{comment}\nwheels:\n  9.1.0:\n    {TAG}: {sha256(wheel)}\n"
 
 
-def test_wheels_must_be_the_last_section(place: Place) -> None:
-    place.add_pin(HEAD.replace("# Above the wheels.\nwheels:", f"wheels:\n  9.1.0:\n    {TAG}: 0\nlater: {{}}\n"))
-    place.add_wheel("9.1.0+cpu")
-    place.refused("9.1.0+cpu", PinError, r"pin\.yaml: `wheels:` is not its last section")
+def test_wheels_must_be_the_last_section(pins: Pins) -> None:
+    pins.add_pin(HEAD.replace("# Above the wheels.\nwheels:", f"wheels:\n  9.1.0:\n    {TAG}: 0\nlater: {{}}\n"))
+    pins.add_wheel("9.1.0+cpu")
+    pins.refused("9.1.0+cpu", PinError, r"pin\.yaml: `wheels:` is not its last section")
 
 
-def test_another_file_than_the_pinned_one_is_refused(place: Place) -> None:
-    path = place.add_pin(f"{HEAD}  9.1.0:\n    {TAG}: {'a' * 64}\n")
-    wheel = place.add_wheel("9.1.0")
-    error = place.refused("9.1.0", PinError, f"^{path}: 9.1.0, {TAG}: the file differs from the pinned one")
+def test_another_file_than_the_pinned_one_is_refused(pins: Pins) -> None:
+    path = pins.add_pin(f"{HEAD}  9.1.0:\n    {TAG}: {'a' * 64}\n")
+    wheel = pins.add_wheel("9.1.0")
+    error = pins.refused("9.1.0", PinError, f"^{path}: 9.1.0, {TAG}: the file differs from the pinned one")
     assert error.cause == f"the pin has {'a' * 64}, but the file has {sha256(wheel)}"
 
 
-def test_wheel_of_another_commit_is_refused(place: Place) -> None:
-    place.add_pin(f"{HEAD}  9.1.0+cpu:\n    {TAG}: {'a' * 64}\n")
-    place.add_wheel("9.1.0", commit="d" * 40)
-    place.refused("9.1.0", PinError, f"it has {COMMIT}, but torch 9.1.0 has {'d' * 40}")
+def test_wheel_of_another_commit_is_refused(pins: Pins) -> None:
+    pins.add_pin(f"{HEAD}  9.1.0+cpu:\n    {TAG}: {'a' * 64}\n")
+    pins.add_wheel("9.1.0", commit="d" * 40)
+    pins.refused("9.1.0", PinError, f"it has {COMMIT}, but torch 9.1.0 has {'d' * 40}")
 
 
-def test_toolkit_of_a_new_cuda_is_added(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    place.add_wheel("9.1.0", cuda="13.5")
-    place.run("9.1.0")
+def test_toolkit_of_a_new_cuda_is_added(pins: Pins, capsys: pytest.CaptureFixture[str]) -> None:
+    pins.add_wheel("9.1.0", cuda="13.5")
+    pins.run("9.1.0")
     names = ["nvidia-cublas==14.2.0.1", "nvidia-cuda-crt==13.5.38", "nvidia-cuda-nvcc==13.5.40", "nvidia-nvvm==13.5.40"]
     lines = "".join(f"    {name}: {'d' * 64}\n" for name in names)
-    written = (place.patches / "cuda-toolkits.yaml").read_text()
+    written = (pins.patches / "cuda-toolkits.yaml").read_text()
     assert written == '# Packages.\n"13.0":\n  a==1: 0\n"13.5":\n  x86_64:\n' + lines + "  aarch64:\n" + lines
-    assert list(load_pin(place.patches / "9.1.0").toolkits["13.5"]["aarch64"]) == names
+    assert list(load_pin(pins.patches / "9.1.0").toolkits["13.5"]["aarch64"]) == names
     assert "cuda-toolkits.yaml" in capsys.readouterr().err
-    own, other = (words for words in place.asked if words[-1].startswith("cuda-toolkit"))
+    own, other = (words for words in pins.asked if words[-1].startswith("cuda-toolkit"))
     for words in (own, other):
         assert words[-1].endswith("nvcc,cccl]==13.5.*")
         # pip must not choose the newest of each.
@@ -305,68 +305,68 @@ def test_toolkit_of_a_new_cuda_is_added(place: Place, capsys: pytest.CaptureFixt
     assert "--platform=manylinux_2_28_aarch64" in other and not any("--platform" in word for word in own)
 
 
-def test_cuda_whose_compiler_pip_does_not_have_is_reported(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    place.add_wheel("9.1.0", cuda="12.8")
-    place.packages = {}
-    place.run("9.1.0")
+def test_cuda_whose_compiler_pip_does_not_have_is_reported(pins: Pins, capsys: pytest.CaptureFixture[str]) -> None:
+    pins.add_wheel("9.1.0", cuda="12.8")
+    pins.packages = {}
+    pins.run("9.1.0")
     assert "pip has no toolkit of CUDA 12.8: CUDA kernels need CUDA_HOME" in capsys.readouterr().err
-    assert '"12.8"' not in (place.patches / "cuda-toolkits.yaml").read_text()
+    assert '"12.8"' not in (pins.patches / "cuda-toolkits.yaml").read_text()
 
 
 def test_smallest_operator_is_built_upon_the_pin_that_was_written(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pins: Pins, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def build(delivery: Delivery, _: object) -> None:
         layout = delivery.layout
         assert layout.native == pin.SMALLEST
-        assert layout.patches == place.patches / "9.1.0"
+        assert layout.patches == pins.patches / "9.1.0"
         assert load_pin(layout.patches, layout.pin).version == "9.1.0" and load_series(layout.patches) == []
         raise CompileError("GraftSmallest.cpp:3: error: no")
 
     monkeypatch.setattr(pin, "run", build)
-    place.add_wheel("9.1.0")
+    pins.add_wheel("9.1.0")
     with pytest.raises(CompileError, match=r"GraftSmallest\.cpp:3: error: no"):
-        place.run("9.1.0")
+        pins.run("9.1.0")
     said = capsys.readouterr().err
     assert "9.1.0/pin.yaml" in said and "next: " not in said
 
 
-def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(place: Place) -> None:
-    wheel = place.add_wheel("9.1.0", more={"torch/lib/libtorch_hip.so": ""})
+def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(pins: Pins) -> None:
+    wheel = pins.add_wheel("9.1.0", more={"torch/lib/libtorch_hip.so": ""})
     for torch in (wheel, "9.1.0"):
-        error = place.refused(torch, UnusableBaseError, "it is for ROCm, but only CPU and CUDA are supported")
+        error = pins.refused(torch, UnusableBaseError, "it is for ROCm, but only CPU and CUDA are supported")
         assert "\n" not in error.what
 
 
-def test_what_is_no_wheel_of_torch_is_refused(place: Place) -> None:
-    place.refused("", UsageError, "TORCH=: neither a version nor a wheel file")
-    place.refused("newest", UsageError, "TORCH=newest: neither a version nor a wheel file")
-    place.refused(place.folder / "torch-1-py3-none-any.whl", FetchError, "TORCH=.*: no such file")
+def test_what_is_no_wheel_of_torch_is_refused(pins: Pins) -> None:
+    pins.refused("", UsageError, "TORCH=: neither a version nor a wheel file")
+    pins.refused("newest", UsageError, "TORCH=newest: neither a version nor a wheel file")
+    pins.refused(pins.folder / "torch-1-py3-none-any.whl", FetchError, "TORCH=.*: no such file")
     for name, why in (
         ("vision-1-py3-none-any.whl", "this is vision, not torch"),
         ("a.whl", "not the file name of a wheel"),
     ):
-        (place.folder / name).touch()
-        place.refused(place.folder / name, FetchError, why)
-    broken = place.folder / f"torch-9.1.0-{TAG}.whl"
+        (pins.folder / name).touch()
+        pins.refused(pins.folder / name, FetchError, why)
+    broken = pins.folder / f"torch-9.1.0-{TAG}.whl"
     broken.touch()
-    place.refused(broken, FetchError, "it is not a zip file|the sha256 is")
+    pins.refused(broken, FetchError, "it is not a zip file|the sha256 is")
 
 
-def test_index_is_asked_for_wheels_and_toolkit(place: Place) -> None:
-    place.add_wheel("9.1.0", cuda="13.5")
-    place.run("9.1.0", index="https://mine/simple")
-    assert len(place.asked) == 13  # five Pythons on two architectures, the wheel, two toolkits
-    assert all("--extra-index-url=https://mine/simple" in words for words in place.asked)
+def test_index_is_asked_for_wheels_and_toolkit(pins: Pins) -> None:
+    pins.add_wheel("9.1.0", cuda="13.5")
+    pins.run("9.1.0", index="https://mine/simple")
+    assert len(pins.asked) == 13  # five Pythons on two architectures, the wheel, two toolkits
+    assert all("--extra-index-url=https://mine/simple" in words for words in pins.asked)
 
 
-def test_wheels_for_cpus_may_be_in_the_index_of_pytorch_only(place: Place) -> None:
-    wheel = place.add_wheel("9.1.0+cpu")
-    place.only = "-index-url=https://own"
-    place.refused("9.1.0+cpu", FetchError, r"pip finds no torch===9\.1\.0\+cpu")
-    (place.patches / "indexes.yaml").write_text("cpu: https://own\n")
-    place.run("9.1.0+cpu")
-    assert load_pin(place.patches / "9.1.0").wheels == {"9.1.0+cpu": {TAG: sha256(wheel)}}
+def test_wheels_for_cpus_may_be_in_the_index_of_pytorch_only(pins: Pins) -> None:
+    wheel = pins.add_wheel("9.1.0+cpu")
+    pins.only = "-index-url=https://own"
+    pins.refused("9.1.0+cpu", FetchError, r"pip finds no torch===9\.1\.0\+cpu")
+    (pins.patches / "indexes.yaml").write_text("cpu: https://own\n")
+    pins.run("9.1.0+cpu")
+    assert load_pin(pins.patches / "9.1.0").wheels == {"9.1.0+cpu": {TAG: sha256(wheel)}}
 
 
 CONSTRAINED = (
@@ -385,10 +385,10 @@ REFUSED = "WARNING: Retrying (Retry(total=4, connect=None)) after connection bro
     ],
 )  # fmt: skip
 def test_failures_of_pip_say_what_to_do(
-    output: str, what: str, why: str, todo: str, place: Place, monkeypatch: pytest.MonkeyPatch
+    output: str, what: str, why: str, todo: str, pins: Pins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pip, "run", lambda *_, **__: CompletedProcess([], 1, output))
-    error = place.refused("9.1.0", FetchError, what)
+    error = pins.refused("9.1.0", FetchError, what)
     assert why in error.cause
     assert todo in error.todo
 
@@ -400,7 +400,7 @@ def test_pip_itself_understands_the_question(
         monkeypatch.setenv(f"PIP_{name}", value)
     metadata = "Metadata-Version: 2.1\nName: torch\nVersion: 9.1.0+cpu\n"
     marks = {"torch-9.1.0+cpu.dist-info/METADATA": metadata, "torch-9.1.0+cpu.dist-info/WHEEL": "Wheel-Version: 1.0\n"}
-    wheel = Place(tmp_path, libraries).add_wheel("9.1.0+cpu", "cp312-cp312-linux_x86_64", more=marks)
+    wheel = Pins(tmp_path, libraries).add_wheel("9.1.0+cpu", "cp312-cp312-linux_x86_64", more=marks)
     options = ("--no-deps", "--python-version=3.12", "--platform=manylinux_2_28_x86_64", "--platform=linux_x86_64")
     (found,) = pip.ask_pip("torch===9.1.0+cpu", "", *options)
     assert found == pip.Distribution("torch", "9.1.0+cpu", wheel.name, sha256(wheel))

@@ -297,18 +297,23 @@ input()
         yield process
 
 
-def tree_of(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """The path of torch in a process, and the variable in its environment."""
-    assert process.stdout
-    path, _, variable = process.stdout.readline().strip().partition(" ")
-    return path, variable
+def ran(environment: Environment, *flags: str, named: str | None = None) -> tuple[str, str]:
+    """What a process prints, which is started with the name of a tree in its environment, and its messages."""
+    with running(environment, *flags, **({} if named is None else {VARIABLE: named})) as process:
+        out, said = process.communicate("\n")
+        return out, said
+
+
+def with_tree(tree: Path) -> str:
+    """What a process prints that uses a tree."""
+    return f"{tree}/torch/__init__.py {tree.name}\n"
 
 
 def test_tree_in_use_stays(environment: Environment) -> None:
     tree = add(environment)
     before = contents(tree)
     with running(environment) as process:
-        assert tree_of(process) == (str(tree / "torch/__init__.py"), tree.name)
+        assert process.stdout and process.stdout.readline() == with_tree(tree)
         for build in ("second", "third", "fourth"):
             last = add(environment, CHANGED, build)
         assert contents(tree) == before
@@ -324,12 +329,10 @@ def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
     """Also of a parent that was started before another build."""
     first = add(environment)
     with running(environment) as parent:
-        tree_of(parent)
+        assert parent.stdout and parent.stdout.readline()
         second = add(environment, CHANGED, "second")
-        for variable, expected in (first.name, first), ("deleted", second), ("", second):
-            with running(environment, **{VARIABLE: variable}) as child:
-                assert tree_of(child) == (str(expected / "torch/__init__.py"), expected.name)
-                child.communicate("\n")
+        for named, expected in (first.name, first), ("deleted", second), ("", second):
+            assert ran(environment, named=named) == (with_tree(expected), "")
         parent.communicate("\n")
 
 
@@ -343,37 +346,32 @@ def test_variable_names_a_tree_of_the_environment_and_nothing_else(
     write(tree.parent / "1234.partial", texts)
     (tmp_path / "torch.graft").mkdir()
     for name in (str(tmp_path / "evil"), "../../evil", f"{tree.name}/../../../evil", "..", ".", "1234.partial", "\n"):
-        with running(environment, *flags, **{VARIABLE: name}) as process:
-            out, said = process.communicate("\n")
-            assert (out, said) == (f"{tree}/torch/__init__.py {tree.name}\n", ""), name
+        assert ran(environment, *flags, named=name) == (with_tree(tree), ""), name
 
 
 @pytest.mark.parametrize("flag", ["-I", "-E"])
 def test_child_that_ignores_variables_has_the_current_tree_and_says_so(environment: Environment, flag: str) -> None:
     first = add(environment)
     with running(environment) as parent:
-        tree_of(parent)
+        assert parent.stdout and parent.stdout.readline()
         second = add(environment, CHANGED, "second")
-        for named, lines in (first, 1), (second, 0):
-            with running(environment, flag, **{VARIABLE: named.name}) as child:
-                assert tree_of(child) == (str(second / "torch/__init__.py"), second.name)
-                _, said = child.communicate("\n")
-                assert said.count("\n") == lines
-                assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: " if lines else ""), said
+        out, said = ran(environment, flag, named=first.name)
+        assert out == with_tree(second)
+        assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: ") and said.count("\n") == 1
+        assert ran(environment, flag, named=second.name) == (with_tree(second), "")
         parent.communicate("\n")
 
 
 def test_child_of_a_process_that_was_undeveloped_has_its_tree(environment: Environment) -> None:
-    tree, installed = add(environment), str(environment.site / "torch/__init__.py")
+    tree, installed = add(environment), f"{environment.site}/torch/__init__.py"
     with running(environment) as parent:
-        _, variable = tree_of(parent)
+        assert parent.stdout and parent.stdout.readline() == with_tree(tree)
         for _ in range(2):
             assert remove_trees(environment.packages)
             assert build_of(environment) == ""
-            for name, expected in (variable, str(tree / "torch/__init__.py")), ("", installed), ("deleted", installed):
-                with running(environment, **{VARIABLE: name}) as child:
-                    assert tree_of(child)[0] == expected
-                    assert child.communicate("\n") == ("", "")
+            assert ran(environment, named=tree.name) == (with_tree(tree), "")
+            for named in "", "deleted":
+                assert ran(environment, named=named) == (f"{installed} {named}\n", "")
         parent.communicate("\n")
     assert remove_trees(environment.packages)
     assert not tree.parent.exists() and not list(environment.packages.glob("*.pth"))
@@ -430,11 +428,6 @@ def started(environment: Environment, tree: Path, *, is_imported: bool = True) -
     assert not before, "it is said before torch is imported"
     first, _, origin = done.stdout.strip().partition(" ")
     return first == "True", origin, said.splitlines()
-
-
-def test_torch_that_is_as_it_was_is_found_in_the_tree(environment: Environment) -> None:
-    tree = add(environment)
-    assert started(environment, tree) == (True, str(tree / "torch/__init__.py"), [])
 
 
 def test_what_pythonpath_names_stays_before_the_tree(environment: Environment) -> None:
@@ -526,11 +519,9 @@ def test_torch_is_known_by_its_content(environment: Environment) -> None:
     write(environment.site, {RECORD: "torch/version.py,sha256=two,20\n"})
     is_first, _, (line,) = started(environment, tree)
     assert not is_first and "another torch was installed" in line
-
-
-def test_library_that_was_replaced_is_another_torch(environment: Environment) -> None:
-    write(environment.site, {RECORD: "torch/version.py,sha256=one,20\n"})
-    tree = add(environment)
+    tree = add(environment, build="again")
+    assert started(environment, tree)[0]
+    # A library that was replaced is another torch, too, though pip does not know.
     (environment.site / "torch/lib/libtorch_cpu.so").unlink()
     write(environment.site, {"torch/lib/libtorch_cpu.so": "The kernels"})
     assert not started(environment, tree)[0]
@@ -544,6 +535,4 @@ def test_path_of_libraries_that_would_load_another_torch_is_named(
     is_first, _, (line,) = started(environment, tree)
     assert is_first
     assert line.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ") and line.endswith("take that folder out of it")
-    with running(environment) as process:
-        assert tree_of(process) == (str(tree / "torch/__init__.py"), tree.name)
-        process.communicate("\n")
+    assert ran(environment)[0] == with_tree(tree)
