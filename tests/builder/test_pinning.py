@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import MappingProxyType
@@ -17,6 +16,7 @@ import pytest
 import yaml
 from asking import asked
 from graft import pin
+from graft.base import fetch
 from graft.base.base import Base
 from graft.core import layout as layout_module
 from graft.core import pip
@@ -29,10 +29,12 @@ from graft.core.errors import (
     UsageError,
 )
 from graft.core.layout import REPOSITORY
+from graft.core.pip import Distribution, MissingError
 from graft.deliveries import Delivery
 from graft.inputs.patches import load_series
 from graft.inputs.pin import load_pin
 from graft.pin import make_pin, new_pin, standard_of, with_toolkit, with_wheels
+from helpers import write
 
 COMMIT = "c" * 40
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -112,7 +114,6 @@ class Pins:
             **self.libraries,
             "torch/version.py": f"{said}git_version = '{commit}'\n",
             "torch/utils/cpp_extension.py": EXTENSIONS,
-            "torch/overrides.py": "first\nsecond\n",
             f"torch-{version}.dist-info/METADATA": "",
             **more,
         }
@@ -122,56 +123,35 @@ class Pins:
         self.wheels.append(path)
         return path
 
-    def add_pin(self, text: str, series: str = "# none\n", **patches: str) -> Path:
+    def add_pin(self, text: str) -> Path:
         folder = self.patches / str(yaml.safe_load(text)["version"])
-        folder.mkdir()
-        (folder / "pin.yaml").write_text(text)
-        (folder / "series").write_text(series)
-        for name, patch in patches.items():
-            (folder / f"{name}.patch").write_text(patch)
-        return folder / "pin.yaml"
+        return write(folder, {"pin.yaml": text, "series": "# none\n"}) / "pin.yaml"
 
-    def pip(self, command: Sequence[str | Path], **_: object) -> CompletedProcess[str]:
-        """Fake pip."""
-        words = [str(word) for word in command]
-        self.asked.append(words)
-        options = dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
-        if words[-1].startswith("cuda-toolkit"):
-            found = [(name, version, f"{name}.whl", "d" * 64) for name, version in self.packages.items()]
+    def ask(self, requirement: str, index: str, *options: str) -> list[Distribution]:
+        """Fake ``ask_pip``."""
+        self.asked.append([requirement, index, *options])
+        if requirement.startswith("cuda-toolkit"):
+            found = [Distribution(name, version, f"{name}.whl", "d" * 64) for name, version in self.packages.items()]
         else:
-            python = f"-cp{options['--python-version'].replace('.', '')}-"
-            found = [("torch", "", path.name, sha256(path)) for path in self._meant(words[-1]) if python in path.name]
+            (python,) = (word.partition("=")[2] for word in options if word.startswith("--python-version"))
+            paths = [path for path in self._meant(requirement, index) if f"-cp{python.replace('.', '')}-" in path.name]
+            found = [Distribution("torch", "", path.name, sha256(path)) for path in paths]
         if not found:
-            return CompletedProcess([], 1, MISSING)
-        entries = [
-            {
-                "metadata": {"name": name, "version": version},
-                "download_info": {
-                    "url": f"https://index/{file.replace('+', '%2B')}#sha256=0",
-                    "archive_info": {"hash": f"sha256={hash_}", "hashes": {"sha256": hash_}},
-                },
-            }
-            for name, version, file, hash_ in found
-        ]
-        Path(options["--report"]).write_text(json.dumps({"install": entries}))
-        return CompletedProcess([], 0, "")
+            raise MissingError(f"pip finds no {requirement}", brief="not found")
+        return found
 
-    def download(self, command: Sequence[str | Path], read: Callable[[str], None], **_: object) -> int:
-        """Fake a download by pip."""
-        words = [str(word) for word in command]
-        self.asked.append(words)
-        options = dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
-        requirement, hash_ = Path(options["--requirement"]).read_text().split()
-        wheel = next((path for path in self._meant(requirement) if TAG in path.name), None)
-        if wheel is None:
-            read(MISSING)
-            return 1
-        assert hash_ == f"--hash=sha256:{sha256(wheel)}" and "--require-hashes" in words
-        shutil.copy(wheel, options["--dest"])
-        return 0
+    def download(self, folder: Path, _: str, wanted: Mapping[str, str], __: object, *options: str) -> None:
+        """Fake ``pip_into``."""
+        ((requirement, hash_),) = wanted.items()
+        self.asked.append([requirement, *options])
+        found = [path for path in self._meant(requirement, *options) if TAG in path.name]
+        if not found:
+            raise MissingError(f"pip finds no {requirement}", brief="not found")
+        assert hash_ == sha256(found[0])
+        shutil.copy(found[0], folder)
 
-    def _meant(self, requirement: str) -> list[Path]:
-        if not any(word.endswith(self.only) for word in self.asked[-1] if word.startswith("--")):
+    def _meant(self, requirement: str, *indexes: str) -> list[Path]:
+        if not any(each.endswith(self.only) for each in ("", *indexes)):
             return []
         return [path for path in self.wheels if path.name.startswith(f"torch-{requirement.partition('===')[2]}-")]
 
@@ -200,8 +180,8 @@ def sha256(path: Path) -> str:
 def pins(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Pins:
     made = Pins(tmp_path, libraries)
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
-    monkeypatch.setattr(pip, "run", made.pip)
-    monkeypatch.setattr(pip, "follow", made.download)
+    monkeypatch.setattr(pin, "ask_pip", made.ask)
+    monkeypatch.setattr(fetch, "pip_into", made.download)
     monkeypatch.setattr(pin, "run", lambda *_: None)
     return made
 
@@ -297,9 +277,9 @@ def test_toolkit_of_a_new_cuda_is_added(pins: Pins, capsys: pytest.CaptureFixtur
     assert written == '# Packages.\n"13.0":\n  a==1: 0\n"13.5":\n  x86_64:\n' + lines + "  aarch64:\n" + lines
     assert list(load_pin(pins.patches / "9.1.0").toolkits["13.5"]["aarch64"]) == names
     assert "cuda-toolkits.yaml" in capsys.readouterr().err
-    own, other = (words for words in pins.asked if words[-1].startswith("cuda-toolkit"))
+    own, other = (words for words in pins.asked if words[0].startswith("cuda-toolkit"))
     for words in (own, other):
-        assert words[-1].endswith("nvcc,cccl]==13.5.*")
+        assert words[0].endswith("nvcc,cccl]==13.5.*")
         # pip must not choose the newest of each.
         assert {"nvidia-cuda-nvcc==13.5.*", "nvidia-cuda-crt==13.5.*", "nvidia-nvvm==13.5.*"} < set(words)
     assert "--platform=manylinux_2_28_aarch64" in other and not any("--platform" in word for word in own)
@@ -357,12 +337,12 @@ def test_index_is_asked_for_wheels_and_toolkit(pins: Pins) -> None:
     pins.add_wheel("9.1.0", cuda="13.5")
     pins.run("9.1.0", index="https://mine/simple")
     assert len(pins.asked) == 13  # five Pythons on two architectures, the wheel, two toolkits
-    assert all("--extra-index-url=https://mine/simple" in words for words in pins.asked)
+    assert all(any(word.endswith("https://mine/simple") for word in words) for words in pins.asked)
 
 
 def test_wheels_for_cpus_may_be_in_the_index_of_pytorch_only(pins: Pins) -> None:
     wheel = pins.add_wheel("9.1.0+cpu")
-    pins.only = "-index-url=https://own"
+    pins.only = "https://own"
     pins.refused("9.1.0+cpu", FetchError, r"pip finds no torch===9\.1\.0\+cpu")
     (pins.patches / "indexes.yaml").write_text("cpu: https://own\n")
     pins.run("9.1.0+cpu")
@@ -387,6 +367,7 @@ REFUSED = "WARNING: Retrying (Retry(total=4, connect=None)) after connection bro
 def test_failures_of_pip_say_what_to_do(
     output: str, what: str, why: str, todo: str, pins: Pins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pin, "ask_pip", pip.ask_pip)
     monkeypatch.setattr(pip, "run", lambda *_, **__: CompletedProcess([], 1, output))
     error = pins.refused("9.1.0", FetchError, what)
     assert why in error.cause
