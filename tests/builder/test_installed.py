@@ -44,32 +44,28 @@ def packages_of(python: Path) -> Path:
     return packages
 
 
-@pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("version", "patches"),
+    [
+        *(("2.10.0+cu130", "2.10.0"), ("2.10.0+cu128", "2.10.0"), ("2.9.1", "2.9.1")),
+        *((untested, "2.10.0") for untested in ("2.8.0+cpu", "2.10.1", "2.11.0a0+git123")),
+    ],
+)
+def test_release_has_its_patches_or_the_newest_with_a_warning(
+    environment: Environment,
+    version: str,
+    patches: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setattr(installed, "known_pins", lambda _: KNOWN)
-
-
-@pytest.mark.usefixtures("known")
-@pytest.mark.parametrize("version", ["2.10.0+cu130", "2.10.0+cu128", "2.9.1"])
-def test_known_release_is_taken_silently(
-    environment: Environment, version: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake_torch(environment.site, version)
-    layout = installed.layout_on(Layout(TorchVersion("2.9.1+cpu"), (Path("/mine"),), Path("/out")), environment)
-    assert (layout.pin, layout.installed) == (version, environment.key)
-    assert layout.patches == REPOSITORY / "patches" / version.partition("+")[0]
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.usefixtures("known")
-@pytest.mark.parametrize("version", ["2.8.0+cpu", "2.10.1", "2.11.0a0+git123"])
-def test_unknown_release_is_tried_with_the_newest_patches(
-    environment: Environment, version: str, capsys: pytest.CaptureFixture[str]
-) -> None:
     fake_torch(environment.site, version)
     layout = installed.layout_on(Layout(TorchVersion("installed"), (Path("/mine"),), Path("/out")), environment)
-    assert (layout.pin, layout.patches.name) == (version, "2.10.0")
-    assert capsys.readouterr().err == f"torch {version} is untested; tested are {', '.join(KNOWN)}\n"
+    assert (layout.pin, layout.installed) == (version, environment.key)
+    assert layout.patches == REPOSITORY / "patches" / patches
+    is_known = version.partition("+")[0] == patches
+    said = "" if is_known else f"torch {version} is untested; tested are {', '.join(KNOWN)}\n"
+    assert capsys.readouterr().err == said
 
 
 def test_version_is_pip_s_if_pip_knows_it(environment: Environment) -> None:
