@@ -58,15 +58,6 @@ for _ in range(2):
 print(sys.path)
 """
 
-# Import what the tree contains, and search for torch.
-START = """
-import importlib.util, sys
-sys.path[:] = [sys.argv[1], sys.argv[2], *sys.path[1:]]
-import _torch_graft_start
-print("started", file=sys.stderr)
-print(sys.path[0] == sys.argv[1], importlib.util.find_spec("torch").origin if len(sys.argv) > 3 else "")
-"""
-
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
@@ -281,14 +272,16 @@ def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monk
 
 
 @contextmanager
-def running(environment: Environment, *flags: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that prints the path of torch, and runs until the body ends."""
+def running(
+    environment: Environment, *flags: str, imported: str = "torch", **variables: str
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that prints the path of a module that it imports, and runs until the body ends."""
     program = f"""
 import os, site, sys
 sys.path[:] = [{str(environment.site)!r}, *sys.path]
 site.addpackage({str(environment.packages)!r}, "torch_graft.pth", set())
-import torch
-print(torch.__file__, os.environ[{VARIABLE!r}], flush=True)
+import {imported}
+print({imported}.__file__, os.environ.get({VARIABLE!r}, ""), flush=True)
 input()
 """
     command, env = [sys.executable, *flags, "-S", "-B", "-c", program], {**os.environ, **variables}
@@ -421,15 +414,6 @@ def test_path_has_the_tree_once_if_it_is_there(environment: Environment) -> None
     assert (done.stdout, done.stderr) == ("['first', 'second']\n", "")
 
 
-def started(environment: Environment, tree: Path, *, is_imported: bool = True) -> tuple[bool, str, list[str]]:
-    """Start Python with the tree: whether it is first on the path, where torch is, and the messages at start."""
-    done = run_bare(START, tree, environment.site, *(["import"] if is_imported else []))
-    before, _, said = done.stderr.partition("started\n")
-    assert not before, "it is said before torch is imported"
-    first, _, origin = done.stdout.strip().partition(" ")
-    return first == "True", origin, said.splitlines()
-
-
 def test_what_pythonpath_names_stays_before_the_tree(environment: Environment) -> None:
     tree = add(environment)
     program = """
@@ -442,49 +426,45 @@ print(sys.path[:4])
     assert done.stdout == f"{['of PYTHONPATH', 'library', str(tree), str(environment.site)]}\n"
 
 
+def installed_one(environment: Environment) -> str:
+    """What a process prints that uses the installed torch."""
+    return f"{environment.site}/torch/__init__.py \n"
+
+
 @pytest.mark.parametrize("name", ["torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so"])
 def test_torch_that_changed_is_the_installed_one(environment: Environment, name: str) -> None:
-    tree = add(environment)
+    add(environment)
     (environment.site / name).unlink()
-    write(environment.site, {name: "another"})
-    is_first, origin, (line,) = started(environment, tree)
-    assert (is_first, origin) == (False, str(environment.site / "torch/__init__.py"))
-    assert line.startswith(f"torch: another torch was installed in {environment.site}, ")
-    native, more = shlex.split(line)[-2:]
-    assert (native, more) == ("NATIVE='/my ops'", f"PYTHON={sys.executable}")
-    assert started(environment, tree, is_imported=False)[2] == []
+    write(environment.site, {name: "__version__ = 'another'\n"})
+    out, said = ran(environment)
+    assert out == installed_one(environment)
+    assert said.startswith(f"torch: another torch was installed in {environment.site}, ") and said.count("\n") == 1
+    assert shlex.split(said)[-2:] == ["NATIVE='/my ops'", f"PYTHON={sys.executable}"]
+    with running(environment, imported="json") as process:  # nothing is said before torch is imported
+        assert process.communicate("\n")[1] == ""
 
 
 def test_hard_links_outlive_torch(environment: Environment) -> None:
     tree = add(environment)
     shutil.rmtree(environment.site / "torch")
-    is_first, origin, (line,) = started(environment, tree)
-    assert (is_first, origin) == (True, str(tree / "torch/__init__.py"))
-    assert line.startswith(f"torch: it was uninstalled from {environment.site}; ")
-    assert line.endswith(f" undevelop PYTHON={sys.executable}")
+    out, said = ran(environment)
+    assert out == with_tree(tree)
+    assert said.startswith(f"torch: it was uninstalled from {environment.site}; ") and said.count("\n") == 1
+    assert said.endswith(f" undevelop PYTHON={sys.executable}\n")
 
 
 @pytest.mark.usefixtures("symbolic")
 def test_symbolic_links_do_not_outlive_torch(environment: Environment) -> None:
     tree = add(environment)
-    assert started(environment, tree)[0]
+    assert ran(environment) == (with_tree(tree), "")
     shutil.rmtree(environment.site / "torch")
     # What is left of torch is searched for elsewhere, and not found.
-    program = START.replace('.origin if len(sys.argv) > 3 else ""', "")
-    done = run_bare(program, tree, environment.site)
-    assert done.stdout == "False None\n"
-    assert f"torch: it was uninstalled from {environment.site}; " in done.stderr
+    out, said = ran(environment)
+    assert not out.startswith(str(environment.site))
+    assert said.startswith(f"torch: it was uninstalled from {environment.site}; ")
 
 
 RECORD = "torch-2.10.0.dist-info/RECORD"
-
-
-def copied(environment: Environment, tree: Path) -> tuple[Environment, Path]:
-    """A copy of an environment, after the first is gone."""
-    other = environment.packages.with_name("copied-packages")
-    subprocess.run(["cp", "-a", environment.packages, other], check=True)
-    shutil.rmtree(environment.packages)
-    return Environment("python", other, other), other / tree.relative_to(environment.packages)
 
 
 @pytest.mark.parametrize("linked", ["hard", "symbolic"])
@@ -493,38 +473,33 @@ def test_copied_environment_uses_its_own_tree(
 ) -> None:
     if linked == "symbolic":
         request.getfixturevalue("symbolic")
-    other, tree = copied(environment, add(environment))
-    (pth,) = other.packages.glob("*.pth")
-    assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
-    assert started(other, tree) == (True, str(tree / "torch/__init__.py"), [])
+    packages = environment.packages.with_name("copied-packages")
+    other, tree = Environment("python", packages, packages), packages / TREES / add(environment).name
+    subprocess.run(["cp", "-a", environment.packages, packages], check=True)
+    shutil.rmtree(environment.packages)
+    assert ran(other) == (with_tree(tree), "")
     assert (tree / "torch/nn/functional.py").read_text() == "a = 1\n"
     assert build_of(other) == "first"
-
-
-def with_whole_seconds(folder: Path) -> None:
-    """Container images keep no fractions of a second."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            os.utime(path, (int(path.stat().st_mtime), int(path.stat().st_mtime)))
 
 
 def test_torch_is_known_by_its_content(environment: Environment) -> None:
     write(environment.site, {RECORD: "torch/version.py,sha256=one,20\nother/__init__.py,sha256=x,0\n"})
     tree = add(environment)
-    with_whole_seconds(environment.site)
-    assert started(environment, tree) == (True, str(tree / "torch/__init__.py"), [])
+    for path in environment.site.rglob("*.*"):  # container images keep no fractions of a second
+        os.utime(path, (int(path.stat().st_mtime), int(path.stat().st_mtime)))
+    assert ran(environment) == (with_tree(tree), "")
     # pip notes that the user asked for it.
     write(environment.site, {RECORD: "other/__init__.py,sha256=y,0\ntorch/version.py,sha256=one,20\n"})
-    assert started(environment, tree)[0]
+    assert ran(environment) == (with_tree(tree), "")
     write(environment.site, {RECORD: "torch/version.py,sha256=two,20\n"})
-    is_first, _, (line,) = started(environment, tree)
-    assert not is_first and "another torch was installed" in line
+    out, said = ran(environment)
+    assert out == installed_one(environment) and "another torch was installed" in said
     tree = add(environment, build="again")
-    assert started(environment, tree)[0]
+    assert ran(environment) == (with_tree(tree), "")
     # A library that was replaced is another torch, too, though pip does not know.
     (environment.site / "torch/lib/libtorch_cpu.so").unlink()
     write(environment.site, {"torch/lib/libtorch_cpu.so": "The kernels"})
-    assert not started(environment, tree)[0]
+    assert ran(environment)[0] == installed_one(environment)
 
 
 def test_path_of_libraries_that_would_load_another_torch_is_named(
@@ -532,7 +507,7 @@ def test_path_of_libraries_that_would_load_another_torch_is_named(
 ) -> None:
     tree, folder = add(environment), environment.site / "torch/lib"
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{folder}")
-    is_first, _, (line,) = started(environment, tree)
-    assert is_first
-    assert line.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ") and line.endswith("take that folder out of it")
-    assert ran(environment)[0] == with_tree(tree)
+    out, said = ran(environment)
+    assert out == with_tree(tree) and said.count("\n") == 1
+    assert said.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ")
+    assert said.endswith("take that folder out of it\n")
