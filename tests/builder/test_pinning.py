@@ -349,24 +349,17 @@ def test_wheels_for_cpus_may_be_in_the_index_of_pytorch_only(pins: Pins) -> None
     assert load_pin(pins.patches / "9.1.0").wheels == {"9.1.0+cpu": {TAG: sha256(wheel)}}
 
 
-CONSTRAINED = (
-    "The conflict is caused by:\n    The user requested torch===9.1.0\n    The user requested (constraint) torch<9\n"
-)
-REFUSED = "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken\n"
-
-
 @pytest.mark.parametrize(
     ("output", "what", "why", "todo"),
     [
-        (CONSTRAINED, "a constraint of pip's forbids torch===9.1.0: it allows <9", "", "PIP_CONSTRAINT=/dev/null"),
-        (REFUSED + MISSING, "pip could not look up torch===9.1.0", "connection broken", "check the network"),
         (MISSING, "pip finds no torch===9.1.0", "(from versions: 1.0)", "set TORCH to an existing version"),
         ("no such option: --report", "pip could not look up", "no such option: --report", ""),
     ],
-)  # fmt: skip
+)
 def test_failures_of_pip_say_what_to_do(
     output: str, what: str, why: str, todo: str, pins: Pins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those that concern other verbs, too, are in test_find.py."""
     monkeypatch.setattr(pin, "ask_pip", pip.ask_pip)
     monkeypatch.setattr(pip, "run", lambda *_, **__: CompletedProcess([], 1, output))
     error = pins.refused("9.1.0", FetchError, what)
