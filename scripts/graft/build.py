@@ -11,18 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from .base.find import expected_pin, fetch_unpinned
-from .base.installed import Environment, find_environment, installed, look, placed
+from .base.installed import Environment, find_environment, find_site, layout_of, layout_on
 from .core.console import say
 from .core.errors import GraftError, UsageError
 from .core.files import build_lock, delete, files_below
 from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion
-from .deliver.built import Result, announce
+from .deliver.delivered import Delivered, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.native import load_native
 from .inputs.snapshot import take_snapshot
 from .options import SOURCE, Request
 
-# What is in the cache folder: folders of pins above all.
+# The folders in the cache folder. The first pattern is that of pins.
 _CACHES = (
     *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis"),
     *("bugs", "objects", "operators", "package-*", "patches", "sanitized", "symbols", "thin"),
@@ -32,7 +32,7 @@ _CACHES = (
 _PAUSE = 0.2
 
 
-def build(request: Request) -> Result:
+def build(request: Request) -> Delivered:
     """Build the wheel of torch with the operators."""
     if request.build == SOURCE:
         from .fork.source_build import build_source
@@ -41,7 +41,7 @@ def build(request: Request) -> Result:
     return run(Wheel(request.layout), request)
 
 
-def develop(request: Request) -> Result:
+def develop(request: Request) -> Delivered:
     """Add the operators to the torch that is installed in an environment; with ``watch`` after every save."""
     seen: dict[Path, int] = {}
     while request.watch:
@@ -54,31 +54,27 @@ def develop(request: Request) -> Result:
     return _develop(request)
 
 
-def _develop(request: Request) -> Result:
+def _develop(request: Request) -> Delivered:
     environment = find_environment(request.python)
     if not os.access(environment.packages, os.W_OK):
         raise UsageError(
             f"{environment.packages}: this folder cannot be written to, and develop writes into it",
             todo="set PYTHON to the Python of an environment of your own (`python3 -m venv`), or use `make thin-wheel`",
         )
-    layout = replace(installed(request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
+    layout = replace(layout_on(request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
     return run(Tree(layout, environment), request)
 
 
 def undevelop(request: Request) -> None:
-    """Restore the environment's original torch.
-
-    Raises:
-        GraftError: a file cannot be deleted.
-    """
+    """Restore the environment's original torch."""
     from .deliver.develop import remove_trees
 
-    packages, site = look(request.python)
+    packages, site = find_site(request.python)
     torch = f"{site}/torch is the installed one again" if site else f"{packages} no longer has torch"
     say(torch if remove_trees(packages) else f"nothing to do: make develop has not added anything to {packages}")
 
 
-def thin_wheel(request: Request) -> Result:
+def thin_wheel(request: Request) -> Delivered:
     """Build the operators as a wheel of their own: for the torch of a pin or an environment, or for ``pins``."""
     from .compose.several import platform_of
     from .deliver.thin import package_name, requirement, thin_version, write_wheel
@@ -104,21 +100,20 @@ def thin_wheel(request: Request) -> Result:
         out=request.layout.out,
     )
     announce(wheel, seconds := time.perf_counter() - start)
-    return Result(wheel, {"build": seconds})
+    return Delivered(wheel, {"build": seconds})
 
 
 def thin_files(
     request: Request, package: str, versions: Sequence[TorchVersion], kind: str = ""
 ) -> tuple[dict[str, bytes], list[Thin]]:
-    """Build a package for ``versions`` of torch, of which ``INSTALLED`` is the one that ``python`` has.
-
-    Return the files, and the deliveries for each version.
+    """Build a package for ``versions`` of torch; ``INSTALLED`` is the one that ``python`` has. Return its files, and
+    the delivery for each version.
     """
     from .compose.several import read_together
 
     deliveries = []
     for version in versions:
-        layout, environment = placed(replace(request, pin=version))
+        layout, environment = layout_of(replace(request, pin=version))
         layout = replace(layout, kind=kind)
         if not environment:
             fetch_unpinned(layout, request.wheel)
@@ -135,11 +130,7 @@ def thin_files(
 
 
 def clean(request: Request) -> None:
-    """Delete what is in the cache folder. Other files there, if ``GRAFT_HOME`` is a user's folder, stay.
-
-    Raises:
-        OSError: a file cannot be deleted.
-    """
+    """Delete what is in the cache folder. Other files there, if ``GRAFT_HOME`` is a user's folder, stay."""
     there = [path for name in _CACHES for path in HOME.glob(name) if path.is_dir() and not path.is_symlink()]
     size = sum((path / name).lstat().st_size for path in there for name in files_below(path))
     for path in there:
@@ -149,12 +140,9 @@ def clean(request: Request) -> None:
 
 def check(request: Request, own: argparse.Namespace) -> None:
     """Find errors in the native folders, the pin and its patches without building anything. If ``own`` asks for it,
-    list the files that builds read first.
-
-    Raises:
-        GraftError: lists every error. If the pin is invalid, the rest is not checked.
+    list the files that builds read first. If the pin is invalid, the rest is not checked.
     """
-    layout, environment = placed(request)
+    layout, environment = layout_of(request)
     for folder in layout.natives if own.are_files_listed else ():
         say("\n".join(str(folder / name) for name in load_native(folder).files))
     snapshot = take_snapshot(layout)
@@ -166,7 +154,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
 
 
 def verdict(layout: Layout, environment: Environment | None) -> str:
-    """Return what `check` says if it found nothing: for which torch, and how to check for that of a wheel."""
+    """Return what `check` prints if it finds nothing: for which torch, and how to check for the one of a wheel."""
     said = f"{layout.title}: no errors found for torch {layout.pin}"
     if not environment:
         return said
@@ -178,11 +166,7 @@ def verdict(layout: Layout, environment: Environment | None) -> str:
 
 
 def check_cuda(request: Request) -> None:
-    """Compile the CUDA sources of a build. Nothing is linked.
-
-    Raises:
-        GraftError: the compiler's messages, with paths in the native folder.
-    """
+    """Compile the CUDA sources of a build. Nothing is linked."""
     layout = request.layout
     snapshot = take_snapshot(layout)
     with build_lock(layout.work), snapshot.translated():

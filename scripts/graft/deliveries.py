@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .base.installed import Environment, base_of
-from .compile.manifest import Outside
 from .core.console import Steps, say
-from .core.files import build_lock, file_lock, lay_out_files, write_atomically
+from .core.files import build_lock, file_lock, lay_out_files
 from .core.layout import Layout
-from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
+from .deliver.built import Built, fingerprint_of, save_built, unchanged
+from .deliver.delivered import Delivered, announce, how_to_install
 from .inputs.snapshot import Snapshot, take_snapshot
-from .inputs.toolchain import request as cuda_request
-from .options import Request
+from .options import DEVELOP, GRAFT, THIN, Request
 
 if TYPE_CHECKING:
     from .base.base import Base
     from .compile.cuda import Nvcc
     from .compile.units import Product, Units
-    from .compose.files import Made
+    from .compose.composition import Made
     from .stages import Job
 
 # What a build with nothing to do needs is imported above. Importing the rest takes as long.
@@ -36,9 +35,12 @@ class Delivery(ABC):
     """A form in which operators are delivered.
 
     Args:
-        layout: the folders of the build.
+        layout: the folders of the build; ``out`` is where it delivers.
         environment: the environment whose torch is the base; None if the base is a wheel.
     """
+
+    # In the name of the note of the last build.
+    kind = GRAFT
 
     def __init__(self, layout: Layout, environment: Environment | None = None) -> None:
         self.layout = layout
@@ -50,54 +52,40 @@ class Delivery(ABC):
         with build_lock(self.layout.work):
             yield
 
-    def there(self, stamp: str) -> Path | None:
-        """Return what an earlier build with the same stamp delivered, or None."""
-        return None
-
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         """Return the libraries to link."""
         from .compile.units import products
 
         return products(units, base, nvcc)
 
-    @property
-    def read(self) -> Path:
-        """The note of what the last complete build read elsewhere."""
-        return self.layout.work / f"read-{type(self).__name__.lower()}.json"
-
     @abstractmethod
     def deliver(self, job: Job, made: Made) -> Path:
         """Compose the files and write them, in two steps. Return the path of what was written."""
 
+    def fingerprint(self, path: Path) -> str:
+        """Identify the content of what was delivered; empty if it is no longer there."""
+        return fingerprint_of(path)
+
+    @abstractmethod
     def announce(self, path: Path, seconds: float) -> None:
         """Print what was built."""
-        announce(path, seconds)
+
+    @abstractmethod
+    def announce_unchanged(self, path: Path) -> None:
+        """Print that there was nothing to do."""
 
 
 class Wheel(Delivery):
     """A wheel of torch with the operators."""
 
-    def there(self, stamp: str) -> Path | None:
-        built = load_built(self.layout)
-        if not (
-            built
-            and built.stamp == stamp
-            and built.cuda in ("", cuda_request(self.layout.cuda_archs, self.layout.cuda_home))
-            and built.is_there()
-        ):
-            return None
-        save_built(self.layout, built)  # which makes it the last build
-        say(f"nothing changed: {built.wheel}\n{how_to_install(Path(built.wheel))}")
-        return Path(built.wheel)
-
     def deliver(self, job: Job, made: Made) -> Path:
-        from .compose.files import describe_additions
+        from .compose.composition import describe_additions
         from .deliver.wheel import pack, platform_tag, with_graft
 
-        before, base = load_built(self.layout), job.base
+        base = job.base
         files = _composed(job, made, {"delivery": "wheel", "folders": {}})
         with job.steps.step("pack"):
-            wheel = pack(
+            return pack(
                 base.wheel,
                 files,
                 version=with_graft(job.snapshot.pin.version, made.hash_),
@@ -106,16 +94,22 @@ class Wheel(Delivery):
                 notice=describe_additions(base.version, made.description),
                 owner=self.layout.name,
             )
-        save_built(self.layout, Built.of(made.stamp, wheel, made.cuda))
-        if before and before.wheel != str(wheel):
-            Path(before.wheel).unlink(missing_ok=True)
-        return wheel
+
+    def announce(self, path: Path, seconds: float) -> None:
+        announce(path, seconds)
+
+    def announce_unchanged(self, path: Path) -> None:
+        say(f"nothing changed: {path}\n{how_to_install(path)}")
 
 
 class Tree(Delivery):
     """A tree beside the torch of an environment, which Python finds first."""
 
+    kind = DEVELOP
     environment: Environment
+
+    def __init__(self, layout: Layout, environment: Environment) -> None:
+        super().__init__(replace(layout, out=environment.packages), environment)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -123,28 +117,21 @@ class Tree(Delivery):
         with super().lock(), file_lock(self.layout.pin_build / "lock", busy):
             yield
 
-    def _with_cuda(self, stamp: str) -> str:
-        return f"{stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
-
-    def there(self, stamp: str) -> Path | None:
-        from .deliver.develop import developed
-
-        note = developed(self.environment)
-        if (note.get("stamp"), note.get("base")) != (self._with_cuda(stamp), self.environment.content):
-            return None
-        say(f"nothing changed: {self.environment.site}/torch has the operators of {self.layout.title}")
-        return self.environment.site
-
     def deliver(self, job: Job, made: Made) -> Path:
         from .deliver.develop import use_tree, write_tree
         from .deliver.trial import require_import
 
         files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
         with job.steps.step("add to the installed torch"):
-            tree = write_tree(self.environment, job.base, self.layout.natives, files, self._with_cuda(made.stamp))
+            tree = write_tree(self.environment, job.base, self.layout.natives, files)
             require_import(self.environment, tree, made.native)
             use_tree(self.environment, tree)
         return tree
+
+    def fingerprint(self, path: Path) -> str:
+        from .deliver.develop import current_tree
+
+        return self.environment.content if current_tree(self.environment.packages) == path else ""
 
     def announce(self, path: Path, seconds: float) -> None:
         from .deliver.develop import VARIABLE
@@ -153,6 +140,9 @@ class Tree(Delivery):
         say(f"  {seconds:.1f} s in all; `{self.environment.python} -m torch._graft` lists them")
         if VARIABLE in os.environ:  # a program that imported torch, such as a notebook, started this one
             say("  this session still uses the old build; restart it")
+
+    def announce_unchanged(self, path: Path) -> None:
+        say(f"nothing changed: {self.environment.site}/torch has the operators of {self.layout.title}")
 
 
 class Thin(Delivery):
@@ -164,23 +154,11 @@ class Thin(Delivery):
         package: the name of the package.
     """
 
+    kind = THIN
+
     def __init__(self, layout: Layout, environment: Environment | None, package: str) -> None:
-        super().__init__(layout, environment)
+        super().__init__(replace(layout, out=layout.work / f"thin-{package}"), environment)
         self.package = package
-        self._folder = layout.work / f"thin-{package}"
-
-    @property
-    def read(self) -> Path:
-        """The note of what the last complete build of this package read elsewhere."""
-        return self._folder.with_suffix(".json")
-
-    def _with_cuda(self, stamp: str) -> str:
-        return f"{stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
-
-    def there(self, stamp: str) -> Path | None:
-        note = self._folder.with_suffix(".stamp")
-        is_same = note.is_file() and note.read_text(encoding="utf-8") == self._with_cuda(stamp)
-        return self._folder if is_same else None
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         from .compile.units import thin_products
@@ -189,50 +167,43 @@ class Thin(Delivery):
         return thin_products(self.package, folder_of(self.layout.pin), units, base, nvcc)
 
     def deliver(self, job: Job, made: Made) -> Path:
-        from .compose.thin import compose_thin
+        from .compose.package import compose_thin
         from .deliver.wheel import platform_tag
 
         with job.steps.step("compose"):
             platform = platform_tag(job.base, made.libraries.values())
             files = compose_thin(job.base, made, self.package, job.snapshot.pin.version, platform)
-            note = self._folder.with_suffix(".stamp")
-            note.unlink(missing_ok=True)
-            lay_out_files(self._folder, files)
-            write_atomically(note, self._with_cuda(made.stamp))
-        return self._folder
+            lay_out_files(self.layout.out, files)
+        return self.layout.out
 
     def announce(self, path: Path, seconds: float) -> None:
         say(f"the operators of {self.layout.title} for torch {self.layout.pin}: {seconds:.1f} s")
 
+    def announce_unchanged(self, path: Path) -> None:
+        """Print nothing: the wheel that the package becomes a part of is announced."""
 
-def run(delivery: Delivery, request: Request) -> Result:
-    """Bring a delivery up to date.
 
-    Raises:
-        GraftError: the build failed; what was delivered before is unchanged.
-    """
-    snapshot = take_snapshot(delivery.layout)
+def run(delivery: Delivery, request: Request) -> Delivered:
+    """Bring a delivery up to date. If the build fails, what was delivered before is unchanged."""
+    layout = delivery.layout
+    snapshot = take_snapshot(layout)
     with delivery.lock(), snapshot.translated():
-        outside = Outside.load(delivery.read)
-        is_same = outside and outside.is_as_read(delivery.layout.work)
-        if outside and is_same and (there := delivery.there(outside.with_stamp(snapshot.stamp))):
-            return Result(there)
+        if built := unchanged(layout, snapshot, delivery.kind, delivery.fingerprint):
+            delivery.announce_unchanged(built.path)
+            return Delivered(built.path)
         from .stages import make
 
-        job = job_of(delivery.layout, snapshot, request, delivery.environment)
+        job = job_of(layout, snapshot, request, delivery.environment)
         made = make(job, delivery.products)
-        made.outside.save(delivery.read)
         path = delivery.deliver(job, made)
+        built = Built(snapshot.stamp, path, delivery.fingerprint(path), made.cuda, made.outside)
+        save_built(layout, built, delivery.kind)
     delivery.announce(path, sum(job.steps.seconds.values()))
-    return Result(path, job.steps.seconds)
+    return Delivered(path, job.steps.seconds)
 
 
 def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: Environment | None = None) -> Job:
-    """Return a build of the snapshot, with its base: the wheel, fetched if necessary, or the torch of an environment.
-
-    Raises:
-        GraftError: there is no such base.
-    """
+    """Return a build of the snapshot with its base: the wheel, fetched if necessary, or the torch of an environment."""
     from .base.fetch import get_base
     from .stages import Job
 
@@ -243,7 +214,7 @@ def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: En
 
 
 def _composed(job: Job, made: Made, note: Mapping[str, Any]) -> Mapping[str, bytes]:
-    from .compose.files import compose
+    from .compose.composition import compose
     from .deliver.wheel import with_graft
 
     base, hash_ = job.base, made.hash_

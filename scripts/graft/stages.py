@@ -18,7 +18,7 @@ from .compile.manifest import Outside
 from .compile.stubs import replaced_stubs
 from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
 from .compose.appending import require_names
-from .compose.files import Made, installed_headers
+from .compose.composition import Made, installed_headers
 from .core.console import StepLine, Steps, say
 from .core.errors import CommandError, GraftError, PinError, run_all
 from .core.layout import Layout
@@ -29,11 +29,11 @@ from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
 from .inputs.toolchain import Toolchain
 
-# The number of functions shown that keep kernels of PyTorch which are replaced.
+# How many calls that keep PyTorch's own kernels are shown.
 _CALLS_SHOWN = 5
 
-# Chooses the libraries of a delivery.
-Plan = Callable[[Units, Base, Nvcc | None], list[Product]]
+# Returns the libraries that a delivery links.
+ProductsOf = Callable[[Units, Base, Nvcc | None], list[Product]]
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Job:
     steps: Steps
 
 
-def make(job: Job, plan: Plan) -> Made:
+def make(job: Job, products_of: ProductsOf) -> Made:
     """Run the stages up to the linked libraries."""
     with job.steps.counted("find the CUDA toolkit"):
         cuda = _plan_cuda(job)
-    libraries, outside, stubs, patched_files = _make(job, cuda, plan)
+    libraries, outside, stubs, patched_files = _make(job, cuda, products_of)
     description = Description.load(job.layout.generated / DESCRIPTION)
     description.replaced.update((stub, ["dispatch stub"]) for stub in stubs)
     if description.replaced:
@@ -73,7 +73,6 @@ def make(job: Job, plan: Plan) -> Made:
     inputs = (job.snapshot.stamp, cuda.description, outside.contents)
     return Made(
         hash_=hashlib.sha256("".join(inputs).encode()).hexdigest()[:10],
-        stamp=outside.with_stamp(job.snapshot.stamp),
         outside=outside,
         native=job.native,
         description=description,
@@ -85,7 +84,7 @@ def make(job: Job, plan: Plan) -> Made:
 
 
 def _kept_calls(job: Job) -> dict[str, list[str]]:
-    """Return the functions of PyTorch that go on calling kernels that the folder replaces, by name of the kernel."""
+    """Return the functions of PyTorch that still call kernels which the folder replaces, by name of the kernel."""
     theirs = texts_of_entries(job.base.tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
     ours = [entry for entry in read_entries(job.native.path / FUNCTIONS) if entry.is_replacing]
     replaced = [(entry, fields_of(theirs[entry.operator])) for entry in ours]
@@ -96,11 +95,7 @@ def _kept_calls(job: Job) -> dict[str, list[str]]:
 
 
 def make_for_cuda(job: Job) -> Nvcc:
-    """Compile only the CUDA sources. Return the compiler.
-
-    Raises:
-        GraftError: also if the base has no CUDA, or no toolkit is available.
-    """
+    """Compile only the CUDA sources. Return the compiler."""
     if not job.base.cuda:
         raise PinError(
             f"{job.snapshot.pin.path}: torch {job.base.version} is for CPU, and has no CUDA headers",
@@ -117,15 +112,14 @@ def _plan_cuda(job: Job, *, is_required: bool = False) -> Cuda:
     return plan_cuda(job.snapshot, job.base, job.native, wanted, home, is_required=is_required)
 
 
-def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], Outside, list[str], dict[str, bytes]]:
+def _make(
+    job: Job, cuda: Cuda, products_of: ProductsOf | None
+) -> tuple[dict[str, Path], Outside, list[str], dict[str, bytes]]:
     """Check the folder, generate, compile and link. Return the libraries, what was read elsewhere, the base's dispatch
     stubs that they have kernels for, and the patched files.
 
-    Without a plan, only what is for CUDA is compiled.
-
-    Raises:
-        GraftError: lists every error. Those that the check finds are raised instead of the compiler's, because they are
-            more precise.
+    Without ``products_of``, only what is for CUDA is compiled. Errors that the check finds are raised instead of the
+    compiler's, because they are more precise.
     """
     steps = job.steps
     with Generator(job.layout, job.snapshot, job.base, cuda.how) as generator:
@@ -133,7 +127,7 @@ def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], Out
             _, files = run_all(generator.start, lambda: _check_base(job))
         try:
             with steps.step("compile and link") as line:
-                libraries, outside, stubs = _compile(job, cuda.nvcc, plan, line, lambda: generator.is_refused)
+                libraries, outside, stubs = _compile(job, cuda.nvcc, products_of, line, lambda: generator.is_refused)
         except GraftError:
             generator.finish()
             raise
@@ -142,11 +136,7 @@ def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], Out
 
 
 def check(job: Job) -> None:
-    """Check the native folder, the patches and the base, and generate: all of a build that needs no compiler.
-
-    Raises:
-        GraftError: lists every error.
-    """
+    """Check the native folder, the patches and the base, and generate: all of a build that needs no compiler."""
     how = KERNELS if job.base.cuda and job.native.cuda else NO_CUDA
     with Generator(job.layout, job.snapshot, job.base, how) as generator:
 
@@ -170,13 +160,13 @@ def _check_base(job: Job) -> dict[str, bytes]:
 
 
 def _compile(
-    job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine, is_refused: Callable[[], bool]
+    job: Job, nvcc: Nvcc | None, products_of: ProductsOf | None, line: StepLine, is_refused: Callable[[], bool]
 ) -> tuple[dict[str, Path], Outside, list[str]]:
     lay_out_sources(job.layout, job.native)
     units = Planner(job.layout, job.base, job.snapshot.toolchain, nvcc).plan(job.native)
-    products = plan(units, job.base, nvcc) if plan else []
+    products = products_of(units, job.base, nvcc) if products_of else []
     compilers: dict[str, Toolchain | Nvcc] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
-    others = units.tried if plan else units.cuda
+    others = units.tried if products_of else units.cuda
     libraries, outside = ninja.make(
         *(job.layout, job.snapshot, products, job.base, compilers),
         others=others,
@@ -184,5 +174,5 @@ def _compile(
         line=line,
         is_refused=is_refused,
     )
-    own = [unit for unit in units.library if unit.source.parts[0] == "src"] if plan else []
+    own = [unit for unit in units.library if unit.source.parts[0] == "src"] if products_of else []
     return libraries, outside, replaced_stubs(own, job.layout.work, [job.base.libraries / "libtorch_cpu.so"])

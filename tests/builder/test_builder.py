@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from graft import cli
-from graft.core import layout as layout_module
 from graft.core.errors import ToolchainError
-from graft.core.layout import REPOSITORY, Layout, TorchVersion, native_folders
-from graft.deliver.built import Built, load_built, save_built
+from graft.core.layout import REPOSITORY, native_folders
 from graft.inputs.native import load_native
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
-from graft.options import SOURCE, Request
+from graft.options import Request
 from helpers import write
 
 from tests.kit import __main__ as kit
@@ -302,23 +299,3 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.
     assert names("new space") == ["new space"]
     assert names(f"new {tmp_path}/b") == ["new", "b"]
     assert names("") == ["."]
-
-
-def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build deletes the wheel of the previous build, but not that of another Python."""
-    monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
-    layout = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist")
-    wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cp311", "cp312")}
-    for tag, wheel in wheels.items():
-        layout = replace(layout, interpreter=tag)
-        assert load_built(layout) is None
-        wheel.touch()
-        save_built(layout, Built.of("a stamp", wheel))
-    for tag, wheel in wheels.items():
-        layout = replace(layout, interpreter=tag)
-        built = load_built(layout)
-        assert built and built.wheel == str(wheel) and built.is_there()
-        assert load_built(layout, SOURCE) is None
-        os.utime(wheel, (0, 0))  # written again
-        assert not built.is_there()
-        assert load_built(replace(layout, out=tmp_path / "elsewhere")) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graft.codegen.description import Description
-from graft.compose.files import Composition, installed_headers
+from graft.compose.composition import Composition, installed_headers
 from graft.inputs.native import load_native
 from helpers import write
 

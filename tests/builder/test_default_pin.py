@@ -15,7 +15,7 @@ from graft.core import environments, layout
 from graft.core.errors import RefusedError, ToolchainError
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
 from graft.deliver import built
-from graft.deliver.built import Built, last_build, load_built, save_built
+from graft.deliver.built import Built, fingerprint_of, last_build, load_built, save_built
 from graft.options import GRAFT, SOURCE, Request
 from packaging.version import Version
 from test_installed import fake_torch
@@ -52,7 +52,7 @@ def record(tmp_path: Path, pin: str, build: str = GRAFT, cuda: str = "", interpr
     wheel = tmp_path / "torch.whl"
     wheel.touch()
     made = Layout(TorchVersion(pin), (tmp_path,), tmp_path / "dist", interpreter=interpreter)
-    save_built(made, Built.of("stamp", wheel, cuda), build)
+    save_built(made, Built("stamp", wheel, fingerprint_of(wheel), cuda), build)
     (note,) = made.work.glob(f"built-{build}-*.json")
     record.time += 1  # type: ignore[attr-defined]
     os.utime(note, (record.time, record.time))  # type: ignore[attr-defined]
@@ -139,11 +139,11 @@ def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, m
         here = replace(here, interpreter=tag)
         assert load_built(here) is None
         wheel.touch()
-        save_built(here, Built.of("a stamp", wheel))
+        save_built(here, Built("a stamp", wheel, fingerprint_of(wheel)))
     for tag, wheel in wheels.items():
         here = replace(here, interpreter=tag)
         built = load_built(here)
-        assert built and built.wheel == str(wheel) and built.is_there()
+        assert built and built.path == wheel and built.is_there()
         assert load_built(here, SOURCE) is None
         os.utime(wheel, (0, 0))  # written again
         assert not built.is_there()

@@ -80,6 +80,19 @@ class Install:
         assert process.returncode == 0, said
         return out, said
 
+    def started(self, builder: int) -> subprocess.Popen[str]:
+        """Import it in another process, whose builder runs until `hold` is deleted."""
+        self.hold.touch()
+        process = self.start()
+        self.builder(builder)
+        return process
+
+    def waiting(self) -> subprocess.Popen[str]:
+        """Import it in another process, which waits for a builder."""
+        process = self.start()
+        assert process.stderr and process.stderr.readline() == WAITED
+        return process
+
     def builders(self) -> list[int]:
         """Return the processes that have built."""
         log = self.place / "log"
@@ -143,12 +156,8 @@ def test_command_whose_python_is_gone_is_told_with_a_remedy(install: Install) ->
 
 def at_once(install: Install, count: int = 8) -> list[tuple[str, str]]:
     """Return what ``count`` processes say that import it after an edit, while it is being built."""
-    install.hold.touch()
-    first = install.start()
-    install.builder(1)
-    others = [install.start() for _ in range(count - 1)]
-    for process in others:
-        assert process.stderr and process.stderr.readline() == WAITED
+    first = install.started(1)
+    others = [install.waiting() for _ in range(count - 1)]
     install.hold.unlink()
     results = [process.communicate() for process in (first, *others)]
     assert all(process.returncode == 0 for process in (first, *others)), results
@@ -160,15 +169,6 @@ def test_one_of_several_builds_and_the_others_wait(install: Install) -> None:
     assert at_once(install) == [("", BUILT), *[("", "")] * 7]
     assert len(install.builders()) == 2
     assert install.imported() == ("", "")
-
-
-def test_several_that_start_together_build_once(install: Install) -> None:
-    """Whichever comes first."""
-    install.source.write_text("second")
-    processes = [install.start() for _ in range(8)]
-    results = [process.communicate() for process in processes]
-    assert [out for out, _ in results] == [""] * 8
-    assert len(install.builders()) == 2, results
 
 
 def test_a_mistake_is_compiled_once_and_told_to_all(install: Install) -> None:
@@ -183,11 +183,8 @@ def test_a_mistake_is_compiled_once_and_told_to_all(install: Install) -> None:
 
 def test_a_mistake_that_is_repaired_meanwhile_is_not_told(install: Install) -> None:
     install.source.write_text("error 1")
-    install.hold.touch()
-    first = install.start()
-    install.builder(1)
-    second = install.start()
-    assert second.stderr and second.stderr.readline() == WAITED
+    first = install.started(1)
+    second = install.waiting()
     install.source.write_text("repaired")
     install.hold.unlink()
     assert first.communicate() == ("A.cpp: error 1\n", BUILT)
@@ -196,13 +193,10 @@ def test_a_mistake_that_is_repaired_meanwhile_is_not_told(install: Install) -> N
 
 def test_process_that_is_killed_leaves_the_lock_to_its_builder(install: Install) -> None:
     install.source.write_text("second")
-    install.hold.touch()
-    first = install.start()
-    install.builder(1)
+    first = install.started(1)
     first.send_signal(signal.SIGKILL)
     assert first.communicate() == ("", BUILT)
-    second = install.start()
-    assert second.stderr and second.stderr.readline() == WAITED
+    second = install.waiting()
     install.hold.unlink()
     assert second.communicate() == ("", "")
     assert len(install.builders()) == 2
@@ -212,17 +206,14 @@ def test_builder_that_is_killed_leaves_the_lock_to_the_next_process(install: Ins
     """With its process, as at the end of a session, or alone. What a build before it said is not told again."""
     install.source.write_text("error 1")
     assert install.imported() == ("A.cpp: error 1\n", BUILT)
-    install.hold.touch()
-    first = install.start()
+    first = install.started(2)
     builder = install.builder(2)
-    second = install.start()
-    assert second.stderr and second.stderr.readline() == WAITED
+    second = install.waiting()
     first.send_signal(signal.SIGKILL)
     os.kill(builder, signal.SIGKILL)
     assert first.communicate() == ("", BUILT)
     builder = install.builder(3)
-    third = install.start()
-    assert third.stderr and third.stderr.readline() == WAITED
+    third = install.waiting()
     os.kill(builder, signal.SIGKILL)
     assert second.communicate() == ("the builder ended with exit code -9\n", BUILT)
     install.builder(4)

@@ -15,7 +15,7 @@ import pytest
 from graft.base import find
 from graft.base.base import Base
 from graft.base.fetch import fetch, get_base
-from graft.base.find import default_release, fetch_unpinned, find_pin, releases
+from graft.base.find import default_release, fetch_unpinned, find_pin, usable_pins
 from graft.core import layout as layout_module
 from graft.core.console import StepLine, Steps
 from graft.core.errors import FetchError
@@ -28,7 +28,7 @@ CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG, OTHER_TAG = f"{CP}-{CP}-linux_x86_64", "cp39-cp39-linux_x86_64"
 
 
-class Place:
+class Sources:
     """Pins, an index of pip's and PyTorch's own index."""
 
     def __init__(self, folder: Path) -> None:
@@ -69,8 +69,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    made = Place(tmp_path)
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
+    made = Sources(tmp_path)
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
@@ -85,49 +85,42 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return made
 
 
-def gpus(place: Place, *capabilities: str) -> None:
-    program = place.folder / "bin/nvidia-smi"
+def gpus(sources: Sources, *capabilities: str) -> None:
+    program = sources.folder / "bin/nvidia-smi"
     program.write_text("".join(["#!/bin/sh\n", *(f"echo {each}\n" for each in capabilities)]))
     program.chmod(0o755)
 
 
-def found(place: Place, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+def found(sources: Sources, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """Return the pin, and the last line that was printed about it; an empty one if there is none."""
-    pin, _ = find_pin(patches=place.patches)
+    pin, _ = find_pin(patches=sources.patches)
     return pin, (capsys.readouterr().err.splitlines() or [""])[-1]
 
 
-def test_pinned_wheel_for_cpus_comes_first(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    for_cpus, for_cuda = place.wheel("9.1.0+cpu", place.usual), place.wheel("9.1.0", place.usual)
-    place.pin("9.1.0", {"9.1.0+cpu": {TAG: for_cpus}, "9.1.0": {TAG: for_cuda}})
-    assert found(place, capsys) == ("9.1.0+cpu", "torch 9.1.0+cpu: the wheel for CPUs")
+def test_pinned_wheel_for_cpus_comes_first(sources: Sources, capsys: pytest.CaptureFixture[str]) -> None:
+    for_cpus, for_cuda = sources.wheel("9.1.0+cpu", sources.usual), sources.wheel("9.1.0", sources.usual)
+    sources.pin("9.1.0", {"9.1.0+cpu": {TAG: for_cpus}, "9.1.0": {TAG: for_cuda}})
+    assert found(sources, capsys) == ("9.1.0+cpu", "torch 9.1.0+cpu: the wheel for CPUs")
 
 
-def test_then_one_of_the_index_of_pytorch(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_then_one_of_the_index_of_pytorch(sources: Sources, capsys: pytest.CaptureFixture[str]) -> None:
     """It is not pinned for this Python, which is told with its hash."""
-    sha256 = place.wheel("9.1.0+cpu", place.own)
-    place.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
-    assert find_pin(patches=place.patches) == ("9.1.0+cpu", "")
+    sha256 = sources.wheel("9.1.0+cpu", sources.own)
+    sources.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
+    assert find_pin(patches=sources.patches) == ("9.1.0+cpu", "")
     said = capsys.readouterr().err
     assert f"torch-9.1.0+cpu-{TAG}.whl is not pinned: sha256 {sha256}; `make pin TORCH=9.1.0+cpu`" in said
 
 
-def test_wheel_that_differs_from_the_hash_of_the_index_is_refused(place: Place) -> None:
-    place.wheel("9.1.0+cpu", place.own, sha256="0" * 64)
-    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
-    with pytest.raises(FetchError) as caught:
-        find_pin(patches=place.patches)
-    assert "DO NOT MATCH THE HASHES" in caught.value.cause
-    assert not list(place.folder.glob("build/**/*.whl")) and not list(place.folder.glob(".cache/**/*.whl"))
-
-
-def test_wheel_that_differs_from_the_pinned_hash_is_refused(place: Place) -> None:
-    place.wheel("9.1.0+cpu", place.own)
-    place.pin("9.1.0", {"9.1.0+cpu": {TAG: "0" * 64}, "9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+@pytest.mark.parametrize("pinned", [False, True])
+def test_wheel_with_another_hash_than_the_index_or_the_pin_has_is_refused(pinned: bool, sources: Sources) -> None:
+    sources.wheel("9.1.0+cpu", sources.own, sha256="" if pinned else "0" * 64)
+    for_cpus = {"9.1.0+cpu": {TAG: "0" * 64}} if pinned else {}
+    sources.pin("9.1.0", {**for_cpus, "9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     with pytest.raises(FetchError, match=r"pip could not download torch===9\.1\.0\+cpu") as caught:
-        find_pin(patches=place.patches)
-    assert f"Expected sha256 {'0' * 64}" in caught.value.cause
-    assert not list(place.folder.glob("build/**/*.whl"))
+        find_pin(patches=sources.patches)
+    assert "DO NOT MATCH THE HASHES" in caught.value.cause and f"Expected sha256 {'0' * 64}" in caught.value.cause
+    assert not list(sources.folder.glob("build/**/*.whl")) and not list(sources.folder.glob(".cache/**/*.whl"))
 
 
 @pytest.mark.parametrize(
@@ -142,13 +135,13 @@ def test_wheel_that_differs_from_the_pinned_hash_is_refused(place: Place) -> Non
     ],
 )
 def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
-    capabilities: list[str], given: str, expected: str, said: str, place: Place,
+    capabilities: list[str], given: str, expected: str, said: str, sources: Sources,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    place.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    sources.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     if capabilities:
-        gpus(place, *capabilities)
-    pin, archs = find_pin(given, place.patches)
+        gpus(sources, *capabilities)
+    pin, archs = find_pin(given, sources.patches)
     line = capsys.readouterr().err.splitlines()[-1]
     assert pin == "9.1.0"
     assert line.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")
@@ -157,73 +150,73 @@ def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
 
 
 def test_the_same_is_found_again_without_pip(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
-    pin, said = found(place, capsys)
+    sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
+    pin, said = found(sources, capsys)
     assert said.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")
-    place.wheel("9.1.0+cpu", place.own)
+    sources.wheel("9.1.0+cpu", sources.own)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    assert find_pin(patches=place.patches) == (pin, NO_GPU)
+    assert find_pin(patches=sources.patches) == (pin, NO_GPU)
     # Why was said already; with a GPU there is more to say.
     assert capsys.readouterr().err == ""
-    gpus(place, "9.0")
-    assert found(place, capsys)[1].endswith("; CUDA kernels for the GPU here, sm_90")
+    gpus(sources, "9.0")
+    assert found(sources, capsys)[1].endswith("; CUDA kernels for the GPU here, sm_90")
     for name in ("build", ".cache/graft"):
-        shutil.rmtree(place.folder / name)
+        shutil.rmtree(sources.folder / name)
     monkeypatch.delenv("PIP_NO_INDEX")
-    assert found(place, capsys)[0] == "9.1.0+cpu"
+    assert found(sources, capsys)[0] == "9.1.0+cpu"
 
 
 def test_below_a_cap_of_pip_the_newest_pin_is_taken(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for version in ("8.9.0", "9.0.0", "9.1.0"):
-        place.pin(version, {version: {TAG: place.wheel(version, place.usual)}})
-    (place.folder / "constraints.txt").write_text("torch<=9.0\n")
-    monkeypatch.setenv("PIP_CONSTRAINT", str(place.folder / "constraints.txt"))
-    assert found(place, capsys)[0] == "9.0.0"
+        sources.pin(version, {version: {TAG: sources.wheel(version, sources.usual)}})
+    (sources.folder / "constraints.txt").write_text("torch<=9.0\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(sources.folder / "constraints.txt"))
+    assert found(sources, capsys)[0] == "9.0.0"
     # Found again without pip, though a newer release comes first.
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    assert found(place, capsys)[0] == "9.0.0"
+    assert found(sources, capsys)[0] == "9.0.0"
     monkeypatch.delenv("PIP_NO_INDEX")
     with pytest.raises(MissingError, match=r"forbids torch===9.1.0: it allows <=9.0") as caught:
-        place.fetch("9.1.0")
+        sources.fetch("9.1.0")
     assert "PIP_CONSTRAINT=/dev/null" in caught.value.todo
     # A version below it that does not exist.
     with pytest.raises(MissingError) as missing:
-        place.fetch("8.9.0+cpu")
+        sources.fetch("8.9.0+cpu")
     assert caught.value.is_capped and not missing.value.is_capped
-    (place.folder / "constraints.txt").write_text("torch<8\n")
+    (sources.folder / "constraints.txt").write_text("torch<8\n")
     for name in ("build", ".cache/graft"):
-        shutil.rmtree(place.folder / name)
+        shutil.rmtree(sources.folder / name)
     with pytest.raises(MissingError, match=r"it allows <8"):
-        find_pin(patches=place.patches)
+        find_pin(patches=sources.patches)
 
 
 @pytest.mark.parametrize(("cap", "expected"), [("===9.1.0", "9.1.0"), ("==9.0.0+cpu", "9.0.0+cpu"), ("==9.*", "9.1.0")])
 def test_caps_concern_each_wheel(
-    cap: str, expected: str, place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cap: str, expected: str, sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
-    place.pin("9.0.0", {"9.0.0": {TAG: place.wheel("9.0.0", place.usual)}})
-    place.wheel("9.0.0+cpu", place.own)
-    (place.folder / "constraints.txt").write_text(f"torch{cap}\n")
-    monkeypatch.setenv("PIP_CONSTRAINT", str(place.folder / "constraints.txt"))
-    assert found(place, capsys)[0] == expected
+    sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
+    sources.pin("9.0.0", {"9.0.0": {TAG: sources.wheel("9.0.0", sources.usual)}})
+    sources.wheel("9.0.0+cpu", sources.own)
+    (sources.folder / "constraints.txt").write_text(f"torch{cap}\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(sources.folder / "constraints.txt"))
+    assert found(sources, capsys)[0] == expected
 
 
 @pytest.mark.parametrize("network", ["none", "empty indexes"])
 def test_without_any_the_error_names_what_works_offline(
-    network: str, place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    network: str, sources: Sources, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place.pin("9.1.0", {"9.1.0": {TAG: "0" * 64}})
+    sources.pin("9.1.0", {"9.1.0": {TAG: "0" * 64}})
     if network == "none":
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
         monkeypatch.setenv("PIP_RETRIES", "1")
         monkeypatch.setenv("FORCE_COLOR", "1")  # as CI systems do
     with pytest.raises(FetchError, match="pip can download no PyTorch for this Python") as caught:
-        find_pin(patches=place.patches)
+        find_pin(patches=sources.patches)
     assert "torch===9.1.0+cpu" in caught.value.cause and "torch===9.1.0 " in f"{caught.value.cause} "
     assert "WHEEL" in caught.value.todo and "make develop" in caught.value.todo
     assert "PIP_INDEX_URL" in caught.value.todo and "UV_DEFAULT_INDEX" in caught.value.todo
@@ -241,79 +234,80 @@ def test_without_any_the_error_names_what_works_offline(
     ],
 )
 def test_indexes_of_uv_are_those_of_pip(
-    variable: str, value: str, place: Place, monkeypatch: pytest.MonkeyPatch
+    variable: str, value: str, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an environment that uv made, nobody sets variables of pip."""
-    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     monkeypatch.setenv("PIP_NO_INDEX", "1" if variable == "UV_FIND_LINKS" else "0")
     monkeypatch.delenv("PIP_INDEX_URL")
-    monkeypatch.setenv(variable, value.format(usual=place.usual.as_uri()))
-    assert place.fetch("9.1.0").is_file()
+    monkeypatch.setenv(variable, value.format(usual=sources.usual.as_uri()))
+    assert sources.fetch("9.1.0").is_file()
+    # pip's come first.
+    monkeypatch.setenv("PIP_INDEX_URL", sources.usual.as_uri())
+    monkeypatch.setenv("PIP_NO_INDEX", "0")
+    monkeypatch.setenv(variable, "http://127.0.0.1:9/simple")
+    for name in ("build", ".cache/graft"):
+        shutil.rmtree(sources.folder / name)
+    assert sources.fetch("9.1.0").is_file()
 
 
-def test_indexes_of_pip_come_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
-    monkeypatch.setenv("UV_INDEX_URL", "http://127.0.0.1:9/simple")
-    assert place.fetch("9.1.0").is_file()
-
-
-def test_environment_without_pip_is_named(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_without_pip_is_named(sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As uv makes them, or where pip was uninstalled."""
-    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
+    sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     venv.EnvBuilder(symlinks=True).create(tmp_path / "bare")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
     with pytest.raises(FetchError, match=r"pip is not installed for .*/bare/bin/python") as caught:
-        place.fetch("9.1.0")
+        sources.fetch("9.1.0")
     assert caught.value.todo == "install it there: `uv pip install pip`, or `python -m ensurepip`"
 
 
-def test_what_a_killed_download_left_is_not_believed(place: Place) -> None:
-    sha256 = place.wheel("9.1.0", place.usual)
-    place.pin("9.1.0", {"9.1.0": {TAG: sha256}})
-    base = Layout(TorchVersion("9.1.0"), (), Path(), pin_folder=place.patches / "9.1.0").base
+def test_what_a_killed_download_left_is_not_believed(sources: Sources) -> None:
+    sha256 = sources.wheel("9.1.0", sources.usual)
+    sources.pin("9.1.0", {"9.1.0": {TAG: sha256}})
+    base = Layout(TorchVersion("9.1.0"), (), Path(), pin_folder=sources.patches / "9.1.0").base
     (base / "download").mkdir(parents=True)
     (base / f"download/torch-9.1.0-{TAG}.whl").write_text("half")
     (base / f"torch-9.1.0-{TAG}.whl").write_text("without the note of its hash")
-    kept = place.fetch("9.1.0")
+    kept = sources.fetch("9.1.0")
     assert hashlib.sha256(kept.read_bytes()).hexdigest() == sha256
     assert sorted(path.name for path in base.iterdir()) == [kept.name, "verified.sha256"]
 
 
-def test_default_is_the_newest_release_with_a_wheel_for_cpus(place: Place) -> None:
+def test_default_is_the_newest_release_with_a_wheel_for_cpus(sources: Sources) -> None:
     here, elsewhere = {TAG: "0" * 64}, {OTHER_TAG: "0" * 64}
-    place.pin("9.0.0", {"9.0.0": here})
-    assert default_release(place.patches) == "9.0.0"
-    place.pin("8.0.0", {"8.0.0+cpu": elsewhere, "8.0.0": here})
-    assert default_release(place.patches) == "8.0.0"
-    place.pin("7.0.0", {"7.0.0+cpu": here})
-    assert default_release(place.patches) == "7.0.0"
-    place.pin("9.9.0", {"9.9.0+cpu": elsewhere})
-    assert releases(place.patches) == ["7.0.0", "8.0.0", "9.0.0"]
+    sources.pin("9.0.0", {"9.0.0": here})
+    assert default_release(sources.patches) == "9.0.0"
+    sources.pin("8.0.0", {"8.0.0+cpu": elsewhere, "8.0.0": here})
+    assert default_release(sources.patches) == "8.0.0"
+    sources.pin("7.0.0", {"7.0.0+cpu": here})
+    assert default_release(sources.patches) == "7.0.0"
+    sources.pin("9.9.0", {"9.9.0+cpu": elsewhere})
+    assert [pin.version.release for pin in usable_pins(sources.patches)] == ["7.0.0", "8.0.0", "9.0.0"]
 
 
-def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(place: Place) -> None:
-    place.pin("9.1.0", {"9.1.0": {OTHER_TAG: "0" * 64}})
-    layout = Layout(TorchVersion("9.1.0+cpu"), (), Path(), pin_folder=place.patches / "9.1.0")
+def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(sources: Sources) -> None:
+    sources.pin("9.1.0", {"9.1.0": {OTHER_TAG: "0" * 64}})
+    layout = Layout(TorchVersion("9.1.0+cpu"), (), Path(), pin_folder=sources.patches / "9.1.0")
     pin = load_pin(layout.patches, layout.pin)
     assert unpinned_sha256(pin, layout.base) == ""
-    first = place.wheel("9.1.0+cpu", place.own)
+    first = sources.wheel("9.1.0+cpu", sources.own)
     fetch_unpinned(layout, None)
     assert unpinned_sha256(pin, layout.base) == first
-    (place.own / "torch/index.html").unlink()
-    other = place.wheel("9.1.0+cpu", text="another")
-    fetch_unpinned(layout, place.folder / f"torch-9.1.0+cpu-{TAG}.whl")
+    (sources.own / "torch/index.html").unlink()
+    other = sources.wheel("9.1.0+cpu", text="another")
+    fetch_unpinned(layout, sources.folder / f"torch-9.1.0+cpu-{TAG}.whl")
     assert unpinned_sha256(pin, layout.base) == other != first
-    place.pin("9.2.0", {"9.2.0+cpu": {TAG: place.wheel("9.2.0+cpu", place.usual)}})
-    place.fetch("9.2.0+cpu")
-    layout = Layout(TorchVersion("9.2.0+cpu"), (), Path(), pin_folder=place.patches / "9.2.0")
+    sources.pin("9.2.0", {"9.2.0+cpu": {TAG: sources.wheel("9.2.0+cpu", sources.usual)}})
+    sources.fetch("9.2.0+cpu")
+    layout = Layout(TorchVersion("9.2.0+cpu"), (), Path(), pin_folder=sources.patches / "9.2.0")
     assert unpinned_sha256(load_pin(layout.patches, layout.pin), layout.base) == ""
 
 
 def test_wheel_that_is_there_is_not_said_to_be_fetched(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.pin("9.1.0", {"9.1.0": {TAG: place.wheel("9.1.0", place.usual)}})
-    layout = Layout(TorchVersion("9.1.0"), (), Path(), pin_folder=place.patches / "9.1.0")
+    sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
+    layout = Layout(TorchVersion("9.1.0"), (), Path(), pin_folder=sources.patches / "9.1.0")
     monkeypatch.setattr(Base, "require_usable", lambda _: None)
     for said in ("fetch the base wheel: ", "fetch the base wheel: already downloaded, "):
         get_base(pin_of(layout), layout, None, Steps())

@@ -9,8 +9,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from graft.base import installed as develop
-from graft.base.installed import TREES, Environment, find_environment, look
+from graft.base import installed
+from graft.base.installed import TREES, Environment, find_environment, find_site
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 
@@ -44,32 +44,28 @@ def packages_of(python: Path) -> Path:
     return packages
 
 
-@pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(develop, "known_pins", lambda _: KNOWN)
-
-
-@pytest.mark.usefixtures("known")
-@pytest.mark.parametrize("version", ["2.10.0+cu130", "2.10.0+cu128", "2.9.1"])
-def test_known_release_is_taken_silently(
-    environment: Environment, version: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("version", "patches"),
+    [
+        *(("2.10.0+cu130", "2.10.0"), ("2.10.0+cu128", "2.10.0"), ("2.9.1", "2.9.1")),
+        *((untested, "2.10.0") for untested in ("2.8.0+cpu", "2.10.1", "2.11.0a0+git123")),
+    ],
+)
+def test_release_has_its_patches_or_the_newest_with_a_warning(
+    environment: Environment,
+    version: str,
+    patches: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(installed, "known_pins", lambda _: KNOWN)
     fake_torch(environment.site, version)
-    layout = develop.installed(Layout(TorchVersion("2.9.1+cpu"), (Path("/mine"),), Path("/out")), environment)
+    layout = installed.layout_on(Layout(TorchVersion("installed"), (Path("/mine"),), Path("/out")), environment)
     assert (layout.pin, layout.installed) == (version, environment.key)
-    assert layout.patches == REPOSITORY / "patches" / version.partition("+")[0]
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.usefixtures("known")
-@pytest.mark.parametrize("version", ["2.8.0+cpu", "2.10.1", "2.11.0a0+git123"])
-def test_unknown_release_is_tried_with_the_newest_patches(
-    environment: Environment, version: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake_torch(environment.site, version)
-    layout = develop.installed(Layout(TorchVersion("installed"), (Path("/mine"),), Path("/out")), environment)
-    assert (layout.pin, layout.patches.name) == (version, "2.10.0")
-    assert capsys.readouterr().err == f"torch {version} is untested; tested are {', '.join(KNOWN)}\n"
+    assert layout.patches == REPOSITORY / "patches" / patches
+    is_known = version.partition("+")[0] == patches
+    said = "" if is_known else f"torch {version} is untested; tested are {', '.join(KNOWN)}\n"
+    assert capsys.readouterr().err == said
 
 
 def test_version_is_pip_s_if_pip_knows_it(environment: Environment) -> None:
@@ -104,12 +100,12 @@ def test_torch_in_another_folder_is_another_one(environment: Environment, tmp_pa
 
 def test_torch_is_found_past_what_make_develop_put_first(python: Path) -> None:
     packages = packages_of(python)
-    assert look(str(python)) == (packages, None)
+    assert find_site(str(python)) == (packages, None)
     tree = fake_torch(packages / TREES / "0123", "2.10.0+cpu")
     (packages / "first.pth").write_text(f"import sys; sys.path.insert(0, {str(tree)!r})\n")
-    assert look(str(python))[1] is None
+    assert find_site(str(python))[1] is None
     fake_torch(packages, "2.10.0+cpu")
-    assert look(str(python))[1] == packages
+    assert find_site(str(python))[1] == packages
     assert find_environment(str(python)).site == packages
 
 
@@ -129,7 +125,7 @@ def test_what_is_no_python_is_refused(kind: str, tmp_path: Path) -> None:
         path.write_text(text)
         path.chmod(0o644 if kind == "not executable" else 0o755)
     with pytest.raises(UsageError, match=f"PYTHON={path}: it does not run as Python") as caught:
-        look(str(path))
+        find_site(str(path))
     assert caught.value.todo == "set PYTHON to the Python of an environment"
 
 
@@ -138,7 +134,7 @@ def test_another_python_than_the_builder_s_is_refused(tmp_path: Path) -> None:
     path.write_text(f"#!/bin/sh\necho '{json.dumps(['/packages', ['/packages'], 'cpython-39-x86_64-linux-gnu'])}'\n")
     path.chmod(0o755)
     with pytest.raises(UsageError, match="it is for cpython-39-x86_64-linux-gnu, but the builder runs on "):
-        look(str(path))
+        find_site(str(path))
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ def test_clean_deletes_builds_and_nothing_else(
 
 
 def test_an_error_of_one_of_several_torches_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(delivery: deliveries.Delivery, _: object) -> deliveries.Result:
+    def run(delivery: deliveries.Delivery, _: object) -> deliveries.Delivered:
         if delivery.layout.pin == "2.14.1":
             raise CompileError("a.cpp:1: error: no member")
-        return deliveries.Result(Path())
+        return deliveries.Delivered(Path())
 
     monkeypatch.setattr(builds, "run", run)
     monkeypatch.setattr(builds, "fetch_unpinned", lambda *_: None)

@@ -12,44 +12,48 @@ from zipfile import ZipFile
 import pytest
 from graft.base.base import Base, refuse_unusable
 from graft.base.fetch import check_wheel, fetch
-from graft.base.find import releases
+from graft.base.find import usable_pins
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, PinError, UnusableBaseError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs import pin as pin_module
-from graft.inputs.pin import DebianSource, GitSource, known_pins, load_pin, pinned_file
+from graft.inputs.pin import GitSource, Pin, known_pins, load_pin, pinned_file
 from graft.pin import COMPILER
 from packaging.tags import parse_tag
-from packaging.version import Version
 
 PATCHES = REPOSITORY / "patches"
 PINS = sorted(path.parent for path in PATCHES.glob("*/pin.yaml"))
 WITH_WHEEL = PATCHES / "2.13.0"
 SOURCE_ONLY = PATCHES / "2.6.0"
 TOOLKITS = load_pin(WITH_WHEEL).toolkits
+SHA256 = re.compile("[0-9a-f]{64}")
 
 
 @pytest.mark.parametrize("folder", PINS, ids=lambda folder: folder.name)
-def test_every_pin_of_the_repository_loads(folder: Path) -> None:
+def test_every_pin_of_the_repository_is_of_one_release(folder: Path) -> None:
     pin = load_pin(folder)
-    assert pin.version.release == folder.name
-    assert all(Version(version).public == folder.name for version in pin.wheels)
     assert pin.version in (pin.wheels or {folder.name})
-    if pin.wheels:
-        assert pin.requirement == f"torch==={next(iter(pin.wheels))}"
+    assert {version.release for version in (pin.version, *pin.wheels)} == {folder.name}
     assert (pin.gxx, pin.standard) in {(9, "c++17"), (11, "c++20")}
+    if isinstance(pin.source, GitSource):
+        assert pin.source.tag == f"v{folder.name}"
+        assert re.fullmatch(r"[0-9a-f]{40}", pin.source.commit)
+    else:
+        assert pin.source.version.startswith(folder.name)
+        assert [name for name in pin.source.sha256 if name.endswith(".dsc")]
+        assert all(SHA256.fullmatch(sha256) for sha256 in pin.source.sha256.values())
 
 
 @pytest.mark.parametrize("version", [name for name in known_pins(PATCHES) if name != SOURCE_ONLY.name])
 def test_every_pinned_wheel_has_a_tag_and_a_hash(version: TorchVersion) -> None:
     pin = load_pin(PATCHES / version.release, version)
-    assert pin.version == version
+    assert (pin.version, pin.requirement) == (version, f"torch==={version}")
     assert pin.sha256
     for tag, sha256 in pin.sha256.items():
         (parsed,) = parse_tag(tag)
         assert parsed.platform in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64")
         assert parsed.abi == parsed.interpreter
-        assert re.fullmatch(r"[0-9a-f]{64}", sha256)
+        assert SHA256.fullmatch(sha256)
     assert len(set(pin.sha256.values())) == len(pin.sha256)
 
 
@@ -59,27 +63,13 @@ def test_every_pinned_toolkit_is_of_one_version(cuda: str) -> None:
     for packages in TOOLKITS[cuda].values():
         versions = dict(requirement.split("==") for requirement in packages)
         assert all(versions[name].startswith(f"{cuda}.") for name in COMPILER)
-        assert all(re.fullmatch(r"[0-9a-f]{64}", sha256) for sha256 in packages.values())
-
-
-@pytest.mark.parametrize("folder", PINS, ids=lambda folder: folder.name)
-def test_every_pin_says_where_the_very_source_is(folder: Path) -> None:
-    pin = load_pin(folder)
-    if isinstance(pin.source, GitSource):
-        assert pin.source.tag == f"v{pin.version.release}"
-        assert re.fullmatch(r"[0-9a-f]{40}", pin.source.commit)
-    else:
-        assert pin.source.version.startswith(pin.version.release)
-        assert [name for name in pin.source.sha256 if name.endswith(".dsc")]
-        assert all(len(sha256) == 64 for sha256 in pin.source.sha256.values())
+        assert all(SHA256.fullmatch(sha256) for sha256 in packages.values())
 
 
 def test_settings_are_variables_of_setup_py() -> None:
     settings = load_pin(SOURCE_ONLY).settings
-    assert settings.variables["USE_SYSTEM_LIBS"] == "1"
-    assert settings.variables["USE_CUDA"] == "0"
+    assert (settings.variables["USE_SYSTEM_LIBS"], settings.variables["USE_CUDA"]) == ("1", "0")
     assert "libsleef-dev" in settings.packages
-    assert isinstance(load_pin(SOURCE_ONLY).source, DebianSource)
 
 
 def test_pin_without_a_wheel_cannot_be_grafted_upon(tmp_path: Path) -> None:
@@ -107,60 +97,60 @@ def test_missing_key_is_named(tmp_path: Path) -> None:
         load_pin(tmp_path)
 
 
-def of_python(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def of_python(monkeypatch: pytest.MonkeyPatch, name: str, abi: str = "") -> None:
     """Pretend that this is another Python."""
-    tags = parse_tag(f"{name}-{name}-manylinux_2_28_x86_64")
+    tags = parse_tag(f"{name}-{abi or name}-manylinux_2_28_x86_64")
     monkeypatch.setattr(pin_module, "sys_tags", lambda: iter(tags))
+
+
+def not_fetched(pin: Pin, folder: Path, why: str) -> FetchError:
+    """Return the error of a pin without a wheel for this Python."""
+    with pytest.raises(FetchError, match=why) as caught:
+        fetch(pin, folder, None, StepLine("fetch"))
+    return caught.value
 
 
 def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_python(monkeypatch, "cp39")
-    with pytest.raises(FetchError, match=r"no wheel for this Python \(cp39-cp39-manylinux") as caught:
-        fetch(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, None, StepLine("fetch"))
-    assert "it has cp310-cp310-manylinux_2_28_x86_64" in str(caught.value)
-    assert "PIN to" not in caught.value.todo
+    why = r"no wheel for this Python \(cp39-cp39-manylinux"
+    error = not_fetched(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, why)
+    assert "it has cp310-cp310-manylinux_2_28_x86_64" in error.cause
+    assert "PIN to" not in error.todo
+    (tmp_path / "pin.yaml").write_text(
+        "version: 1.0\nsource: {git: {commit: ''}}\ncompiler: {gxx: 9, standard: c++17}\n"
+        "wheels: {1.0: {cp38-cp38-manylinux_2_28_x86_64: 0}, 1.0+x: {cp39-cp39-manylinux_2_28_x86_64: 0}}\n"
+    )
+    error = not_fetched(load_pin(tmp_path, TorchVersion("1.0")), tmp_path, why)
+    assert "set PIN to a pin with a wheel for this Python (1.0+x), " in error.todo
 
 
 def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pin_module, "sys_tags", lambda: iter(parse_tag("cp314-cp314t-manylinux_2_28_x86_64")))
-    said = r"for this Python \(cp314-cp314t-manylinux_2_28_x86_64, a free-threaded Python, on which nobody has tested"
-    with pytest.raises(FetchError, match=said):
-        releases(PATCHES)
-    with pytest.raises(FetchError, match=said):
-        fetch(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, None, StepLine("fetch"))
+    of_python(monkeypatch, "cp314", "cp314t")
+    why = r"for this Python \(cp314-cp314t-manylinux_2_28_x86_64, a free-threaded Python, on which nobody has tested"
+    with pytest.raises(FetchError, match=why):
+        usable_pins(PATCHES)
+    not_fetched(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, why)
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_python_3_14_has_wheels(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     of_python(monkeypatch, "cp314")
-    assert {"2.13.0", "2.14.1", "2.15.0"} <= set(releases(PATCHES, machine))
+    assert {"2.13.0", "2.14.1", "2.15.0"} <= {pin.version.release for pin in usable_pins(PATCHES, machine)}
     pin = load_pin(PATCHES / "2.15.0", TorchVersion("2.15.0"), machine=machine)
     assert pinned_file(pin)[0] == f"cp314-cp314-manylinux_2_28_{machine}"
 
 
-def test_python_of_another_wheel_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of_python(monkeypatch, "cp39")
-    (tmp_path / "pin.yaml").write_text(
-        "version: 1.0\nsource: {git: {commit: ''}}\ncompiler: {gxx: 9, standard: c++17}\n"
-        "wheels: {1.0: {cp38-cp38-manylinux_2_28_x86_64: 0}, 1.0+x: {cp39-cp39-manylinux_2_28_x86_64: 0}}\n"
-    )
-    with pytest.raises(FetchError) as caught:
-        fetch(load_pin(tmp_path, TorchVersion("1.0")), tmp_path, None, StepLine("fetch"))
-    assert "set PIN to a pin with a wheel for this Python (1.0+x), " in caught.value.todo
-
-
-def test_wheel_of_another_version_is_refused(tmp_path: Path) -> None:
-    wheel = tmp_path / "torch-1.0.0-cp311-cp311-linux_x86_64.whl"
-    wheel.touch()
-    with pytest.raises(FetchError, match=r"this is torch 1\.0\.0"):
-        check_wheel(wheel, load_pin(WITH_WHEEL))
-
-
-def test_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
-    wheel = tmp_path / "torch-2.13.0+cpu-cp39-cp39-linux_x86_64.whl"
-    wheel.touch()
-    with pytest.raises(FetchError, match=r"this wheel is not for this Python, cp"):
-        check_wheel(wheel, load_pin(WITH_WHEEL, TorchVersion("2.13.0+cpu")))
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("torch-1.0.0-cp311-cp311-linux_x86_64.whl", r"this is torch 1\.0\.0, but the pin is 2\.13\.0\+cpu"),
+        ("torch-2.13.0+cpu-cp39-cp39-linux_x86_64.whl", "this wheel is not for this Python, cp"),
+    ],
+)
+def test_wheel_of_another_version_or_python_is_refused(name: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(FetchError, match=why):
+        check_wheel(tmp_path / name, load_pin(WITH_WHEEL, TorchVersion("2.13.0+cpu")))
 
 
 def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(

@@ -157,7 +157,7 @@ def test_editable_install_that_cannot_see_torch(
     built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """uv hides it from isolated builds."""
-    monkeypatch.setattr(pep517, "look", lambda _: (Path("/site"), None))
+    monkeypatch.setattr(pep517, "find_site", lambda _: (Path("/site"), None))
     with pytest.raises(SystemExit) as caught:
         backend.build_editable("out")
     said = capsys.readouterr().err
@@ -173,7 +173,7 @@ def test_links_in_a_project_are_not_followed(
     """A repository may hold some. Everything in the folder of the operators is replaced."""
     theirs = write(tmp_path / "theirs", {"edited.json": "", "folder/file": ""})
     environment = Environment("python", tmp_path, tmp_path)
-    monkeypatch.setattr(pep517, "look", lambda _: (tmp_path, tmp_path))
+    monkeypatch.setattr(pep517, "find_site", lambda _: (tmp_path, tmp_path))
     monkeypatch.setattr(pep517, "find_environment", lambda _: environment)
     link = Path(name.format(f"{ABI}-{sha256(str(tmp_path).encode()).hexdigest()[:8]}")).absolute()
     link.parent.mkdir(parents=True, exist_ok=True)

@@ -20,22 +20,22 @@ from graft.core.console import Steps
 from graft.core.layout import Layout, TorchVersion, bases
 from graft.inputs.pin import pin_of
 from helpers import write
-from test_find import TAG, Place, place  # noqa: F401
+from test_find import TAG, Sources, sources  # noqa: F401
 
 VERSION = TorchVersion("9.1.0")
 
 
 @pytest.fixture
-def clone(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Base]:  # noqa: F811
+def clone(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Base]:  # noqa: F811
     """Gets the base in a clone of this name. The wheel is given to the first clone; there is no index."""
-    place.pin(VERSION, {VERSION: {TAG: place.wheel(VERSION, text="a module")}})
+    sources.pin(VERSION, {VERSION: {TAG: sources.wheel(VERSION, text="a module")}})
     monkeypatch.setattr(Base, "require_usable", lambda _: None)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
 
     def get(name: str) -> Base:
-        given = place.folder / f"torch-{VERSION}-{TAG}.whl" if name == "first" else None
-        monkeypatch.setattr(layout_module, "HOME", place.folder / name)
-        layout = Layout(VERSION, (), Path(), pin_folder=place.patches / VERSION)
+        given = sources.folder / f"torch-{VERSION}-{TAG}.whl" if name == "first" else None
+        monkeypatch.setattr(layout_module, "HOME", sources.folder / name)
+        layout = Layout(VERSION, (), Path(), pin_folder=sources.patches / VERSION)
         return fetching.get_base(pin_of(layout), layout, given, Steps())
 
     return get
@@ -60,14 +60,14 @@ def test_second_clone_downloads_and_unpacks_nothing(
 
 def test_search_for_a_torch_needs_no_pip_if_it_is_there(
     clone: Callable[[str], Base],
-    place: Place,  # noqa: F811
+    sources: Sources,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     clone("first")
-    monkeypatch.setattr(layout_module, "HOME", place.folder / "second")
-    find._fetch(Layout(VERSION, (), Path(), pin_folder=place.patches / VERSION))
-    assert capsys.readouterr().err.endswith("looking for torch 9.1.0: already downloaded\n")
+    monkeypatch.setattr(layout_module, "HOME", sources.folder / "second")
+    find.find_pin(patches=sources.patches)
+    assert "looking for torch 9.1.0: already downloaded\n" in capsys.readouterr().err
 
 
 def test_no_file_there_can_be_written_to(clone: Callable[[str], Base]) -> None:

@@ -24,7 +24,7 @@ from graft.core import layout as common
 from graft.core.console import say
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, TorchVersion, native_folders
-from graft.deliver.built import Built, save_built
+from graft.deliver.built import Built, fingerprint_of, save_built
 from graft.options import Request
 from helpers import write
 
@@ -260,7 +260,8 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     monkeypatch.setattr(common, "HOME", tmp_path / "build")
     write(tmp_path, {"mine/tests/test_mine.py": "", "bare/tests/data": ""})
     layout = layout_of(tmp_path / "mine")
-    save_built(layout, Built.of("stamp", fake_wheel(tmp_path, "1+graft.a")))
+    wheel = fake_wheel(tmp_path, "1+graft.a")
+    save_built(layout, Built("stamp", wheel, fingerprint_of(wheel)))
     fake_wheel(layout.base, "1")
     return layout
 

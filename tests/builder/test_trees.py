@@ -20,7 +20,7 @@ import pytest
 from graft.base.installed import TREES, Environment
 from graft.core.layout import Layout, TorchVersion
 from graft.deliver import develop
-from graft.deliver.develop import VARIABLE, developed, remove_trees, use_tree, write_tree
+from graft.deliver.develop import VARIABLE, current_tree, note_of, remove_trees, use_tree, write_tree
 from graft.deliveries import Tree
 from helpers import write
 
@@ -45,6 +45,9 @@ COMPOSED = {
     "torch/nn/added/module.py": b"b = 1\n",
     "torch/include/ATen/native/Own.h": b"",
 }
+
+# The file that differs with each build.
+HASH = "torch/_graft.json"
 
 # Print the path after a `.pth` file was read twice, as in a virtual environment.
 RUN_TWICE = """
@@ -75,12 +78,12 @@ def symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
 def add(
     environment: Environment,
     files: Mapping[str, bytes] = COMPOSED,
-    stamp: str = "stamp",
+    build: str = "first",
     cuda: str = "",
     natives: Sequence[Path] = (Path("/my ops"),),
 ) -> Path:
     base: Any = SimpleNamespace(cuda=cuda, libraries=environment.site / "torch/lib")
-    tree = write_tree(environment, base, natives, files, stamp)
+    tree = write_tree(environment, base, natives, {**files, HASH: build.encode()})
     use_tree(environment, tree)
     return tree
 
@@ -113,7 +116,13 @@ def own_files(tree: Path, environment: Environment) -> set[str]:
     return found
 
 
-OWN = {*COMPOSED, "graft.json", "_torch_graft_start.py"}
+def build_of(environment: Environment) -> str:
+    """Which build the current tree is of; empty if there is none."""
+    tree = current_tree(environment.packages)
+    return (tree / HASH).read_text() if tree else ""
+
+
+OWN = {*COMPOSED, HASH, "graft.json", "_torch_graft_start.py"}
 
 
 def test_only_composed_files_are_its_own(environment: Environment) -> None:
@@ -126,7 +135,7 @@ def test_only_composed_files_are_its_own(environment: Environment) -> None:
     assert {path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()} == linked | OWN
     assert not any(path.is_symlink() for path in tree.rglob("*"))
     assert status(environment.site) == before
-    assert (developed(environment)["stamp"], developed(environment)["base"]) == ("stamp", environment.content)
+    assert (build_of(environment), note_of(tree)["base"]) == ("first", environment.content)
 
 
 def test_edited_file_of_the_installed_torch_is_in_the_next_tree(environment: Environment) -> None:
@@ -190,7 +199,7 @@ def test_tree_that_takes_over_a_spare_one_is_as_a_fresh_one(environment: Environ
     before = status(environment.site)
     import_all(add(environment))
     tree = third_tree(environment, CHANGED)
-    assert developed(environment)["stamp"] == "third"
+    assert build_of(environment) == "third"
     # Bytecode of unchanged sources is kept.
     assert caches(tree) == {f"torch/{CACHE.format(name)}": f"import of {name}" for name in ("__init__", "version")}
     taken_over = contents(tree)
@@ -206,8 +215,8 @@ def test_bytecode_of_composed_files_is_not_taken_from_torch(environment: Environ
 
 
 def test_tree_of_another_torch_is_not_taken_over(environment: Environment) -> None:
-    for stamp in ("first", "second"):
-        add(environment, COMPOSED, stamp)
+    for build in ("first", "second"):
+        add(environment, COMPOSED, build)
     write(environment.site, {"torch/lib/libtorch_cpu.so": "other kernels", "torch/new.py": ""})
     tree = add(environment, COMPOSED, "third")
     assert (tree / "torch/lib/libtorch_cpu.so").read_text() == "other kernels"
@@ -221,7 +230,7 @@ def test_same_input_makes_no_other_tree(environment: Environment) -> None:
     add(environment, CHANGED, "between")
     assert add(environment) == tree
     assert tree.stat().st_ino == inode
-    assert developed(environment)["stamp"] == "stamp"
+    assert build_of(environment) == "first"
 
 
 def test_folder_that_another_takes_the_place_of_is_told(
@@ -242,13 +251,13 @@ def test_folder_that_another_takes_the_place_of_is_told(
 
 def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
     """Killed while changing a spare tree, and while filling another."""
-    for stamp in ("first", "second"):
-        tree = add(environment, COMPOSED, stamp)
+    for build in ("first", "second"):
+        tree = add(environment, COMPOSED, build)
     (spare,) = (path for path in tree.parent.iterdir() if path != tree)
     (spare / "torch/nn/functional.py").unlink()
     spare.rename(spare.with_name("0123.partial"))
     write(environment.packages / TREES / "4567.partial", {"torch/__init__.py": ""})
-    assert developed(environment)["stamp"] == "second"
+    assert build_of(environment) == "second"
     third = add(environment, COMPOSED, "third")
     assert {*tree.parent.iterdir()} == {tree, third}
     assert own_files(third, environment) == OWN
@@ -263,14 +272,16 @@ def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monk
 
 
 @contextmanager
-def running(environment: Environment, *flags: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that prints the path of torch, and runs until the body ends."""
+def running(
+    environment: Environment, *flags: str, imported: str = "torch", **variables: str
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that prints the path of a module that it imports, and runs until the body ends."""
     program = f"""
 import os, site, sys
 sys.path[:] = [{str(environment.site)!r}, *sys.path]
 site.addpackage({str(environment.packages)!r}, "torch_graft.pth", set())
-import torch
-print(torch.__file__, os.environ[{VARIABLE!r}], flush=True)
+import {imported}
+print({imported}.__file__, os.environ.get({VARIABLE!r}, ""), flush=True)
 input()
 """
     command, env = [sys.executable, *flags, "-S", "-B", "-c", program], {**os.environ, **variables}
@@ -279,31 +290,25 @@ input()
         yield process
 
 
-def tree_of(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """The path of torch in a process, and the variable in its environment."""
-    assert process.stdout
-    path, _, variable = process.stdout.readline().strip().partition(" ")
-    return path, variable
+def ran(environment: Environment, *flags: str, named: str | None = None) -> tuple[str, str]:
+    """What a process prints, which is started with the name of a tree in its environment, and its messages."""
+    with running(environment, *flags, **({} if named is None else {VARIABLE: named})) as process:
+        out, said = process.communicate("\n")
+        return out, said
 
 
-def ran(environment: Environment, name: str = "", *flags: str) -> tuple[str, str, str]:
-    """Run a process whose variable is ``name``. Return the path of its torch, its variable, and its messages."""
-    with running(environment, *flags, **{VARIABLE: name}) as process:
-        path, variable = tree_of(process)
-        return path, variable, process.communicate("\n")[1]
-
-
-def torch_of(tree: Path) -> str:
-    return str(tree / "torch/__init__.py")
+def with_tree(tree: Path) -> str:
+    """What a process prints that uses a tree."""
+    return f"{tree}/torch/__init__.py {tree.name}\n"
 
 
 def test_tree_in_use_stays(environment: Environment) -> None:
     tree = add(environment)
     before = contents(tree)
     with running(environment) as process:
-        assert tree_of(process) == (torch_of(tree), tree.name)
-        for stamp in ("second", "third", "fourth"):
-            last = add(environment, CHANGED, stamp)
+        assert process.stdout and process.stdout.readline() == with_tree(tree)
+        for build in ("second", "third", "fourth"):
+            last = add(environment, CHANGED, build)
         assert contents(tree) == before
         assert remove_trees(environment.packages)
         assert {*tree.parent.iterdir()} == {tree}
@@ -317,10 +322,10 @@ def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
     """Also of a parent that was started before another build."""
     first = add(environment)
     with running(environment) as parent:
-        tree_of(parent)
+        assert parent.stdout and parent.stdout.readline()
         second = add(environment, CHANGED, "second")
-        for name, expected in (first.name, first), ("deleted", second), ("", second):
-            assert ran(environment, name) == (torch_of(expected), expected.name, "")
+        for named, expected in (first.name, first), ("deleted", second), ("", second):
+            assert ran(environment, named=named) == (with_tree(expected), "")
         parent.communicate("\n")
 
 
@@ -334,32 +339,32 @@ def test_variable_names_a_tree_of_the_environment_and_nothing_else(
     write(tree.parent / "1234.partial", texts)
     (tmp_path / "torch.graft").mkdir()
     for name in (str(tmp_path / "evil"), "../../evil", f"{tree.name}/../../../evil", "..", ".", "1234.partial", "\n"):
-        assert ran(environment, name, *flags) == (torch_of(tree), tree.name, ""), name
+        assert ran(environment, *flags, named=name) == (with_tree(tree), ""), name
 
 
 @pytest.mark.parametrize("flag", ["-I", "-E"])
 def test_child_that_ignores_variables_has_the_current_tree_and_says_so(environment: Environment, flag: str) -> None:
     first = add(environment)
     with running(environment) as parent:
-        tree_of(parent)
+        assert parent.stdout and parent.stdout.readline()
         second = add(environment, CHANGED, "second")
-        *found, said = ran(environment, first.name, flag)
-        assert found == [torch_of(second), second.name]
+        out, said = ran(environment, flag, named=first.name)
+        assert out == with_tree(second)
         assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: ") and said.count("\n") == 1
-        assert ran(environment, second.name, flag) == (torch_of(second), second.name, "")
+        assert ran(environment, flag, named=second.name) == (with_tree(second), "")
         parent.communicate("\n")
 
 
 def test_child_of_a_process_that_was_undeveloped_has_its_tree(environment: Environment) -> None:
-    tree = add(environment)
+    tree, installed = add(environment), f"{environment.site}/torch/__init__.py"
     with running(environment) as parent:
-        _, variable = tree_of(parent)
+        assert parent.stdout and parent.stdout.readline() == with_tree(tree)
         for _ in range(2):
             assert remove_trees(environment.packages)
-            assert developed(environment) == {}
-            for name, expected in (variable, tree), ("", environment.site), ("deleted", environment.site):
-                found, _, said = ran(environment, name)
-                assert (found, said) == (torch_of(expected), "")
+            assert build_of(environment) == ""
+            assert ran(environment, named=tree.name) == (with_tree(tree), "")
+            for named in "", "deleted":
+                assert ran(environment, named=named) == (f"{installed} {named}\n", "")
         parent.communicate("\n")
     assert remove_trees(environment.packages)
     assert not tree.parent.exists() and not list(environment.packages.glob("*.pth"))
@@ -382,11 +387,12 @@ def test_session_with_the_old_build_is_told_to_restart(
 def test_everything_is_removed(environment: Environment) -> None:
     before = status(environment.packages)
     assert not remove_trees(environment.packages)
-    add(environment)
+    tree = add(environment)
     assert remove_trees(environment.packages)
     assert status(environment.packages) == before
-    assert not list(environment.packages.glob("*graft*"))
-    assert developed(environment) == {}
+    assert not tree.parent.exists()
+    assert not list(environment.packages.glob("*.pth"))
+    assert build_of(environment) == ""
     assert not remove_trees(environment.packages)
 
 
@@ -403,18 +409,9 @@ def test_path_has_the_tree_once_if_it_is_there(environment: Environment) -> None
     assert len(pth.read_text().splitlines()) == 1
     assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
     shutil.rmtree(tree)
-    assert developed(environment) == {}
+    assert build_of(environment) == ""
     done = run_bare(RUN_TWICE, pth)
     assert (done.stdout, done.stderr) == ("['first', 'second']\n", "")
-
-
-def refused(environment: Environment) -> str:
-    """Return the line that says why a process has the installed torch."""
-    (pth,) = environment.packages.glob("*.pth")
-    assert run_bare(RUN_TWICE, pth).stderr == "", "it is said before torch is imported"
-    found, _, said = ran(environment)
-    assert (found, said.count("\n")) == (torch_of(environment.site), 1)
-    return said
 
 
 def test_what_pythonpath_names_stays_before_the_tree(environment: Environment) -> None:
@@ -429,33 +426,42 @@ print(sys.path[:4])
     assert done.stdout == f"{['of PYTHONPATH', 'library', str(tree), str(environment.site)]}\n"
 
 
+def installed_one(environment: Environment) -> str:
+    """What a process prints that uses the installed torch."""
+    return f"{environment.site}/torch/__init__.py \n"
+
+
 @pytest.mark.parametrize("name", ["torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so"])
 def test_torch_that_changed_is_the_installed_one(environment: Environment, name: str) -> None:
     add(environment)
     (environment.site / name).unlink()
     write(environment.site, {name: "__version__ = 'another'\n"})
-    line = refused(environment)
-    assert line.startswith(f"torch: another torch was installed in {environment.site}, ")
-    assert shlex.split(line)[-2:] == ["NATIVE='/my ops'", f"PYTHON={sys.executable}"]
+    out, said = ran(environment)
+    assert out == installed_one(environment)
+    assert said.startswith(f"torch: another torch was installed in {environment.site}, ") and said.count("\n") == 1
+    assert shlex.split(said)[-2:] == ["NATIVE='/my ops'", f"PYTHON={sys.executable}"]
+    with running(environment, imported="json") as process:  # nothing is said before torch is imported
+        assert process.communicate("\n")[1] == ""
 
 
 def test_hard_links_outlive_torch(environment: Environment) -> None:
     tree = add(environment)
     shutil.rmtree(environment.site / "torch")
-    found, _, line = ran(environment)
-    assert found == torch_of(tree)
-    assert line.startswith(f"torch: it was uninstalled from {environment.site}; ")
-    assert line.endswith(f" undevelop PYTHON={sys.executable}\n")
+    out, said = ran(environment)
+    assert out == with_tree(tree)
+    assert said.startswith(f"torch: it was uninstalled from {environment.site}; ") and said.count("\n") == 1
+    assert said.endswith(f" undevelop PYTHON={sys.executable}\n")
 
 
 @pytest.mark.usefixtures("symbolic")
 def test_symbolic_links_do_not_outlive_torch(environment: Environment) -> None:
     tree = add(environment)
-    assert ran(environment) == (torch_of(tree), tree.name, "")
+    assert ran(environment) == (with_tree(tree), "")
     shutil.rmtree(environment.site / "torch")
-    found, _, said = ran(environment, "", "-I")  # without PYTHONPATH, which may name another torch
-    assert not found and said.endswith("No module named 'torch'\n")
-    assert f"torch: it was uninstalled from {environment.site}; " in said
+    # What is left of torch is searched for elsewhere, and not found.
+    out, said = ran(environment)
+    assert not out.startswith(str(environment.site))
+    assert said.startswith(f"torch: it was uninstalled from {environment.site}; ")
 
 
 RECORD = "torch-2.10.0.dist-info/RECORD"
@@ -465,38 +471,35 @@ RECORD = "torch-2.10.0.dist-info/RECORD"
 def test_copied_environment_uses_its_own_tree(
     environment: Environment, linked: str, request: pytest.FixtureRequest
 ) -> None:
-    """After the first is gone."""
     if linked == "symbolic":
         request.getfixturevalue("symbolic")
     packages = environment.packages.with_name("copied-packages")
-    tree = packages / add(environment).relative_to(environment.packages)
+    other, tree = Environment("python", packages, packages), packages / TREES / add(environment).name
     subprocess.run(["cp", "-a", environment.packages, packages], check=True)
     shutil.rmtree(environment.packages)
-    other = Environment("python", packages, packages)
-    (pth,) = packages.glob("*.pth")
-    assert run_bare(RUN_TWICE, pth).stdout == f"{[str(tree), 'first', 'second']}\n"
-    assert ran(other) == (torch_of(tree), tree.name, "")
+    assert ran(other) == (with_tree(tree), "")
     assert (tree / "torch/nn/functional.py").read_text() == "a = 1\n"
-    assert developed(other)["stamp"] == "stamp"
+    assert build_of(other) == "first"
 
 
 def test_torch_is_known_by_its_content(environment: Environment) -> None:
     write(environment.site, {RECORD: "torch/version.py,sha256=one,20\nother/__init__.py,sha256=x,0\n"})
     tree = add(environment)
-    for path in filter(Path.is_file, environment.site.rglob("*")):  # container images keep no fractions of a second
+    for path in environment.site.rglob("*.*"):  # container images keep no fractions of a second
         os.utime(path, (int(path.stat().st_mtime), int(path.stat().st_mtime)))
-    assert ran(environment) == (torch_of(tree), tree.name, "")
+    assert ran(environment) == (with_tree(tree), "")
     # pip notes that the user asked for it.
     write(environment.site, {RECORD: "other/__init__.py,sha256=y,0\ntorch/version.py,sha256=one,20\n"})
-    assert ran(environment)[0] == torch_of(tree)
-    library = environment.site / "torch/lib/libtorch_cpu.so"
-    library.rename(environment.site / "library")
-    library.write_text("The kernels")
-    assert refused(environment)
-    (environment.site / "library").rename(library)
-    assert ran(environment)[0] == torch_of(tree)
+    assert ran(environment) == (with_tree(tree), "")
     write(environment.site, {RECORD: "torch/version.py,sha256=two,20\n"})
-    assert "another torch was installed" in refused(environment)
+    out, said = ran(environment)
+    assert out == installed_one(environment) and "another torch was installed" in said
+    tree = add(environment, build="again")
+    assert ran(environment) == (with_tree(tree), "")
+    # A library that was replaced is another torch, too, though pip does not know.
+    (environment.site / "torch/lib/libtorch_cpu.so").unlink()
+    write(environment.site, {"torch/lib/libtorch_cpu.so": "The kernels"})
+    assert ran(environment)[0] == installed_one(environment)
 
 
 def test_path_of_libraries_that_would_load_another_torch_is_named(
@@ -504,6 +507,7 @@ def test_path_of_libraries_that_would_load_another_torch_is_named(
 ) -> None:
     tree, folder = add(environment), environment.site / "torch/lib"
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{folder}")
-    *found, line = ran(environment)
-    assert found == [torch_of(tree), tree.name]
-    assert line.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ") and line.endswith("take that folder out of it\n")
+    out, said = ran(environment)
+    assert out == with_tree(tree) and said.count("\n") == 1
+    assert said.startswith(f"torch: LD_LIBRARY_PATH names {folder}, ")
+    assert said.endswith("take that folder out of it\n")

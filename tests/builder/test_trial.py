@@ -47,7 +47,7 @@ def build(environment: Environment, folder: Path, library: str = "") -> Path:
         text = (folder / name).read_text()
         files[path] = (UPSTREAM[path] + MARK + text if path in UPSTREAM else text).encode()
     base: Any = SimpleNamespace(cuda="", libraries=environment.site)
-    tree = write_tree(environment, base, [folder], files, "stamp")
+    tree = write_tree(environment, base, [folder], files)
     require_import(environment, tree, native)
     use_tree(environment, tree)
     return tree

@@ -12,8 +12,8 @@ from graft.codegen.description import PLACES, Description
 from graft.codegen.operators import Operators
 from graft.codegen.python import describe, names_at, signature_line
 from graft.compose.appending import appended_texts
+from graft.compose.composition import Composition
 from graft.compose.docs import docstring, docstring_texts
-from graft.compose.files import Composition
 from graft.core.errors import PackError
 from graft.inputs.merge import MARK
 from graft.inputs.native import DOCS, NativeFolder, load_native

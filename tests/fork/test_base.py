@@ -10,7 +10,7 @@ from zipfile import ZipFile
 import pytest
 from graft.base.fetch import fetch
 from graft.compose.appending import behind, our_files, require_names
-from graft.compose.files import Composition
+from graft.compose.composition import Composition
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, PinError
 from graft.core.layout import REPOSITORY, TorchVersion

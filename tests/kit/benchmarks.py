@@ -37,7 +37,7 @@ _ORDER = ("graft", "custom_op", "extension")
 def bench(request: Request, given: argparse.Namespace) -> None:
     """Run the benchmarks of operators. They print to the terminal."""
     build(request)
-    wheel = Path(wheel_of(request.layout).wheel)
+    wheel = wheel_of(request.layout)
     torchvision = Layer(f"torchvision for {wheel.name}", partial(_add_torchvision, wheel))
     with wheel_environment(request.layout, "bench", wheel, REQUIREMENTS, [torchvision]) as python:
         if run_python(python, ["-m", "tests.kit.bench", *given.extra], _VARIABLES) != 0:
@@ -68,7 +68,7 @@ def bench_peers(request: Request) -> None:
 
 def _calls(layout: Layout) -> dict[str, Any]:
     """Run bench/peers.py with the folder's wheel."""
-    with wheel_environment(layout, "bench", Path(wheel_of(layout).wheel), REQUIREMENTS) as python:
+    with wheel_environment(layout, "bench", wheel_of(layout), REQUIREMENTS) as python:
         command = [str(python), "-m", "tests.kit.bench.peers"]
         done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, encoding="utf-8", check=False)
     if done.returncode:

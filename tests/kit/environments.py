@@ -24,7 +24,7 @@ from graft.core.errors import RefusedError, UsageError
 from graft.core.files import Layer, delete, free_bytes, held, take
 from graft.core.layout import BYTECODE, HOME, IS_CHECKOUT, REPOSITORY, Layout
 from graft.core.process import run
-from graft.deliver.built import Built, load_built
+from graft.deliver.built import load_built
 from graft.options import GRAFT
 
 REQUIREMENTS = REPOSITORY / "tests/requirements.txt"
@@ -142,12 +142,12 @@ def base_wheel_of(layout: Layout) -> Path:
     return next(iter(layout.base.glob("*.whl")))
 
 
-def wheel_of(layout: Layout, build: str = GRAFT) -> Built:
-    """Return the record of the last build."""
+def wheel_of(layout: Layout, build: str = GRAFT) -> Path:
+    """Return the wheel of the last build."""
     built = load_built(layout, build)
     if built is None or not built.is_there():
         raise UsageError("no wheel was built yet", todo="run `make patch-and-build` with the same variables first")
-    return built
+    return built.path
 
 
 def named(layout: Layout) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from graft.build import build
 from graft.core.console import say
 from graft.core.errors import ToolchainError
-from graft.deliver.built import load_built
+from graft.deliver.built import unchanged
 from graft.deliveries import Wheel, run
 from graft.inputs.pin import pin_of
 from graft.inputs.snapshot import take_snapshot
@@ -66,15 +66,14 @@ def fuzz(request: Request, given: argparse.Namespace) -> None:
     layout = request.layout
     sanitized = layout.sanitized()
     snapshot = take_snapshot(sanitized)
-    built = load_built(sanitized)
     command: list[str | Path] = ["-m", "tests.kit.fuzz", *given.extra]
-    variables, wheel, place = {"GRAFT_NATIVE": named(layout)}, wheel_of(layout).wheel, (layout, TEST)
-    if built and built.is_there() and built.stamp == snapshot.stamp:
+    variables, wheel, place = {"GRAFT_NATIVE": named(layout)}, wheel_of(layout), (layout, TEST)
+    if built := unchanged(sanitized, snapshot):
         variables |= sanitizer_variables(snapshot.toolchain)
-        command, wheel, place = [*command, "--sanitized"], built.wheel, (sanitized, SANITIZED)
+        command, wheel, place = [*command, "--sanitized"], built.path, (sanitized, SANITIZED)
     else:
         say("without sanitizers, since `make test-sanitize` has not built these sources; crashes are still found")
-    with wheel_environment(*place, Path(wheel)) as python:
+    with wheel_environment(*place, wheel) as python:
         code = run_python(python, command, variables)
     if code != 0:
         raise TestsFailed("some calls had invalid outcomes", todo="fix the findings above and run it again")

@@ -208,14 +208,14 @@ def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, dict[str,
     """
     layout, purpose = request.layout, purpose_of(delivery)
     if delivery == SOURCE:
-        wheel = wheel_of(layout, SOURCE).wheel
-        with wheel_environment(layout, purpose, Path(wheel)) as python:
+        wheel = wheel_of(layout, SOURCE)
+        with wheel_environment(layout, purpose, wheel) as python:
             tree = tree_of_build(request)  # which has PyTorch's own tests
-            yield python, {"GRAFT_TESTED_WHEEL": wheel, "GRAFT_NATIVE": named(layout), "GRAFT_TREE": str(tree)}
+            yield python, {"GRAFT_TESTED_WHEEL": str(wheel), "GRAFT_NATIVE": named(layout), "GRAFT_TREE": str(tree)}
     elif delivery == WHEEL:
-        wheel = wheel_of(layout).wheel
-        with beside_stock(layout, purpose, Path(wheel)) as (python, variables):
-            yield python, {**variables, "GRAFT_TESTED_WHEEL": wheel}
+        wheel = wheel_of(layout)
+        with beside_stock(layout, purpose, wheel) as (python, variables):
+            yield python, {**variables, "GRAFT_TESTED_WHEEL": str(wheel)}
     else:
         base = get_base(pin_of(layout), layout, request.wheel, Steps()).wheel
         added: list[Layer] = []

@@ -33,7 +33,7 @@ _OPERATORS = "libtorch_cpu.so"
 # Why a torch without the GIL is refused.
 NO_GIL = "a free-threaded Python, on which nobody has tested this yet"
 
-# Names of libraries that show a device other than CPU and CUDA.
+# Libraries that only a torch for another device than CPU and CUDA has.
 _OTHER_DEVICES = {"libtorch_hip.so": "ROCm", "libtorch_xpu.so": "XPU"}
 
 
@@ -66,7 +66,7 @@ class Base:
 
     @property
     def platforms(self) -> list[str]:
-        """The platform tags of the wheel that it comes from, even if it is installed."""
+        """The platform tags of its wheel, also if it is installed."""
         if self.wheel.suffix == ".whl":
             return [tag.platform for tag in parse_wheel_filename(self.wheel.name)[3]]
         texts = [path.read_text(encoding="utf-8") for path in self.wheel.parent.glob("torch-*.dist-info/WHEEL")]
@@ -106,11 +106,7 @@ class Base:
         return tuple(name for name in known if re.search(member.format(len(name), name).encode(), names))
 
     def fitted(self, toolchain: Toolchain) -> Toolchain:
-        """Return the compiler, which then compiles only for those CPU capabilities that the base has kernels for.
-
-        Raises:
-            UnusableBaseError: it compiles for another architecture.
-        """
+        """Return the compiler, which then compiles only for those CPU capabilities that the base has kernels for."""
         require_machine(self.wheel, self.machine, toolchain.machine)
         both = tuple(name for name in toolchain.capabilities if name in self.capabilities)
         return replace(toolchain, capabilities=both)
@@ -145,11 +141,7 @@ class Base:
         return of_version_file((self.tree / VERSION_FILE).read_text(encoding="utf-8"), name)
 
     def require_usable(self) -> None:
-        """Check that operators can be linked to this base.
-
-        Raises:
-            UnusableBaseError: with the reason.
-        """
+        """Check that operators can be linked to this base."""
         for name in (*_ALWAYS_BOUND, *(name for name in _BOUND_FOR_CUDA if (self.libraries / name).is_file())):
             file = ElfFile(self.libraries / name)
             if not file.build_id:
@@ -178,11 +170,7 @@ def name_of_python(tag: Tag) -> str:
 
 
 def refuse_unusable(wheel: Path, names: list[str], machine: str) -> None:
-    """Check from a wheel's name and the names of its members that it is supported, and for this ``machine``.
-
-    Raises:
-        UnusableBaseError: with the reason.
-    """
+    """Check from a wheel's name and the names of its members that it is supported, and for this ``machine``."""
     *_, abi, platform = wheel.stem.split("-")
     own = next((name for name in ARCHITECTURES if platform.endswith(f"_{name}")), "")
     if "linux" not in platform or not own:
@@ -194,11 +182,7 @@ def refuse_unusable(wheel: Path, names: list[str], machine: str) -> None:
 
 
 def require_machine(where: Path, own: str, compiled: str) -> None:
-    """Check that a torch is for the architecture that the compiler compiles for.
-
-    Raises:
-        UnusableBaseError: names both.
-    """
+    """Check that a torch is for the architecture that the compiler compiles for."""
     if own != compiled:
         error = unusable(where, f"it is for {own}, but the C++ compiler compiles for {compiled}")
         error.todo = f"set CXX to a g++ for {own}, such as {own}-linux-gnu-g++, or use a torch for {compiled}"
@@ -206,11 +190,7 @@ def require_machine(where: Path, own: str, compiled: str) -> None:
 
 
 def refuse_other_devices(where: Path, libraries: Iterable[str]) -> None:
-    """Check from the names of its libraries that a torch is for CPU or CUDA.
-
-    Raises:
-        UnusableBaseError: names the other device.
-    """
+    """Check from the names of its libraries that a torch is for CPU or CUDA."""
     found = set(libraries)
     for library, device in _OTHER_DEVICES.items():
         if library in found:

@@ -1,4 +1,4 @@
-"""Which functions of a library call others of it directly: not through a pointer, as the dispatcher calls kernels."""
+"""Direct calls between functions of a library; the dispatcher calls kernels through pointers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..inputs.entries import Entry, kernels_of
 from .elf import ElfFile
 from .symbols import SymbolFile
 
-# Wrappers that the dispatcher calls, and generated functions of `at::cpu` and others, which call the kernels.
+# Generated functions that call kernels: wrappers for the dispatcher, and those of `at::cpu` and similar namespaces.
 _BY_DISPATCHER = r"wrapper_|^_ZN2at(?:3cpu|25compositeexplicitautograd|25compositeimplicitautograd)\d"
 
 # Elf64_Rela.
@@ -28,15 +28,15 @@ _RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), (
 _PLT_ENTRY = 16
 _PLT_HEADERS = {"EM_X86_64": 16, "EM_AARCH64": 32}
 
-# What is read at once.
+# How many bytes of code are searched at once.
 _CHUNK = 1 << 25
 
 _Numbers = npt.NDArray[Any]
 
 
 def kept_calls(path: Path, replaced: Iterable[tuple[Entry, Mapping[str, Any]]], note: Path) -> dict[str, list[str]]:
-    """Return what calls PyTorch's own kernels of replaced operators past the dispatcher, by name of what is called:
-    ``at::native::foo``, or ``at::cpu::foo``, which is generated.
+    """Return the functions that call PyTorch's own kernels of replaced operators without the dispatcher, by name of the
+    called function: ``at::native::foo``, or ``at::cpu::foo``, which is generated.
 
     Args:
         path: the library of PyTorch's kernels.
@@ -47,7 +47,7 @@ def kept_calls(path: Path, replaced: Iterable[tuple[Entry, Mapping[str, Any]]], 
     key = [ElfFile(path).build_id, *names]
     kept = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else []
     if kept[:1] != [key]:
-        # A function that is replaced, too, is not called.
+        # Callers that are replaced themselves do not count.
         left_out = "|".join([_BY_DISPATCHER, *(f"^{name}" for name in names)])
         found: dict[str, set[str]] = {}
         for called, callers in direct_callers(path, names, left_out).items() if names else ():

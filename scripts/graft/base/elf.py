@@ -1,4 +1,4 @@
-"""What the sections of ELF files say: build-ids, libraries that are loaded, symbol versions."""
+"""Sections of ELF files: build-ids, the libraries that are loaded, symbol versions."""
 
 from __future__ import annotations
 

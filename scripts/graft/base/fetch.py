@@ -29,17 +29,12 @@ _NEEDED_BYTES = 3 * 1024**3
 # PyTorch's own index answers at once, or cannot be reached from here.
 _IMPATIENTLY = ("--retries=1", "--timeout=15")
 
-# What a build needs: by the beginning of its name, or text that the build extends.
+# The members that a build needs: by the beginning of their names, and texts that the build extends.
 _NEEDED, _EXTENDED = ("torch/include/", "torch/lib/", "torchgen/", "torch/_C."), (".py", ".pyi")
 
 
 def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: str = "") -> Base:
-    """Get and unpack the base wheel for this Python, if needed. Only one process at a time does so.
-
-    Raises:
-        FetchError: see ``fetch``, also for what is ``given``, and the ``index``.
-        UnusableBaseError: it is not supported.
-    """
+    """Get and unpack the base wheel for this Python, if needed. Only one process at a time does so."""
     with build_lock(layout.base):
         with steps.step("fetch the base wheel") as line:
             wheel = fetch(pin, layout.base, given, line, index)
@@ -51,8 +46,8 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
     """Return the pin's wheel for this Python in ``folder``, a link to a shared one. Unless that is there, it is
     ``given``, or pip downloads it, also from ``index``. The caller holds the folder's lock.
 
-    It must have the pinned sha256. If the pin has none for this Python, that of PyTorch's own index counts, which pip
-    compares; the wheel and its sha256 are then printed.
+    It must have the pinned sha256. If the pin has none for this Python, pip compares the wheel with the sha256 in
+    PyTorch's own index, and the wheel and its sha256 are printed.
 
     Raises:
         FetchError: there is no wheel for this Python, the disk is full, or the file is not the pinned one.
@@ -61,7 +56,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
     wanted = check_wheel(given, pin) if given else sha256
     kept = kept_wheel(pin, folder, wanted)
     if not kept and (shared := wheel_with(wanted)):
-        kept = _kept(shared, pin, folder, wanted, tag)
+        kept = _link_wheel(shared, pin, folder, wanted, tag)
     if kept:
         line.note = "already downloaded"
         return kept
@@ -74,7 +69,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
     try:
         wheel = Path(shutil.copy(given, partial)) if given else _downloaded(pin, partial, line, index)
         found = check_wheel(wheel, pin)
-        kept = _kept(share_wheel(wheel, found), pin, folder, found, tag)
+        kept = _link_wheel(share_wheel(wheel, found), pin, folder, found, tag)
     finally:
         delete(partial)
     if not sha256 and pin.index:
@@ -90,11 +85,11 @@ def _require_space(*folders: Path) -> None:
             raise FetchError(f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free", todo=todo)
 
 
-def _kept(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
+def _link_wheel(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
     """Link a shared wheel into ``folder``, and note its hash. Return the link."""
     for old in (folder / VERIFIED, *folder.glob("torch-*.whl")):
         delete(old)
-    # A file name may contain several tags; the pinned one decides about the name of the new wheel.
+    # A file name may contain several tags; the name of the new wheel has the pinned one.
     kept = folder / (f"torch-{pin.version}-{tag}.whl" if tag else shared.name)
     folder.mkdir(parents=True, exist_ok=True)
     link(kept, shared)
@@ -103,7 +98,7 @@ def _kept(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
 
 
 def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
-    """Return the wheel of the pin that ``folder`` has, with this hash if any. It was verified when it was put there."""
+    """Return the pin's wheel in ``folder``, or None; with ``sha256``, only if it has that. It was verified before."""
     note = folder / VERIFIED
     if not note.is_file() or (sha256 and note.read_text(encoding="utf-8") != sha256):
         return None
@@ -112,12 +107,7 @@ def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
 
 
 def check_wheel(path: Path, pin: Pin) -> str:
-    """Check that ``path`` is the pin's wheel for this Python. Return its sha256.
-
-    Raises:
-        FetchError: it does not exist, is for another version or Python, or has another hash than the pinned one.
-        UnusableBaseError: it is not supported.
-    """
+    """Check that ``path`` is the pin's wheel for this Python. Return its sha256."""
     version, tags = in_name_of(path)
     if version != pin.version:
         raise FetchError(
@@ -146,11 +136,7 @@ def check_wheel(path: Path, pin: Pin) -> str:
 
 
 def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[TorchVersion, frozenset[Tag]]:
-    """Return the version and the compatibility tags in the name of a wheel file, to which ``variable`` is set.
-
-    Raises:
-        FetchError: there is no such file, or it is no wheel of torch.
-    """
+    """Return the version and the compatibility tags in the name of a wheel file, to which ``variable`` is set."""
     todo = f"set {variable} to a wheel file of torch, under its own name"
     if not path.is_file():
         raise FetchError(f"{variable}={path}: no such file", todo=todo)

@@ -1,9 +1,10 @@
-"""The PyTorch that is used if ``PIN`` is not given: the first that can be had for this Python."""
+"""The PyTorch that is used if ``PIN`` is not given: the first that can be downloaded for this Python."""
 
 from __future__ import annotations
 
 import platform
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -21,19 +22,36 @@ from ..inputs.toolchain import NO_GPU, find_toolchain
 from .base import architectures_of, name_of_python
 from .fetch import fetch, kept_wheel
 
-# A file next to a wheel that was found, with what was printed about it. The same is chosen again until it is deleted.
+# A file next to a wheel that was chosen, with what was printed about it. The wheel is chosen again while it exists.
 FOUND = "found"
 
 
-def releases(patches: Path, machine: str = platform.machine()) -> list[TorchVersion]:
-    """Return the pinned releases with a wheel for this Python on a ``machine``, the default first: those with a pinned
-    wheel for CPUs, for this Python if possible, and of these the newest.
+@dataclass(frozen=True)
+class _Candidate:
+    """A wheel that may be used.
+
+    Args:
+        pin: the pin of this wheel.
+        folder: the folder that has it once it is downloaded.
+    """
+
+    pin: Pin
+    folder: Path
+
+    def kept(self) -> Path | None:
+        """Return the wheel if it was downloaded."""
+        return kept_wheel(self.pin, self.folder, pinned_file(self.pin)[1])
+
+
+def usable_pins(patches: Path, machine: str = platform.machine()) -> list[Pin]:
+    """Return the pins with a wheel for this Python on a ``machine``, the default first: those with a pinned wheel for
+    CPUs, for this Python if possible, and of these the newest.
 
     Raises:
         FetchError: there is none.
     """
     supported = set(map(str, tags_for(machine)))
-    pins = [load_pin(path.parent) for path in sorted(patches.glob("*/pin.yaml"))]
+    pins = [load_pin(path.parent, machine=machine) for path in sorted(patches.glob("*/pin.yaml"))]
     usable = [pin for pin in pins if any(not tags.keys().isdisjoint(supported) for tags in pin.wheels.values())]
     if not usable:
         raise FetchError(
@@ -47,12 +65,12 @@ def releases(patches: Path, machine: str = platform.machine()) -> list[TorchVers
         is_for_this_python = any(not tags.keys().isdisjoint(supported) for tags in for_cpus)
         return is_for_this_python, bool(for_cpus), Version(pin.version.release)
 
-    return [TorchVersion(pin.version.release) for pin in sorted(usable, key=rank, reverse=True)]
+    return sorted(usable, key=rank, reverse=True)
 
 
 def default_release(patches: Path) -> TorchVersion:
     """Return the release that is used if none is given."""
-    return releases(patches)[0]
+    return TorchVersion(usable_pins(patches)[0].version.release)
 
 
 def oldest_release(patches: Path) -> TorchVersion:
@@ -61,48 +79,45 @@ def oldest_release(patches: Path) -> TorchVersion:
 
 
 def find_pin(cuda_archs: str = "", patches: Path = PATCHES, cxx: str = "g++") -> tuple[TorchVersion, str]:
-    """Return the version of a wheel that can be had for this Python, and ``cuda_archs``; print once why it was chosen.
+    """Download a wheel for this Python. Return its version, and ``cuda_archs``. Print once why it was chosen.
 
-    It is downloaded: first a wheel for CPUs, from pip's indexes or PyTorch's own, otherwise the one of the Python
-    Package Index, for CUDA. Unless ``cuda_archs`` is given, CUDA kernels are then built for the GPU that is here, or
-    not at all.
-
-    Raises:
-        FetchError: pip can download none of them, or the disk is full.
-        ToolchainError: the compiler cannot be used.
+    A wheel for CPUs comes first, from pip's indexes or PyTorch's own; then the one for CUDA from pip's indexes. For
+    that one, unless ``cuda_archs`` is given, CUDA kernels are built for this machine's GPU, or not at all.
     """
     candidates = _candidates(patches, cxx)
-    chosen = _found(candidates) or _first(candidates)
+    chosen = _found(candidates) or _first(candidates, cxx)
     why = "the wheel for CPUs"
-    if chosen.pin.local != CPU:
+    if chosen.pin.version.local != CPU:
         why = "the wheel for CUDA, since pip found none for CPUs (`make test` downloads NVIDIA's packages, too)"
-        cuda_archs, because = _choose_architectures(chosen, cuda_archs.strip())
+        cuda_archs, because = _choose_architectures(chosen.kept(), cuda_archs.strip())
         why += f"; {because}"
-    _say_once(f"torch {chosen.pin}: {why}", chosen.base / FOUND)
-    return chosen.pin, cuda_archs
+    _say_once(f"torch {chosen.pin.version}: {why}", chosen.folder / FOUND)
+    return chosen.pin.version, cuda_archs
 
 
 def expected_pin(cxx: str = "g++", patches: Path = PATCHES) -> TorchVersion:
-    """Return the version that ``find_pin`` returns if pip has all wheels, without asking it; empty if there is none."""
+    """Return the version that ``find_pin`` would choose if pip had all wheels, without asking pip; empty if none."""
     try:
         candidates = _candidates(patches, cxx)
     except FetchError:
         return TorchVersion("")
-    return (_found(candidates) or candidates[0][0]).pin
+    return (_found(candidates) or candidates[0][0]).pin.version
 
 
-def _candidates(patches: Path, cxx: str) -> list[list[Layout]]:
+def _candidates(patches: Path, cxx: str) -> list[list[_Candidate]]:
     """Return the wheels to look for, the best first: those of each release, for CPUs and for CUDA."""
-    versions = [(TorchVersion(f"{release}+{CPU}"), release) for release in releases(patches, machine_of(cxx))]
-    return [
-        [Layout(version, (), Path(), pin_folder=patches / version.release, cxx=cxx) for version in pair]
-        for pair in versions
-    ]
+
+    def of_release(pin: Pin) -> list[_Candidate]:
+        versions = (TorchVersion(f"{pin.version.release}+{CPU}"), TorchVersion(pin.version.release))
+        pins = [replace(pin, version=version) for version in versions]
+        return [_Candidate(each, Layout(each.version, (), Path(), cxx=cxx).base) for each in pins if each.is_known]
+
+    return [of_release(pin) for pin in usable_pins(patches, machine_of(cxx))]
 
 
-def _found(candidates: list[list[Layout]]) -> Layout | None:
+def _found(candidates: list[list[_Candidate]]) -> _Candidate | None:
     """Return the one that was found before."""
-    return next((each for pair in candidates for each in pair if (each.base / FOUND).is_file() and _kept(each)), None)
+    return next((each for pair in candidates for each in pair if (each.folder / FOUND).is_file() and each.kept()), None)
 
 
 def _say_once(text: str, note: Path) -> None:
@@ -113,27 +128,17 @@ def _say_once(text: str, note: Path) -> None:
 
 
 def fetch_unpinned(layout: Layout, given: Path | None) -> None:
-    """Get the wheel of a pin now, from pip or ``given``, if it has no sha256 for this Python.
-
-    Raises:
-        FetchError: see ``fetch``.
-    """
+    """Get the wheel of a pin now, from pip or ``given``, if it has no sha256 for this Python."""
     pin = pin_of(layout)
-    # Another is fetched, or refused, when the build needs it.
+    # A pinned wheel is fetched, or refused, when the build needs it.
     if not pinned_file(pin)[1] and (given or pin.index):
         find_toolchain(pin, layout.cxx)
-        _fetch(layout, given)
+        _fetch(_Candidate(pin, layout.base), given)
 
 
-def _kept(layout: Layout) -> Path | None:
-    pin = pin_of(layout)
-    return kept_wheel(pin, layout.base, pinned_file(pin)[1])
-
-
-def _first(candidates: list[list[Layout]]) -> Layout:
+def _first(candidates: list[list[_Candidate]], cxx: str) -> _Candidate:
     """Download the first that can be had. Later releases count only if a constraint of pip's forbids earlier ones."""
-    first = candidates[0][0]
-    find_toolchain(pin_of(first), first.cxx)  # whatever is wrong with it shows before a download
+    find_toolchain(candidates[0][0].pin, cxx)  # report its errors before a download
     failures: list[MissingError] = []
     for of_release in candidates:
         for each in of_release:
@@ -142,7 +147,7 @@ def _first(candidates: list[list[Layout]]) -> Layout:
             except MissingError as error:
                 failures.append(error)
             else:
-                (each.base / FOUND).touch()
+                (each.folder / FOUND).touch()
                 return each
         if not all(error.is_capped for error in failures):
             break
@@ -156,13 +161,13 @@ def _first(candidates: list[list[Layout]]) -> Layout:
     )
 
 
-def _fetch(layout: Layout, given: Path | None = None) -> None:
-    line = StepLine(f"looking for torch {layout.pin}:")
+def _fetch(wanted: _Candidate, given: Path | None = None) -> None:
+    line = StepLine(f"looking for torch {wanted.pin.version}:")
     line.update("...")
     end = "failed"
     try:
-        with build_lock(layout.base):
-            wheel = fetch(pin_of(layout), layout.base, given, line)
+        with build_lock(wanted.folder):
+            wheel = fetch(wanted.pin, wanted.folder, given, line)
         end = line.note or f"{wheel.stat().st_size >> 20} MB"
     except MissingError as error:
         end = error.brief
@@ -171,16 +176,16 @@ def _fetch(layout: Layout, given: Path | None = None) -> None:
         line.end(end)
 
 
-def _choose_architectures(chosen: Layout, given: str) -> tuple[str, str]:
-    """Return the architectures of the GPUs that are here, unless others are given, and why these."""
+def _choose_architectures(wheel: Path | None, given: str) -> tuple[str, str]:
+    """Return the architectures to build CUDA kernels for, those ``given`` or of this machine's GPUs, and the reason."""
     if given:
         return given, f"CUDA_ARCHS={given}"
-    gpus, wheel = gpu_architectures(), _kept(chosen)
+    gpus = gpu_architectures()
     if not gpus or not wheel:
         return NO_GPU, 'no CUDA kernels, since no GPU was found here (CUDA_ARCHS="80 90" builds them)'
     with ZipFile(wheel) as archive:
         supported = architectures_of(archive.read("torch/lib/libtorch_python.so"))
-    # nvcc may know no others than those of the wheel, older ones least of all.
+    # nvcc may lack architectures that the wheel lacks, above all older ones.
     oldest = min((int(name.rstrip("af")) for name in supported), default=sys.maxsize)
     if usable := [name for name in gpus if int(name) >= oldest]:
         return " ".join(usable), f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"

@@ -26,7 +26,7 @@ TREES = "torch.graft"
 # The packages of a base.
 PACKAGES = ("torch", "torchgen")
 
-# The environment's Python runs this. It skips the folders that `make develop` added to the path.
+# Run by the environment's Python. It skips the folders that `make develop` added to the path.
 _LOOK = f"""
 import json, os, sys, sysconfig
 paths = [path for path in sys.path if {TREES!r} not in path.split(os.sep)]
@@ -70,18 +70,14 @@ class Environment:
 
     @property
     def content(self) -> str:
-        """An identifier of what a tree links to: it also differs if a Python file was edited."""
+        """An identifier of the files that a tree links to: it also differs if a Python file was edited."""
         files = sorted(file for package in PACKAGES for file in (self.site / package).rglob("*.py"))
         statuses = [(str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()]]
         return hashlib.sha256(json.dumps([self.key, statuses]).encode()).hexdigest()[:12]
 
 
-def look(python: str) -> tuple[Path, Path | None]:
-    """Ask a Python for its site-packages and the folder that contains torch.
-
-    Raises:
-        UsageError: it is not a Python, or not the builder's Python.
-    """
+def find_site(python: str) -> tuple[Path, Path | None]:
+    """Return the site-packages of a Python, and the folder that contains its torch, or None."""
     try:
         packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
     except (CommandError, OSError, ValueError, TypeError, IndexError) as error:
@@ -100,7 +96,7 @@ def find_environment(python: str) -> Environment:
     Raises:
         UsageError: it has no torch, or a grafted wheel.
     """
-    packages, site = look(python)
+    packages, site = find_site(python)
     if site is None:
         raise UsageError(
             f"PYTHON={python}: no torch is installed there",
@@ -118,8 +114,8 @@ def find_environment(python: str) -> Environment:
     return environment
 
 
-def installed(layout: Layout, environment: Environment) -> Layout:
-    """Return the folders of a build for an installed torch. Warn if its version was never tested."""
+def layout_on(layout: Layout, environment: Environment) -> Layout:
+    """Return the folders of a build on an installed torch. Warn if its version is untested."""
     version = environment.version
     known = known_pins(PATCHES)
     release = version.release
@@ -129,22 +125,14 @@ def installed(layout: Layout, environment: Environment) -> Layout:
     return replace(layout, pin=version, installed=environment.key, pin_folder=PATCHES / release)
 
 
-def placed(request: Request) -> tuple[Layout, Environment | None]:
-    """Return the folders of a build, and the environment whose torch is its base if the pin is ``INSTALLED``.
-
-    Raises:
-        UsageError: see ``find_environment``.
-    """
+def layout_of(request: Request) -> tuple[Layout, Environment | None]:
+    """Return the folders of a build, and the environment whose torch is its base if the pin is ``INSTALLED``."""
     environment = find_environment(request.python) if request.pin == INSTALLED else None
-    return (installed(request.layout, environment) if environment else request.layout), environment
+    return (layout_on(request.layout, environment) if environment else request.layout), environment
 
 
 def base_of(environment: Environment, folder: Path) -> Base:
-    """Return the base installed in ``environment``, with links to its packages in ``folder``, which a build uses.
-
-    Raises:
-        UnusableBaseError: it is not supported.
-    """
+    """Return the base installed in ``environment``, with links to its packages in ``folder``, which a build uses."""
     torch = environment.site / "torch"
     tree = folder / "tree"
     tree.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""Base wheels, and what is unpacked of them. All clones of Graft share these, in a folder for each wheel's sha256. Once
-complete, none is changed.
+"""Base wheels, and what is unpacked of them. All clones of Graft share these, in a folder for each wheel's sha256.
+Complete files never change.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ..core.console import say
 from ..core.files import delete, file_lock, files_below, require_no_link
 from ..core.layout import bases
 
-# Of files. Folders can be written to, so that `rm -r` works.
+# The mode of files. Folders stay writable, so that `rm -r` works.
 _READ_ONLY = 0o444
 
 
 def wheel_with(sha256: str) -> Path | None:
-    """Return the wheel with this hash, which was verified when it was put there, if there is one."""
+    """Return the shared wheel with this hash, or None. It was verified when it was put there."""
     return next((bases() / sha256).glob("*.whl"), None) if sha256 else None
 
 
@@ -58,7 +58,7 @@ def link(path: Path, target: Path) -> None:
 
 
 def clean_bases(_: object = None) -> None:
-    """Delete what all clones share. Builds that use it download it again."""
+    """Delete the base wheels that all clones share. Builds download them again."""
     folder = bases()
     require_no_link(folder)
     size = sum((folder / name).stat().st_size for name in files_below(folder))

@@ -37,7 +37,7 @@ _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
 
 _ENTRY = np.dtype([("hash", "<u8"), ("value", "<u8"), ("kind", "u1")])
 
-# What a symbol in the index is; an exported function is both.
+# The kinds of a symbol in the index. An exported function has two.
 FUNCTION, DATA, EXPORTED = 1, 2, 4
 
 
@@ -134,7 +134,8 @@ class SymbolIndex:
         library = SymbolFile(path)
         self.name, self.build_id = path.name, library.build_id
         kept = folder / f"{self.name}-{self.build_id}-{_FORMAT}.npy"
-        # Several links may need it at once; it takes seconds to make. What they print is taken for an error of theirs.
+        # Several links may need it at once, and it takes seconds to make. Print nothing: a link's output is shown as
+        # its error.
         with file_lock(kept.with_suffix(".lock"), busy=""):
             if not kept.is_file():
                 content = BytesIO()

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.files import write_atomically
@@ -201,22 +201,6 @@ class Outside:
         for each in manifests:
             found |= {name: hash_ for name, hash_ in each.looked.items() if is_outside(name)}
         return cls({name: found[name] for name in sorted(found) if not name.startswith(_BASE)})
-
-    @classmethod
-    def load(cls, note: Path) -> Outside | None:
-        """Return what ``save`` wrote, or None."""
-        try:
-            return cls(**json.loads(note.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
-
-    def save(self, note: Path) -> None:
-        """Write this to the file ``note``."""
-        write_atomically(note, json.dumps(asdict(self)))
-
-    def with_stamp(self, stamp: str) -> str:
-        """Return the stamp of a snapshot and of this."""
-        return f"{stamp} {_digest(asdict(self))}"
 
     @property
     def contents(self) -> str:

@@ -1,7 +1,7 @@
-"""The texts behind torch's own Python files: docstrings, a native folder's ``python/`` and those of ``appended/``.
+"""The texts that are appended to torch's own Python files: docstrings, a native folder's ``python/``, ``appended/``.
 
-The texts of ``appended/`` extend upstream's functions and lists by name. If a release no longer has one, the build
-reports it, rather than a user's ``import torch``.
+The texts of ``appended/`` extend upstream's functions and lists by name. If a release lacks such a name, the build
+fails, rather than ``import torch``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..inputs.snapshot import hash_of_builder
 from .docs import docstring, docstring_texts
 
 _OURS = Path(__file__).resolve().parent / "appended"
-# Those of them that the native folder's text for the same file needs.
-_BEFORE_THE_FOLDER_S = ("torch/_decomp/decompositions.py",)
+# The native folder's text for these files uses names that ours define, so ours come first.
+_BEFORE_FOLDERS = ("torch/_decomp/decompositions.py",)
 
 
 def our_files() -> dict[str, Path]:
@@ -35,17 +35,14 @@ def files_of_folder(native: NativeFolder) -> dict[str, Path]:
 
 
 def appended_texts(native: NativeFolder, description: Description) -> dict[str, str]:
-    """Return the texts behind torch's own Python files, and new files, by path in the wheel.
+    """Return the texts to append to torch's own Python files, and new files, by path in the wheel.
 
     The order is: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package;
-    and last the texts in ``appended/``, which every wheel gets, since they look at what is there.
-
-    Raises:
-        PackError: a text is not Python.
+    and last the texts in ``appended/``, which every wheel gets, since they read what the others define.
     """
     texts = docstring_texts({bound: docstring(bound, native.path / DOCS) for bound in description.bound})
     ours = our_files()
-    before = [(name, ours.pop(name)) for name in _BEFORE_THE_FOLDER_S]
+    before = [(name, ours.pop(name)) for name in _BEFORE_FOLDERS]
     for name, path in [*before, *files_of_folder(native).items(), *ours.items()]:
         text = path.read_text(encoding="utf-8")
         texts[name] = f"{texts[name]}\n{text}" if name in texts else text
@@ -69,8 +66,8 @@ def behind(upstream: str | None, text: str, ours: str = "") -> str:
     Args:
         upstream: the file's text so far; None if there is none.
         text: what to append.
-        ours: the part of ``text`` that a base built from the fork has already: at its end, which it stays, or, if
-            ``text`` begins with it, before the texts of folders.
+        ours: the part of ``text`` that every wheel gets. A base that was built from the fork has it already. At the end
+            of the file it stays at the end; elsewhere, before the texts of folders, it is not appended again.
     """
     if ours and upstream and upstream.endswith(ours):
         if text == ours:
@@ -82,16 +79,12 @@ def behind(upstream: str | None, text: str, ours: str = "") -> str:
 
 
 def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Path | None = None) -> None:
-    """Check that the base defines each name that a text uses and does not define itself.
+    """Check that the base defines each name that a text uses but does not define.
 
     Args:
         tree: the unpacked base.
         texts: by the file that they are appended to; None for those that every wheel gets.
         note: a file next to the base that records a successful check; None to check again.
-
-    Raises:
-        PinError: lists every module and name that is missing. Or the base was built from the fork, and its texts, which
-            are not appended again, are not those of this builder.
     """
     stamp = hash_of_builder()
     if note and note.is_file() and note.read_text(encoding="utf-8") == stamp:

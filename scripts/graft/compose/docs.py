@@ -1,8 +1,8 @@
 """Docstrings and stubs of the added operators.
 
-Docstrings have the form of PyTorch's own, and are appended to ``torch/_torch_docs.py`` and similar files. For operators
-of ``torch._C._fft`` etc., the public module adds name and docstring in one statement. Definitions are inserted into
-stub files where upstream's generator would put them (tools/pyi/gen_pyi.py).
+Docstrings have the form of PyTorch's own and are appended to files such as ``torch/_torch_docs.py``. A public module,
+such as ``torch.fft``, adds a name of ``torch._C._fft`` and its docstring in one statement. Definitions are inserted
+into stub files where upstream's generator would put them (tools/pyi/gen_pyi.py).
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ def docstring(bound: Bound, folder: Path) -> str:
 
 def _filled(text: str, derived: str) -> str:
     """Replace lines ``{name}`` in ``text`` by the schema's description of the argument, as PyTorch does."""
-    told = {name: line for line, name in re.findall(r"^    ((\w+) \(.*)$", derived, re.M)}
-    return re.sub(r"^(\s*)\{(\w+)\}\s*?$", lambda m: f"{m[1]}{told[m[2]]}" if m[2] in told else m[0], text, flags=re.M)
+    described = {name: line for line, name in re.findall(r"^    ((\w+) \(.*)$", derived, re.M)}
+    return re.sub(
+        r"^(\s*)\{(\w+)\}\s*?$", lambda m: f"{m[1]}{described[m[2]]}" if m[2] in described else m[0], text, flags=re.M
+    )
 
 
 def docstring_texts(documented: Mapping[Bound, str]) -> dict[str, str]:

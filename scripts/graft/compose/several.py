@@ -1,4 +1,4 @@
-"""One package with the operators for several builds of torch, of which each has a folder."""
+"""One package with the operators for several builds of torch, each in a folder of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def folder_of(requires: str) -> str:
 def together(package: str, builds: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
     """Return the files of one package for all of ``builds``, each of which is a package for one torch.
 
-    Files outside of the folders of builds are those of the last; the stubs of the newest torch stand for all.
+    Files outside of the builds' folders are those of the last build: the stubs are those of the newest torch.
     """
     files: dict[str, bytes] = {}
     listed, contents = [], []
@@ -33,7 +33,7 @@ def together(package: str, builds: Sequence[Mapping[str, bytes]]) -> dict[str, b
         listed.append(entry)
         contents.append({name.removeprefix(own): text for name, text in build.items() if name.startswith(own)})
         files |= {name: text for name, text in build.items() if not name.startswith(own)}
-    # Libraries find each other in their folder.
+    # Libraries stay in the folders of builds, where they find each other.
     alike = {name for name in contents[0] if all(each.get(name) == contents[0][name] for each in contents)}
     shared = {name: contents[0][name] for name in alike if len(builds) > 1 and not name.endswith(".so")}
     files |= {f"{package}/{SHARED}/{name}": text for name, text in shared.items()}

@@ -1,97 +1,100 @@
-"""Results of builds, and their records, so that a build with unchanged inputs does nothing."""
+"""Notes of builds: what each delivered, and from which inputs. A build with the same inputs has nothing to do."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shlex
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-from ..core.console import say
-from ..core.files import sha256_of_file, write_atomically
+from ..compile.manifest import Outside
+from ..core.files import files_below, write_atomically
 from ..core.layout import HOME, Layout, TorchVersion
+from ..inputs.snapshot import Snapshot
+from ..inputs.toolchain import request as cuda_request
 from ..options import GRAFT
+
+
+def fingerprint_of(path: Path) -> str:
+    """Return an identifier of a file, or of the files below a folder, by size and time; empty if there is none."""
+    files = [path / name for name in files_below(path)] if path.is_dir() else [path] if path.is_file() else []
+    statuses = [(str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()]]
+    return hashlib.sha256(json.dumps(statuses).encode()).hexdigest() if statuses else ""
 
 
 @dataclass(frozen=True)
 class Built:
-    """The record of the last build of a native folder."""
+    """The note of a build.
+
+    Args:
+        stamp: the stamp of its snapshot.
+        path: what it delivered: a wheel or a folder.
+        fingerprint: identifies the content of that.
+        cuda: the CUDA settings; empty if CUDA plays no part in the result.
+        outside: what was read elsewhere.
+    """
 
     stamp: str
-    wheel: str
-    size: int
-    time: int
+    path: Path
+    fingerprint: str
     cuda: str = ""
+    outside: Outside = field(default_factory=lambda: Outside({}))
 
-    @classmethod
-    def of(cls, stamp: str, wheel: Path, cuda: str = "") -> Built:
-        """Record the wheel built with ``stamp``, and the CUDA settings if they affected it."""
-        status = wheel.stat()
-        return cls(stamp, str(wheel), status.st_size, status.st_mtime_ns, cuda)
-
-    def is_there(self) -> bool:
-        """Return whether the wheel still exists, unchanged."""
-        path = Path(self.wheel)
-        return path.is_file() and (path.stat().st_size, path.stat().st_mtime_ns) == (self.size, self.time)
+    def is_there(self, identify: Callable[[Path], str] = fingerprint_of) -> bool:
+        """Return whether what was delivered is still there, unchanged."""
+        return self.fingerprint == identify(self.path)
 
 
-def load_built(layout: Layout, build: str = GRAFT) -> Built | None:
-    """Return the record of the last build of this kind for this native folder and output folder, or None."""
-    try:
-        return Built(**json.loads(_note(layout, build).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+def load_built(layout: Layout, kind: str = GRAFT) -> Built | None:
+    """Return the note of the last build of this kind of these native folders into this output folder, or None."""
+    return _read(_note(layout, kind))
+
+
+def save_built(layout: Layout, built: Built, kind: str = GRAFT) -> None:
+    """Write the note of a build. If the one before delivered a wheel of another name, delete that."""
+    before = load_built(layout, kind)
+    fields = {**asdict(built), "path": str(built.path)}
+    write_atomically(_note(layout, kind), json.dumps(fields, indent=1) + "\n")
+    if before and before.path != built.path and not before.path.is_dir():
+        before.path.unlink(missing_ok=True)
+
+
+def unchanged(
+    layout: Layout, snapshot: Snapshot, kind: str = GRAFT, identify: Callable[[Path], str] = fingerprint_of
+) -> Built | None:
+    """Return the note of the last build, if a build would read the same and what was delivered is still there."""
+    built = load_built(layout, kind)
+    if not (
+        built
+        and built.stamp == snapshot.stamp
+        and built.cuda in ("", cuda_request(layout.cuda_archs, layout.cuda_home))
+        and built.is_there(identify)
+        and built.outside.is_as_read(layout.work)
+    ):
         return None
+    save_built(layout, built, kind)  # which makes it the last build
+    return built
 
 
 def last_build(natives: tuple[Path, ...], build: str = GRAFT) -> tuple[TorchVersion, Built] | None:
-    """Return the pin and the record of the last build of this kind of these native folders, for this Python."""
+    """Return the pin and the note of the last build of this kind of these native folders, for this Python."""
     of_any_pin = Layout(TorchVersion("*"), natives, Path())
     notes = of_any_pin.work.relative_to(HOME) / f"built-{build}-*.json"
     for note in sorted(HOME.glob(str(notes)), key=lambda path: path.stat().st_mtime_ns, reverse=True):
-        with suppress(OSError, ValueError, TypeError):
-            return TorchVersion(note.parents[2].name), Built(**json.loads(note.read_text(encoding="utf-8")))
+        if built := _read(note):
+            return TorchVersion(note.parents[2].name), built
     return None
 
 
-def save_built(layout: Layout, built: Built, build: str = GRAFT) -> None:
-    """Write the record ``built``."""
-    write_atomically(_note(layout, build), json.dumps(asdict(built), indent=1) + "\n")
-
-
-def _note(layout: Layout, build: str) -> Path:
+def _note(layout: Layout, kind: str) -> Path:
     folder = hashlib.sha256(str(layout.out).encode()).hexdigest()[:8]
-    return layout.work / f"built-{build}-{folder}.json"
+    return layout.work / f"built-{kind}-{folder}.json"
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of a build.
-
-    Args:
-        path: the wheel, or the tree.
-        seconds: how long each step took; empty if nothing had to be done.
-    """
-
-    path: Path
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def report(self) -> dict[str, Any]:
-        """The result as JSON."""
-        return {"path": str(self.path), "seconds": self.seconds}
-
-
-def announce(wheel: Path, seconds: float) -> None:
-    """Print what was built."""
-    say(f"{wheel}\n  {wheel.stat().st_size:,} bytes, sha256 {sha256_of_file(wheel)}\n  {seconds:.1f} s in all")
-    say(how_to_install(wheel))
-
-
-def how_to_install(wheel: Path) -> str:
-    """Return the command that installs this wheel. OUT may also hold wheels of other folders, so the path must be
-    exact.
-    """
-    return f"  to install it: pip install {shlex.quote(str(wheel))}"
+def _read(note: Path) -> Built | None:
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        fields = json.loads(note.read_text(encoding="utf-8"))
+        return Built(**{**fields, "path": Path(fields["path"]), "outside": Outside(**fields["outside"])})
+    return None

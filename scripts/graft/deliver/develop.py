@@ -2,8 +2,8 @@
 
 The tree consists of links to the files of the installed torch, plus the composed files. Each build writes a new tree,
 and one ``.pth`` file names the current tree. A killed build leaves the previous one in use. Each process locks its
-tree, and no build changes or deletes a tree that is locked. Its children take the same one, by a variable, unless
-Python ignores variables.
+tree, and no build changes or deletes a locked tree. A variable names the tree to child processes, unless Python ignores
+variables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..base.base import Base
 from ..base.installed import PACKAGES, TREES, Environment
 from ..core.console import say
 from ..core.errors import PackError
-from ..core.files import delete, write_atomically
+from ..core.files import delete, read_json, write_atomically
 from ..core.layout import IS_CHECKOUT, REPOSITORY
 from ..core.system_errors import remedy
 
@@ -43,23 +43,22 @@ _PARTIAL = ".partial"
 _WATCHED = ("torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libtorch_python.so")
 
 
-def developed(environment: Environment) -> dict[str, Any]:
-    """Return the note of the current tree, with its inputs' stamp; empty if there is none."""
-    tree = _current(environment)
-    return note_of(tree) if tree else {}
-
-
-def note_of(tree: Path) -> dict[str, Any]:
-    """Return what a tree records: the stamp, the base, and the hash of each file; empty if it is not whole."""
+def current_tree(packages: Path) -> Path | None:
+    """Return the tree that the Python of these site-packages uses, or None."""
     with suppress(OSError, ValueError):
-        note: dict[str, Any] = json.loads((tree / _NOTE).read_text(encoding="utf-8"))
-        return note
-    return {}
+        text = (packages / _PTH).read_text(encoding="utf-8")
+        if found := re.search(r"^import os, sys; current = '(\w+)';", text):
+            tree = packages / TREES / found[1]
+            return tree if tree.is_dir() else None
+    return None
 
 
-def write_tree(
-    environment: Environment, base: Base, natives: Sequence[Path], files: Mapping[str, bytes], stamp: str
-) -> Path:
+def note_of(tree: Path | None) -> dict[str, Any]:
+    """Return what a tree records: the base, the native folders and the hash of each file; empty if it is not whole."""
+    return read_json(tree / _NOTE) if tree else {}
+
+
+def write_tree(environment: Environment, base: Base, natives: Sequence[Path], files: Mapping[str, bytes]) -> Path:
     """Write the tree with ``files``. Return its path.
 
     Args:
@@ -67,14 +66,10 @@ def write_tree(
         base: that torch.
         natives: the native folders, for messages.
         files: the composed files, by path below site-packages.
-        stamp: the stamp of the inputs, which `developed` returns.
-
-    Raises:
-        PackError: the tree cannot be written.
     """
     folders = [str(native) for native in natives]
     hashes = {name: _hash(text) for name, text in files.items()}
-    note = {"stamp": stamp, "base": environment.content, "natives": folders, "files": hashes}
+    note = {"base": environment.content, "natives": folders, "files": hashes}
     name = hashlib.sha256(json.dumps(note).encode()).hexdigest()[:12]
     trees = environment.packages / TREES
     tree = trees / name
@@ -99,13 +94,9 @@ def write_tree(
 
 
 def use_tree(environment: Environment, tree: Path) -> None:
-    """Make Python find a tree first. Delete all others but the last, which becomes the next one, and those in use.
-
-    Raises:
-        PackError: the file that names the tree cannot be written.
-    """
-    old, pth = _current(environment), environment.packages / _PTH
-    before, note = developed(environment).get("natives", []), note_of(tree)
+    """Make Python find a tree first. Keep the one before, which the next tree is made of, and those in use."""
+    old, pth = current_tree(environment.packages), environment.packages / _PTH
+    before, note = note_of(old).get("natives", []), note_of(tree)
     if not note:
         raise PackError(f"{tree}: another command deleted it meanwhile", todo="run this one again")
     now = note["natives"]
@@ -124,12 +115,8 @@ def use_tree(environment: Environment, tree: Path) -> None:
 
 def remove_trees(packages: Path) -> bool:
     """Make the Python of these site-packages use its installed torch again, and delete the trees that are not in use.
-    While one is, the ``.pth`` file stays, without a current tree, for the children of the processes that use it.
-
-    Returns whether there was anything to delete.
-
-    Raises:
-        PackError: a file cannot be deleted.
+    While one is in use, the ``.pth`` file stays, without a current tree, for the children of the processes that use it.
+    Return whether there was anything to delete.
     """
     pth, trees = packages / _PTH, packages / TREES
     is_there = pth.exists() or trees.exists()
@@ -170,21 +157,12 @@ def _is_used(tree: Path) -> bool:
     return False
 
 
-def _current(environment: Environment) -> Path | None:
-    """Return the current tree."""
-    with suppress(OSError, ValueError):
-        text = (environment.packages / _PTH).read_text(encoding="utf-8")
-        if found := re.search(r"^import os, sys; current = '(\w+)';", text):
-            tree = environment.packages / TREES / found[1]
-            return tree if tree.is_dir() else None
-    return None
-
-
 def _pth_text(name: str) -> str:
-    """A ``.pth`` file may have one line of code. In a virtual environment it runs twice; the second run does nothing.
+    """Return a ``.pth`` file, which may have one line of code. In a virtual environment it runs twice; the second run
+    does nothing.
 
-    The tree is found beside the file, also in a copy of the environment: ``sitedir`` is a variable of the function in
-    Python's ``site`` that runs the line. Without a tree, the installed torch is used.
+    The line finds the tree beside its file, also in a copy of the environment: ``sitedir`` is a variable of the
+    function in Python's ``site`` that runs it. Without a tree, the installed torch is used.
     """
     code = ast.parse(_START_FILE.read_text(encoding="utf-8"))
     (function,) = (each for each in code.body if getattr(each, "name", "") == "tree_named")
@@ -229,8 +207,8 @@ def _hash(content: bytes) -> str:
 
 
 def _spare(environment: Environment) -> Path | None:
-    """Return an old tree of the same base that no process uses; it differs from the new one in a few files only."""
-    current = _current(environment)
+    """Return an old tree of the same base that no process uses. It differs from the new one in a few files."""
+    current = current_tree(environment.packages)
     for tree in sorted((environment.packages / TREES).glob("*")):
         is_free = tree != current and tree.suffix != _PARTIAL and not _is_used(tree)
         if is_free and note_of(tree).get("base") == environment.content:
@@ -239,7 +217,7 @@ def _spare(environment: Environment) -> Path | None:
 
 
 def _fill(target: Path, environment: Environment, base: Base) -> None:
-    """Link every file of the installed torch, and the folders next to it that its libraries search for others."""
+    """Link every file of the installed torch, and the folders next to it where its libraries search for others."""
     for package in PACKAGES:
         _link_tree(environment.site / package, target / package)
     for name in _siblings(base) if base.cuda else ():
@@ -266,7 +244,7 @@ def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) ->
 
 
 def _prune(folder: Path, tree: Path, site: Path) -> None:
-    """Delete a folder that torch does not have and that contains no file: Python would treat it as a package."""
+    """Delete folders without files that torch does not have: Python would treat them as packages."""
     while folder != tree and folder.is_dir() and not (site / folder.relative_to(tree)).is_dir():
         if any(path.name != "__pycache__" for path in folder.iterdir()):
             return
@@ -290,7 +268,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _link_symbolically(source: Path, target: Path) -> None:
-    """The links of a copied environment refer to the copy."""
+    """Make a link that in a copy of the environment leads to the copy."""
     packages = next(parent.parent for parent in target.parents if parent.name == TREES)
     real = Path(os.path.realpath(source))
     is_beside = real.is_relative_to(os.path.realpath(packages))
@@ -298,7 +276,7 @@ def _link_symbolically(source: Path, target: Path) -> None:
 
 
 def _siblings(base: Base) -> set[str]:
-    """Folders next to ``torch`` that its libraries search for others: ``nvidia``."""
+    """Return the folders next to ``torch`` where its libraries search for others: ``nvidia``."""
     libraries = [path.name for path in base.libraries.glob("libtorch*.so")]
     paths = [base.library(f"lib/{name}").rpath for name in libraries]
     return {found for text in paths for found in re.findall(r"\$ORIGIN/\.\./\.\./([\w.]+)", text)}

@@ -28,7 +28,7 @@ from ..core.system_errors import remedy
 # Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
 _NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 
-# What no wheel may replace or hide: torch's packages, those that it requires or imports, and Python's modules.
+# Names that no wheel may replace or hide: torch's packages, those that it requires or imports, and Python's modules.
 TAKEN = frozenset(
     {"torch", "torchgen", "functorch", "cuda", "nvidia", "triton", "numpy", "sympy", "mpmath", "networkx", "fsspec"}
     | {"filelock", "jinja2", "markupsafe", "typing_extensions", "setuptools", "pkg_resources"}
@@ -65,11 +65,7 @@ def is_own_name(name: str) -> bool:
 
 
 def package_name(name: str, folder: Path) -> str:
-    """Return the name of a thin wheel's package: ``name``, or that of the native folder.
-
-    Raises:
-        UsageError: see ``is_own_name``.
-    """
+    """Return the name of a thin wheel's package: ``name``, or that of the native folder."""
     chosen = name or re.sub(r"[\W_]+", "_", folder.name)
     if not is_own_name(chosen):
         raise UsageError(
@@ -83,9 +79,6 @@ def package_name(name: str, folder: Path) -> str:
 def thin_version(version: str, torches: Sequence[str]) -> str:
     """Return the version of a thin wheel. That for one torch names it, so that wheels for several can share a folder;
     one for several has no local part, since package indexes take no such version.
-
-    Raises:
-        UsageError: ``version`` is not a valid version.
     """
     try:
         parsed = Version(version)
@@ -140,10 +133,6 @@ def write_wheel(
         platform: the platform tag.
         out: the output folder.
         is_editable: whether the project's Python code stays where it is.
-
-    Raises:
-        UsageError: hatchling's message about the project's metadata; or the wheel would replace other packages.
-        PackError: the wheel cannot be written.
     """
     tag = f"{INTERPRETER}-{ABI}-{platform}"
     kind = "editable" if is_editable else "standard"
@@ -168,9 +157,6 @@ def write_wheel(
 def write_sdist(root: Path, config: Mapping[str, Any], out: Path, *, without: Iterable[Path] = ()) -> Path:
     """Write the sdist into ``out``: the files of the project that git does not ignore, ``without`` some folders. Return
     its path.
-
-    Raises:
-        UsageError: hatchling's message about the project's metadata.
     """
     changed = copy.deepcopy(dict(config))
     left_out = [f"/{folder.relative_to(root)}" for folder in without if folder.is_relative_to(root)]
@@ -198,11 +184,7 @@ def _name_hooks(builder: WheelBuilder | SdistBuilder) -> None:
 
 
 def _check_members(wheel: Path, root: Path) -> None:
-    """Check that a wheel installs nothing outside of site-packages, or below the packages of others.
-
-    Raises:
-        UsageError: lists what it would install there.
-    """
+    """Check that a wheel installs nothing outside of site-packages, or below the packages of others."""
     with ZipFile(wheel) as archive:
         refused = [name for name in archive.namelist() if _is_of_others(name)]
     if refused:
@@ -215,7 +197,7 @@ def _check_members(wheel: Path, root: Path) -> None:
 
 def _is_of_others(member: str) -> bool:
     parts = PurePosixPath(_SCHEME.sub("", member)).parts
-    # Of typing_extensions.py and numpy.libs the first word counts, also of torch-2.13.0.dist-info. Stubs are others'.
+    # The first word counts: of typing_extensions.py, numpy.libs and torch-2.13.0.dist-info, but not of torch-stubs.
     return ".." in parts or parts[0] == "/" or re.split(r"\.|-(?!stubs)", parts[0])[0] in TAKEN
 
 

@@ -1,4 +1,4 @@
-"""Import torch from a new tree in a fresh process, before the tree is used: what a folder adds to Python may fail.
+"""Import torch from a new tree in a fresh process before the tree is used: the folder's Python code may fail.
 
 PyTorch loads thin wheels there, too, as it will for the user.
 """
@@ -11,22 +11,23 @@ from pathlib import Path
 
 from ..base.base import VERSION_FILE
 from ..base.installed import Environment
+from ..compose.package import module_of
 from ..core.console import say
 from ..core.errors import PackError
 from ..core.process import run
 from ..inputs.native import PYTHON, NativeFolder
-from .develop import developed, note_of
+from .develop import current_tree, note_of
 
-# The last lines of an error that no line of the folder causes.
+# How many lines are shown of an error that no line of the folder causes.
 _SHOWN = 20
 
 # Printed with the name of a module before its error.
 _FAILED = "cannot import:"
 
-# A thin wheel's load.py says so in a line with the reason.
+# A thin wheel that is not loaded prints a line with this and the reason.
 _NOT_ADDED = "its operators were not added to torch"
 
-# An editable install builds nothing meanwhile: it would wait for this build.
+# Editable installs must not build: they would wait for this build.
 _VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1", "GRAFT_EDITABLE_REBUILD": "0"}
 
 _PROGRAM = """
@@ -42,18 +43,15 @@ for name in {modules!r}:
 
 
 def require_import(environment: Environment, tree: Path, native: NativeFolder) -> None:
-    """Check that torch and the modules that the folder adds to can be imported from ``tree``, unless its Python files
-    are those of the current tree. Of the modules, those that differ: torch may import them long after. Repeat what
-    thin wheels print that are not loaded.
-
-    Raises:
-        PackError: one cannot be; with the line of the native folder that fails.
+    """Check that torch can be imported from ``tree``, and each module that the folder changed since the current tree,
+    which torch may import later. If no Python file changed, nothing is imported. Print again which thin wheels are not
+    loaded.
     """
-    new, old = _python(note_of(tree)), _python(developed(environment))
+    new, old = _python(note_of(tree)), _python(note_of(current_tree(environment.packages)))
     if new == old:
         return  # an import takes longer than a kernel
     files = [f"torch/{name.relative_to(PYTHON).as_posix()}" for name in native.python if name.suffix == ".py"]
-    modules = ["torch", *(_module(name) for name in files if new.get(name) != old.get(name))]
+    modules = ["torch", *(module_of(name) for name in files if new.get(name) != old.get(name))]
     done = _import(environment, tree, modules)
     every = done.stdout.strip().splitlines()
     if done.returncode == 0:
@@ -66,16 +64,11 @@ def require_import(environment: Environment, tree: Path, native: NativeFolder) -
     lines = lines or [f"it printed nothing, and ended with {done.returncode}"]
     frames = re.findall(rf'File "{re.escape(str(tree))}/(.+?)", line (\d+)', done.stdout)
     places = [place for name, line in frames if (place := _place(tree, name, int(line), native))]
-    there = [_module(name) for name in ["torch/__init__.py", *files] if (environment.site / name).is_file()]
+    there = [module_of(name) for name in ["torch/__init__.py", *files] if (environment.site / name).is_file()]
     if not places and failed in there and _import(environment, environment.site, [failed]).returncode != 0:
-        return  # so does the installed torch: what it needs is elsewhere, in PYTHONPATH, or not installed
+        return  # the installed torch fails, too: what it needs is in PYTHONPATH, or not installed
     what = f"{places[-1]}: {lines[-1]}" if places else "\n".join(lines[-_SHOWN:])
     raise PackError(what, cause=f"`import {failed}` fails with this", todo="correct it; torch is as it was before")
-
-
-def _module(file: str) -> str:
-    """Return the name of the module in a file."""
-    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _import(environment: Environment, folder: Path, modules: list[str]) -> subprocess.CompletedProcess[str]:
@@ -84,7 +77,7 @@ def _import(environment: Environment, folder: Path, modules: list[str]) -> subpr
 
 
 def _python(note: dict[str, dict[str, str]]) -> dict[str, str]:
-    """Return the hashes of a tree's own Python files but that of the version, which always differs."""
+    """Return the hashes of a tree's own Python files, without the version's, which always differs."""
     files = note.get("files", {})
     return {name: files[name] for name in files if name.endswith(".py") and name != VERSION_FILE}
 

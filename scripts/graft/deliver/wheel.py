@@ -24,14 +24,14 @@ from ..core.errors import PackError
 from ..core.system_errors import remedy
 
 
-class _Wheel:
-    """A wheel that is being written, and its RECORD (Binary distribution format, "The .dist-info/ directory").
+class _WheelWriter:
+    """Writes a wheel and its RECORD (Binary distribution format, "The .dist-info/ directory").
 
     Args:
         archive: receives the members.
     """
 
-    # Of new members. The same input gives the same bytes.
+    # The date of new members: the same input gives the same bytes.
     date = (1980, 1, 1, 0, 0, 0)
 
     def __init__(self, archive: ZipFile) -> None:
@@ -82,21 +82,18 @@ class _Wheel:
 
 
 @contextmanager
-def _writing(target: Path, owner: str) -> Iterator[_Wheel]:
+def _writing(target: Path, owner: str) -> Iterator[_WheelWriter]:
     """Write a wheel to a file beside ``target``, which is renamed to it when the body has ended. Delete what killed
     builds of ``owner`` left.
-
-    Raises:
-        PackError: it cannot be written; ``target`` is unchanged.
     """
-    # Others may write into this folder, so the name is a new one.
+    # Others may write into this folder, so the name cannot be guessed.
     partial = target.with_name(f".torch-{owner}-{secrets.token_hex(8)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         for left in target.parent.glob(f".torch-{owner}-*.partial"):
             left.unlink()
         with partial.open("xb") as file, ZipFile(file, "w", ZIP_DEFLATED, compresslevel=6) as archive:
-            yield _Wheel(archive)
+            yield _WheelWriter(archive)
         partial.replace(target)
     except OSError as error:
         raise PackError(f"{target}: {error.strerror or error}", todo=remedy(error, target)) from error
@@ -131,9 +128,6 @@ def pack(
         out: the output folder; created if it does not exist.
         notice: what was added to the base, for its licenses; empty to add no file.
         owner: identifies who writes into ``out``; a later build of the same owner deletes what a killed one left.
-
-    Raises:
-        PackError: the wheel cannot be written.
     """
     _, base_version, _, tags = parse_wheel_filename(base.name)
     old_info, info = f"torch-{base_version}.dist-info", f"torch-{version}.dist-info"

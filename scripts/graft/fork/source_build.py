@@ -9,10 +9,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from ..base.base import VERSION_FILE
-from ..compose.files import with_version
+from ..compose.composition import with_version
 from ..core.console import Steps, say
 from ..core.errors import FetchError, SourceError, ToolchainError
-from ..deliver.built import Built, Result, announce, load_built, save_built
+from ..deliver.built import Built, fingerprint_of, save_built, unchanged
+from ..deliver.delivered import Delivered, announce
 from ..deliver.wheel import pack
 from ..inputs.snapshot import Snapshot
 from ..options import SOURCE, Request
@@ -24,15 +25,13 @@ from .syntax import check_syntax
 from .tree import count, open_tree
 
 
-def build_source(request: Request) -> Result:
+def build_source(request: Request) -> Delivered:
     """Bring the wheel of a whole build up to date."""
     layout = request.layout
     with read_inputs(layout) as (snapshot, cache):
-        stamp, built = snapshot.stamp, load_built(layout, SOURCE)
-        if built and built.stamp == stamp and built.is_there():
-            save_built(layout, built, SOURCE)  # which makes it the last build
-            say(f"nothing changed: {built.wheel}")
-            return Result(Path(built.wheel))
+        if built := unchanged(layout, snapshot, SOURCE):
+            say(f"nothing changed: {built.path}")
+            return Delivered(built.path)
         steps = Steps()
         build = prepare(snapshot, cache, request, steps)
         # The user's own mistakes are reported in the first minutes.
@@ -43,12 +42,10 @@ def build_source(request: Request) -> Result:
         with steps.step("compile the rest") as line:
             theirs = build.wheel(cache.folder / "wheel", line)
         with steps.step("pack"):
-            wheel = pack_wheel(theirs, f"{snapshot.pin.version.release}+source.{stamp[:10]}", layout.out)
-        save_built(layout, Built.of(stamp, wheel), SOURCE)
-    if built and built.wheel != str(wheel):
-        Path(built.wheel).unlink(missing_ok=True)
+            wheel = pack_wheel(theirs, f"{snapshot.pin.version.release}+source.{snapshot.stamp[:10]}", layout.out)
+        save_built(layout, Built(snapshot.stamp, wheel, fingerprint_of(wheel)), SOURCE)
     announce(wheel, sum(steps.seconds.values()))
-    return Result(wheel, steps.seconds)
+    return Delivered(wheel, steps.seconds)
 
 
 def check(request: Request, own: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ TOOLKITS, INDEXES = "cuda-toolkits.yaml", "indexes.yaml"
 # Next to a wheel that is kept: its sha256.
 VERIFIED = "verified.sha256"
 
-# The local part of the version of wheels for CPUs, and how that of wheels begins that were built from the fork.
+# The local part of the version of wheels for CPUs; the beginning of that of wheels built from the fork.
 CPU, BUILT = "cpu", "source."
 
 
@@ -57,7 +57,7 @@ class DebianSource:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SourceSettings:
     """How the source is built.
 
     Args:
@@ -83,7 +83,7 @@ class Pin:
         source: where the source tree is available.
         settings: how it is built.
         wheels: the known wheels of the release, by version, for example ``2.13.0+cpu``: compatibility tag and sha256.
-        index: PyTorch's own package index with wheels of that kind; empty if it has none.
+        indexes: PyTorch's own package indexes, by the local part of their wheels' versions.
         toolkits: compilers for CUDA sources, by CUDA version and architecture: requirements for pip, each with the
             sha256 of its file.
         gxx: the oldest supported major version of g++.
@@ -94,9 +94,9 @@ class Pin:
     path: Path
     version: TorchVersion
     source: GitSource | DebianSource
-    settings: Settings
+    settings: SourceSettings
     wheels: Mapping[TorchVersion, Mapping[str, str]]
-    index: str
+    indexes: Mapping[str, str]
     toolkits: Mapping[str, Mapping[str, Mapping[str, str]]]
     gxx: int
     standard: str
@@ -104,11 +104,7 @@ class Pin:
 
     @property
     def sha256(self) -> Mapping[str, str]:
-        """The compatibility tag and the hash of each known wheel of this version.
-
-        Raises:
-            PinError: the pin has only a source tree.
-        """
+        """The compatibility tag and the hash of each known wheel of this version."""
         if not self.wheels and not self.version.local.startswith(BUILT):
             raise PinError(
                 f"{self.path}: this pin has no wheel",
@@ -116,6 +112,16 @@ class Pin:
                 todo="set BUILD=source, or PIN to a pin with a wheel",
             )
         return self.wheels.get(self.version, {})
+
+    @property
+    def index(self) -> str:
+        """PyTorch's own package index with wheels of this kind; empty if it has none."""
+        return self.indexes.get(self.version.local, "")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a wheel of this version is pinned, may be on PyTorch's index, or was built from the fork."""
+        return self.version in self.wheels or bool(self.index) or self.version.local.startswith(BUILT)
 
     @property
     def requirement(self) -> str:
@@ -151,7 +157,7 @@ def load_pin(
             source=_source(fields["source"], release),
             settings=_settings(fields.get("build") or {}),
             wheels=wheels,
-            index=indexes(folder.parent).get(version.local, ""),
+            indexes=indexes(folder.parent),
             toolkits={str(cuda): dict(files) for cuda, files in _shared(folder.parent / TOOLKITS).items()},
             gxx=int(fields["compiler"]["gxx"]),
             standard=fields["compiler"]["standard"],
@@ -161,8 +167,7 @@ def load_pin(
         raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
     except (TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise PinError(f"{path}: {error}", todo="compare it with another pin's file") from error
-    is_known = version in wheels or pin.index or version.local.startswith(BUILT)
-    if wheels and not is_known and not is_installed:
+    if wheels and not pin.is_known and not is_installed:
         raise PinError(
             f"{path}: it has no wheel of version {version}",
             cause=f"it has {', '.join(wheels)}",
@@ -172,11 +177,7 @@ def load_pin(
 
 
 def pin_of(layout: Layout) -> Pin:
-    """Read the pin file of a build.
-
-    Raises:
-        PinError: see ``load_pin``.
-    """
+    """Read the pin file of a build."""
     return load_pin(layout.patches, layout.pin, is_installed=bool(layout.installed), machine=layout.machine)
 
 
@@ -193,15 +194,13 @@ def tags_for(machine: str) -> list[Tag]:
 
 
 def platform_options(machine: str) -> list[str]:
-    """Return options for pip, which otherwise takes what this machine can use."""
+    """Return the options of pip that choose wheels for ``machine``, if that is not this one."""
     platforms = dict.fromkeys(each.platform for each in tags_for(machine) if each.platform.endswith(machine))
     return [] if machine == platform.machine() else [f"--platform={name}" for name in platforms]
 
 
 def unpinned_sha256(pin: Pin, folder: Path) -> str:
-    """Return the hash of the wheel kept in ``folder`` if the pin does not have it; otherwise, or if there is no wheel,
-    an empty text.
-    """
+    """Return the hash of the wheel in ``folder``; empty if the pin has a wheel for this Python, or if there is none."""
     note = folder / VERIFIED
     if not note.is_file() or pinned_file(pin)[1]:
         return ""
@@ -233,8 +232,8 @@ def _source(fields: Mapping[str, Any], version: str) -> GitSource | DebianSource
     return DebianSource(**{**debian, "version": str(debian["version"]), "sha256": dict(debian["sha256"])})
 
 
-def _settings(fields: Mapping[str, Any]) -> Settings:
+def _settings(fields: Mapping[str, Any]) -> SourceSettings:
     without = dict.fromkeys(fields.get("without") or [], "0")
     variables = {name: str(value) for name, value in (fields.get("variables") or {}).items()}
     lists = {key: tuple(fields.get(key) or ()) for key in ("packages", "python", "flatbuffers")}
-    return Settings(variables={**variables, **without}, **lists)
+    return SourceSettings(variables={**variables, **without}, **lists)

@@ -14,7 +14,7 @@ import yaml
 
 from ..base.base import Base, run_with_torchgen
 from ..base.fetch import get_base
-from ..base.installed import base_of, placed
+from ..base.installed import base_of, layout_of
 from ..core.console import Steps, say
 from ..core.errors import CommandError, OperatorError, UsageError
 from ..core.files import build_lock, files_below, lay_out_files, write_atomically
@@ -73,7 +73,7 @@ def then(project: str) -> str:
 
 
 def _base_of(request: Request) -> Base:
-    layout, environment = placed(request)
+    layout, environment = layout_of(request)
     if not environment:
         return get_base(pin_of(layout), layout, request.wheel, Steps())
     with build_lock(layout.base):

@@ -1,5 +1,5 @@
-"""``make pin``: from the version of a release to the files of its pin. pip knows its wheels and the toolkit of its
-CUDA; all else is in a wheel.
+"""``make pin``: write the files of a release's pin. pip knows its wheels, and the toolkit of its CUDA; the rest is read
+from a wheel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..core.layout import IS_CHECKOUT, OWN_PATCHES, PATCHES, TorchVersion, expan
 from ..core.pip import Distribution, MissingError, ask_pip
 from ..deliveries import Wheel, run
 from ..inputs.patches import SERIES
-from ..inputs.pin import TOOLKITS, GitSource, Pin, Settings, indexes, load_pin, platform_options
+from ..inputs.pin import TOOLKITS, GitSource, Pin, SourceSettings, indexes, load_pin, platform_options
 from ..options import Request
 
 SMALLEST = Path(__file__).parent / "smallest"
@@ -90,7 +90,7 @@ def make_pin(request: Request, patches: Path = OWN_PATCHES) -> None:
     layout = replace(request.layout, pin=version, natives=(SMALLEST,), pin_folder=folder)
     # One lock for all releases, since they share the file with the toolkits.
     with file_lock(layout.pin_build.parents[1] / "pin.lock", "another `make pin` is running here"):
-        pin = replace(_with_wheels(folder, version, wheels), machine=layout.machine)
+        pin = replace(_completed(folder, version, wheels), machine=layout.machine)
         base = get_base(pin, layout, file, steps, index)
         toolkits, series = patches / TOOLKITS, folder / SERIES
         texts = {
@@ -107,11 +107,7 @@ def make_pin(request: Request, patches: Path = OWN_PATCHES) -> None:
 
 
 def wheels_in(path: Path) -> tuple[TorchVersion, dict[str, str]]:
-    """Return the version of a wheel file, and its compatibility tag with its sha256.
-
-    Raises:
-        FetchError: there is no such file, or it is no wheel of torch.
-    """
+    """Return the version of a wheel file, and its compatibility tag with its sha256."""
     version, _ = in_name_of(path, "TORCH")
     return version, {_tag(path.name): sha256_of_file(path)}
 
@@ -120,10 +116,6 @@ def wheels_of(torch: str, index: str, own: Mapping[str, str]) -> tuple[TorchVers
     """Return the version that ``TORCH`` names, and the compatibility tag and sha256 of each of its wheels.
 
     If pip's indexes and ``index`` have none, PyTorch's ``own`` are asked.
-
-    Raises:
-        UsageError: it is no version.
-        FetchError: there is no wheel of that version, or pip failed.
     """
     try:
         version = TorchVersion(Version(torch))
@@ -161,14 +153,10 @@ def _tag(file: str) -> str:
     return min(map(str, tags))
 
 
-def _with_wheels(folder: Path, version: TorchVersion, wheels: Mapping[str, str]) -> Pin:
-    """Return the pin in ``folder``, or a new one, with these wheels.
-
-    Raises:
-        PinError: the pin has another file of the same kind.
-    """
+def _completed(folder: Path, version: TorchVersion, wheels: Mapping[str, str]) -> Pin:
+    """Return the pin in ``folder``, or a new one, with these wheels."""
     path = folder / "pin.yaml"
-    new = Pin(path, version, GitSource("", ""), Settings(), {}, "", {}, 0, "")
+    new = Pin(path, version, GitSource("", ""), SourceSettings(), {}, indexes(folder.parent), {}, 0, "")
     pin = load_pin(folder) if path.is_file() else new
     hashes = pin.wheels.get(version, {})
     for tag, sha256 in wheels.items():
@@ -179,15 +167,11 @@ def _with_wheels(folder: Path, version: TorchVersion, wheels: Mapping[str, str])
                 todo="check which file is the official wheel; if it is the new one, delete the pin's line first",
             )
     known = {**pin.wheels, version: dict(sorted({**hashes, **wheels}.items()))}
-    return replace(pin, wheels=known, version=version, index=indexes(folder.parent).get(version.local, ""))
+    return replace(pin, wheels=known, version=version)
 
 
 def text_of(pin: Pin, base: Base) -> str:
-    """Return the text of the pin's file. If there is one, only its wheels are replaced.
-
-    Raises:
-        PinError: that file has another commit or C++ standard than the base, or cannot be edited.
-    """
+    """Return the text of the pin's file. If there is one, only its wheels are replaced."""
     standard = standard_of(base)
     if not pin.path.is_file():
         return with_wheels(new_pin(pin.version.release, base.commit, standard), pin)
@@ -202,11 +186,7 @@ def text_of(pin: Pin, base: Base) -> str:
 
 
 def standard_of(base: Base) -> str:
-    """Return the C++ standard that PyTorch compiles extensions with, for example ``c++20``.
-
-    Raises:
-        UnusableBaseError: it is not stated.
-    """
+    """Return the C++ standard that PyTorch compiles extensions with, for example ``c++20``."""
     text = (base.tree / "torch/utils/cpp_extension.py").read_text(encoding="utf-8")
     # The examples there mention other standards, too.
     found = Counter(re.findall(r"-std=(c\+\+\d+)", text)).most_common(1)
@@ -216,11 +196,7 @@ def standard_of(base: Base) -> str:
 
 
 def new_pin(version: str, commit: str, standard: str) -> str:
-    """Return the text of a new pin without its wheels.
-
-    Raises:
-        PinError: no compiler is known for that C++ standard.
-    """
+    """Return the text of a new pin without its wheels."""
     if standard not in _GXX:
         raise PinError(
             f"torch {version} is built with {standard}, but Graft knows no g++ for it",
@@ -230,11 +206,7 @@ def new_pin(version: str, commit: str, standard: str) -> str:
 
 
 def with_wheels(text: str, pin: Pin) -> str:
-    """Return ``text`` with the pin's wheels in place of its own, or appended if it has none. The rest is unchanged.
-
-    Raises:
-        PinError: the section of the wheels is not the last one, so what follows it would be lost.
-    """
+    """Return ``text`` with the pin's wheels in place of its own, or appended if it has none. The rest is unchanged."""
     if _WHEELS in text and list(yaml.safe_load(text))[-1] != "wheels":
         raise PinError(f"{pin.path}: `wheels:` is not its last section", todo="move it to the end")
     head = text.rpartition(_WHEELS)[0] if _WHEELS in text else f"{text.rstrip()}\n{_ABOVE_WHEELS}"
@@ -245,11 +217,7 @@ def with_wheels(text: str, pin: Pin) -> str:
 
 
 def with_toolkit(text: str, cuda: str, index: str) -> str:
-    """Return the text of the toolkits, with that of another version of CUDA if pip has it.
-
-    Raises:
-        FetchError: pip failed.
-    """
+    """Return the text of the toolkits, with that of another version of CUDA if pip has it."""
     is_new = cuda and cuda not in yaml.safe_load(text)
     found = {machine: find_packages(cuda, index, machine) for machine in ARCHITECTURES} if is_new else {}
     lines = [f'"{cuda}":']
@@ -262,9 +230,6 @@ def with_toolkit(text: str, cuda: str, index: str) -> str:
 def find_packages(cuda: str, index: str, machine: str) -> dict[str, str]:
     """Return the packages of the toolkit of CUDA ``cuda``, as requirements with their hashes; empty if pip has no such
     compiler, as for CUDA 12, whose packages contain only parts of one.
-
-    Raises:
-        FetchError: pip failed.
     """
     compiler = [f"{name}=={cuda}.*" for name in COMPILER]
     try:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..base.fetch import in_name_of
-from ..base.installed import Environment, find_environment, look
+from ..base.installed import Environment, find_environment, find_site
 from ..build import thin_files
-from ..compile.manifest import Outside
 from ..compose.several import platform_of
 from ..core.bugs import say_error
 from ..core.console import say
@@ -26,6 +25,7 @@ from ..core.errors import GraftError, UsageError
 from ..core.files import delete, lay_out_files, require_no_link, write_atomically
 from ..core.layout import ABI, DEVELOP, DISTRIBUTION, HOME, TorchVersion
 from ..core.wording import spelling
+from ..deliver.built import load_built
 from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
 from ..deliver.thin import requirement, write_wheel
 from ..inputs.includes import looked_for
@@ -94,7 +94,7 @@ def _request(project: Project, settings: ConfigSettings) -> tuple[Request, str, 
 
 def build_editable(folder: Path, out: Path, settings: ConfigSettings) -> Path:
     """Build a wheel that refers to a folder with the operators, for the installed torch. Return its path."""
-    project, (packages, site) = read_project(folder), look(sys.executable)
+    project, (packages, site) = read_project(folder), find_site(sys.executable)
     if site is None:
         raise UsageError(
             f"{folder}: an editable install is for the installed torch, which this build does not see",
@@ -147,10 +147,10 @@ def build_in_place(project: Project, environment: Environment, settings: ConfigS
     files[f"{package}/{COMMAND}"] = json.dumps({"command": command, "home": str(HOME)}, indent=1).encode()
     files[f"{package}/edited.py"] = (_SHIPPED / "edited.py").read_bytes()
     lay_out_files(place, files)
-    outside, work = Outside.load(thin.read), thin.layout.work
-    elsewhere = [os.path.normpath(work / name) for name in outside.hashes] if outside else []
+    built, work = load_built(thin.layout, thin.kind), thin.layout.work
+    elsewhere = [os.path.normpath(work / name) for name in built.outside.hashes] if built else []
     after = before | state_of([], [], elsewhere)
-    if outside and outside.is_as_read(work):  # else the next import builds again
+    if built and built.outside.is_as_read(work):  # else the next import builds again
         _write_state(place / package, [*read[:-1], read[-1] + elsewhere], after)
     return files
 

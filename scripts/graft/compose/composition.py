@@ -1,7 +1,6 @@
-"""Compose the files of the wheel that differ from the base's, each from its layers, in one pass.
+"""Compose the files that differ from the base's: those of a wheel of torch, or of a tree.
 
-The layers of a text file are upstream's text, patches, insertions and appended texts. No layer is applied to an earlier
-result.
+A text file is upstream's text with patches, insertions and appended texts, always composed anew from these.
 """
 
 from __future__ import annotations
@@ -37,18 +36,16 @@ class Made:
 
     Args:
         hash_: a hash of the inputs.
-        stamp: the stamp of the snapshot and of what was read elsewhere.
         outside: what was read elsewhere.
         native: the native folder.
         description: the description of its operators.
         patched: the files that patches change, with the patches applied.
-        generated: the folder of files that the generator wrote for the wheel.
+        generated: the folder of the generated files that are delivered.
         libraries: the linked libraries, by path below site-packages.
-        cuda: the variables that give the same result again; empty if CUDA plays no part in it.
+        cuda: the CUDA settings; empty if CUDA plays no part in the result.
     """
 
     hash_: str
-    stamp: str
     outside: Outside
     native: NativeFolder
     description: Description
@@ -59,12 +56,12 @@ class Made:
 
 
 class Composition:
-    """The files of the wheel that differ from the base's, by path.
+    """The files that differ from the base's, by path.
 
     Args:
         tree: the unpacked base.
         patched: the files that patches change, with the patches applied.
-        generated: the folder of files that the generator wrote for the wheel.
+        generated: the folder of the generated files that are delivered.
     """
 
     def __init__(self, tree: Path, patched: Mapping[str, bytes], generated: Path) -> None:
@@ -113,7 +110,7 @@ class Composition:
 
 
 def extended(lists: str, more: str) -> str:
-    """Return the text of a module of lists and dictionaries that has the entries of two."""
+    """Return the text of a module that extends the lists and dictionaries of ``lists`` by those of ``more``."""
     more = re.sub(r"\A.*?^(?=[A-Z]+ = )", "", more, flags=re.M | re.S)
     more = re.sub(r"^([A-Z]+) = (?=\[)", r"\1 += ", more, flags=re.M)
     more = re.sub(r"^([A-Z]+) = ", r"\1 |= ", more, flags=re.M)
@@ -128,9 +125,6 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
         made: the linked build.
         version: the value of ``torch.__version__``.
         note: the description that ``python -m torch._graft`` shows.
-
-    Raises:
-        UsageError: a header of the native folder has the name of one of PyTorch's.
     """
     composition = Composition(tree, made.patched, made.generated)
     composition.insert(made.native, made.description)
@@ -148,15 +142,11 @@ def with_version(text: str, version: str) -> str:
 
 
 def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
-    """Return the native folder's headers, at the paths where PyTorch installs its own.
-
-    Raises:
-        UsageError: PyTorch has a header of this name, which the base was compiled with.
-    """
+    """Return the native folder's headers, at the paths where PyTorch installs its own."""
     found = {}
     for header in native.headers:
         if header.suffix in _OF_SOURCES:
-            continue  # another source includes it
+            continue  # a source that another one includes
         name = f"torch/include/ATen/native/{header.as_posix()}"
         if (tree / name).is_file():
             raise UsageError(

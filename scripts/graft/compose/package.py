@@ -1,4 +1,4 @@
-"""Compose the files of a thin wheel: what a grafted torch appends to its own files, for an installed torch."""
+"""Compose the package of a thin wheel: it extends an installed torch at import by what a grafted torch contains."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..base.base import Base
 from ..codegen.description import PLACES
 from ..core.files import files_below
 from .appending import appended_texts
-from .files import ANNOTATED, Composition, Made
+from .composition import ANNOTATED, Composition, Made
 from .several import BUILDS, folder_of
 
 _CODECACHE = "torch/_inductor/codecache.py"
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 
-# Libraries whose sizes and build-ids identify the torch that the wheel was built for.
+# Their sizes and build-ids identify the torch that the package was built for.
 _TOLD_BY = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so", "libc10.so")
 
 
@@ -61,7 +61,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
         "folders": {},
     }
     libraries = {each: base.libraries / each for each in _TOLD_BY}
-    # What the package compares with the torch that is there.
+    # The package compares this with the installed torch.
     build = {
         "folder": folder_of(requires),
         "requires": requires,
