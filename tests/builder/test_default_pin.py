@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import venv
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from zipfile import ZipFile
@@ -15,7 +14,7 @@ from graft.core import environments, layout
 from graft.core.errors import RefusedError, ToolchainError
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
 from graft.deliver import built
-from graft.deliver.built import Built, fingerprint_of, last_build, load_built, save_built
+from graft.deliver.built import Built, fingerprint_of, last_build, save_built
 from graft.options import GRAFT, SOURCE, Request
 from packaging.version import Version
 from test_installed import fake_torch
@@ -128,26 +127,6 @@ def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: pyte
     record(tmp_path, "2.6.0", SOURCE)
     assert cli.main(VERBS, ["test", "--native", str(tmp_path), "--build", "source"]) == 0
     assert used[-1] == "2.6.0"
-
-
-def test_wheel_of_another_python_is_not_taken_for_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build deletes the wheel of the previous build, but not that of another Python."""
-    monkeypatch.setattr(layout, "HOME", tmp_path / "build")
-    here = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist")
-    wheels = {tag: tmp_path / f"torch-{tag}.whl" for tag in ("cp311", "cp312")}
-    for tag, wheel in wheels.items():
-        here = replace(here, interpreter=tag)
-        assert load_built(here) is None
-        wheel.touch()
-        save_built(here, Built("a stamp", wheel, fingerprint_of(wheel)))
-    for tag, wheel in wheels.items():
-        here = replace(here, interpreter=tag)
-        built = load_built(here)
-        assert built and built.path == wheel and built.is_there()
-        assert load_built(here, SOURCE) is None
-        os.utime(wheel, (0, 0))  # written again
-        assert not built.is_there()
-        assert load_built(replace(here, out=tmp_path / "elsewhere")) is None
 
 
 def wheel_of(folder: Path, requires: str) -> Path:
