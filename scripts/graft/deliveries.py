@@ -19,13 +19,13 @@ from .core.files import build_lock, file_lock, lay_out_files, write_atomically
 from .core.layout import Layout
 from .deliver.built import Built, Result, announce, how_to_install, load_built, save_built
 from .inputs.snapshot import Snapshot, take_snapshot
-from .inputs.toolchain import request as cuda_request
 from .options import Request
 
 if TYPE_CHECKING:
     from .base.base import Base
-    from .compile.cuda import Nvcc
-    from .compile.units import Product, Units
+    from .compile.nvcc import Nvcc
+    from .compile.products import Product
+    from .compile.units import Units
     from .compose.files import Made
     from .stages import Job
 
@@ -56,7 +56,7 @@ class Delivery(ABC):
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         """Return the libraries to link."""
-        from .compile.units import products
+        from .compile.products import products
 
         return products(units, base, nvcc)
 
@@ -79,12 +79,7 @@ class Wheel(Delivery):
 
     def there(self, stamp: str) -> Path | None:
         built = load_built(self.layout)
-        if not (
-            built
-            and built.stamp == stamp
-            and built.cuda in ("", cuda_request(self.layout.cuda_archs, self.layout.cuda_home))
-            and built.is_there()
-        ):
+        if not (built and built.stamp == stamp and built.cuda_note in ("", self.layout.cuda.note) and built.is_there()):
             return None
         save_built(self.layout, built)  # which makes it the last build
         say(f"nothing changed: {built.wheel}\n{how_to_install(Path(built.wheel))}")
@@ -106,7 +101,7 @@ class Wheel(Delivery):
                 notice=describe_additions(base.version, made.description),
                 owner=self.layout.name,
             )
-        save_built(self.layout, Built.of(made.stamp, wheel, made.cuda))
+        save_built(self.layout, Built.of(made.stamp, wheel, made.cuda_note))
         if before and before.wheel != str(wheel):
             Path(before.wheel).unlink(missing_ok=True)
         return wheel
@@ -124,7 +119,7 @@ class Tree(Delivery):
             yield
 
     def _with_cuda(self, stamp: str) -> str:
-        return f"{stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
+        return f"{stamp} {self.layout.cuda.note}"
 
     def there(self, stamp: str) -> Path | None:
         from .deliver.develop import developed
@@ -175,7 +170,7 @@ class Thin(Delivery):
         return self._folder.with_suffix(".json")
 
     def _with_cuda(self, stamp: str) -> str:
-        return f"{stamp} {cuda_request(self.layout.cuda_archs, self.layout.cuda_home)}"
+        return f"{stamp} {self.layout.cuda.note}"
 
     def there(self, stamp: str) -> Path | None:
         note = self._folder.with_suffix(".stamp")
@@ -183,7 +178,7 @@ class Thin(Delivery):
         return self._folder if is_same else None
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
-        from .compile.units import thin_products
+        from .compile.products import thin_products
         from .compose.several import folder_of
 
         return thin_products(self.package, folder_of(self.layout.pin), units, base, nvcc)

@@ -12,11 +12,13 @@ from .base.callers import kept_calls
 from .check.process import Generator
 from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
-from .compile import ninja
-from .compile.cuda import Cuda, Nvcc, plan_cuda
+from .compile.cuda import Cuda, find_cuda
+from .compile.incremental import bring_up_to_date
 from .compile.manifest import Outside
+from .compile.nvcc import Compiler, Nvcc
+from .compile.products import Product
 from .compile.stubs import replaced_stubs
-from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
+from .compile.units import CXX, NVCC, UnitFinder, Units, lay_out_sources
 from .compose.appending import require_names
 from .compose.files import Made, installed_headers
 from .core.console import StepLine, Steps, say
@@ -27,7 +29,6 @@ from .inputs.merge import PACKAGED
 from .inputs.native import FUNCTIONS, NativeFolder
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
-from .inputs.toolchain import Toolchain
 
 # The number of functions shown that keep kernels of PyTorch which are replaced.
 _CALLS_SHOWN = 5
@@ -60,7 +61,7 @@ class Job:
 def make(job: Job, plan: Plan) -> Made:
     """Run the stages up to the linked libraries."""
     with job.steps.counted("find the CUDA toolkit"):
-        cuda = _plan_cuda(job)
+        cuda = _find_cuda(job)
     libraries, outside, stubs, patched_files = _make(job, cuda, plan)
     description = Description.load(job.layout.generated / DESCRIPTION)
     description.replaced.update((stub, ["dispatch stub"]) for stub in stubs)
@@ -80,7 +81,7 @@ def make(job: Job, plan: Plan) -> Made:
         patched=patched_files,
         generated=job.layout.generated / "wheel",
         libraries=libraries,
-        cuda=cuda.request,
+        cuda_note=cuda.note,
     )
 
 
@@ -106,15 +107,14 @@ def make_for_cuda(job: Job) -> Nvcc:
             f"{job.snapshot.pin.path}: torch {job.base.version} is for CPU, and has no CUDA headers",
             todo="set PIN to a torch for CUDA",
         )
-    cuda = _plan_cuda(job, is_required=True)
+    cuda = _find_cuda(job, is_required=True)
     assert cuda.nvcc is not None
     _make(job, cuda, None)
     return cuda.nvcc
 
 
-def _plan_cuda(job: Job, *, is_required: bool = False) -> Cuda:
-    wanted, home = job.layout.cuda_archs.strip(), job.layout.cuda_home
-    return plan_cuda(job.snapshot, job.base, job.native, wanted, home, is_required=is_required)
+def _find_cuda(job: Job, *, is_required: bool = False) -> Cuda:
+    return find_cuda(job.snapshot, job.base, job.native, job.layout.cuda, is_required=is_required)
 
 
 def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], Outside, list[str], dict[str, bytes]]:
@@ -173,11 +173,11 @@ def _compile(
     job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine, is_refused: Callable[[], bool]
 ) -> tuple[dict[str, Path], Outside, list[str]]:
     lay_out_sources(job.layout, job.native)
-    units = Planner(job.layout, job.base, job.snapshot.toolchain, nvcc).plan(job.native)
+    units = UnitFinder(job.layout, job.base, job.snapshot.toolchain, nvcc).units(job.native)
     products = plan(units, job.base, nvcc) if plan else []
-    compilers: dict[str, Toolchain | Nvcc] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
+    compilers: dict[str, Compiler] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.tried if plan else units.cuda
-    libraries, outside = ninja.make(
+    libraries, outside = bring_up_to_date(
         *(job.layout, job.snapshot, products, job.base, compilers),
         others=others,
         jobs=job.jobs,

@@ -134,7 +134,7 @@ def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], w
         output.append(line)
 
     of_row: list[str | Path] = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
-    how = {"--launcher": layout.launcher, "--cuda-archs": layout.cuda_archs}
+    how = {"--launcher": layout.launcher, "--cuda-archs": layout.cuda.archs}
     of_row += [word for flag, value in how.items() if value for word in (flag, value)]
     module, verb, *more = words
     command: list[str | Path] = [*command_on(row.python.path, module), verb, *of_row, "--jobs", str(jobs), *more]

@@ -121,8 +121,9 @@ def test_name_that_stands_for_two_functions_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "libtwice.so"
     command = ["g++", "-shared", "-Wl,--build-id=sha1", *map(str, tmp_path.glob("*.o")), "-o", str(target)]
     subprocess.run(command, check=True)
-    with pytest.raises(LinkError, match="has 2 hidden functions named _ZL5twicev"):
+    with pytest.raises(LinkError, match="has 2 hidden functions named _ZL5twicev") as caught:
         bind_hidden(["_ZL5twicev"], [index_of(target)])
+    assert caught.value.todo == "do not call it; copy its code into the native folder"
 
 
 def bound_caller(library: Path, caller: Path, name: str, **options: bool) -> Path:

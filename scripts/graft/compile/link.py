@@ -6,7 +6,6 @@ loads.
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import sysconfig
@@ -15,15 +14,15 @@ from functools import cached_property
 from pathlib import Path
 from string import Template
 
-from ..base.base import Library
 from ..base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
 from ..core.errors import GraftError, LinkError
 from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
-from ..inputs.toolchain import FAST_LINKER, Toolchain
+from ..inputs.toolchain import FAST_LINKER
 from .diagnostics import of_repeated, of_undefined
-from .stubs import Replaced, replaced_in
-from .units import LINKED, Product, Unit
+from .products import LINKED, LinkPlan
+from .stubs import StubBindings, bindings_of
+from .units import Unit
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
 
@@ -40,7 +39,7 @@ Bound = tuple[SymbolIndex, dict[str, int]]
 def main(plan: str) -> int:
     """Link the library that the file ``plan`` describes. The current folder is the work folder."""
     try:
-        Linker(Path(plan).read_text(encoding="utf-8")).link()
+        Linker(LinkPlan.read(Path(plan))).link()
     except GraftError as error:
         print(error)
         return 1
@@ -48,40 +47,27 @@ def main(plan: str) -> int:
 
 
 class Linker:
-    """Links one product. Paths of units are relative to the current folder.
+    """Links one library. Paths of units are relative to the current folder."""
 
-    Args:
-        plan: what ``Product.plan`` returns.
-    """
-
-    def __init__(self, plan: str) -> None:
-        fields = json.loads(plan)
-        product = fields["product"]
-        for kind in ("units", "provided"):
-            product[kind] = [Unit(Path(each["source"]), Path(each["target"])) for each in product[kind]]
-        product.update(like=Library(**product["like"]), offered=[Path(path) for path in product["offered"]])
-        self._product = Product(**product)
-        self._libraries, self._native = Path(fields["libraries"]), Path(fields["native"])
-        self._toolchain = Toolchain(**fields["toolchain"])
+    def __init__(self, plan: LinkPlan) -> None:
+        self._product = plan.product
+        self._libraries, self._native = plan.libraries, plan.native
+        self._toolchain = plan.toolchain
 
     def link(self) -> Path:
-        """Link the library. Return its path.
-
-        Raises:
-            LinkError: a symbol is undefined or defined twice.
-        """
-        target = LINKED / self._product.name
+        """Link the library. Return its path."""
+        target = self._product.path
         unresolved = self.unresolved()
-        replaced = self.replaced()
+        stubs = self.stubs()
         offered = {path: SymbolFile(path).exported() & unresolved for path in self._product.offered if unresolved}
         called = [path for path, names in offered.items() if names]
         aliases = self._aliases(unresolved)
-        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), replaced)
+        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), stubs)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.partial")
         objects = [table, *(unit.target for unit in self._product.units), *called]
         defined = [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
-        # What the base has, too, would be that of the base for the loader. It is for this library alone.
+        # The loader would resolve symbols that the base exports, too, to the base's. So they are local to this library.
         own = target.with_name(f"{target.name}.map")
         write_if_changed(own, "".join(["{\n  local:\n", *(f"    {name};\n" for name in self._in_both), "};\n"]))
         defined += [f"-Wl,--version-script={own}"] if self._in_both else []
@@ -118,14 +104,14 @@ class Linker:
         own = {name for _, file in self._objects for name in file.defined(weak=False, hidden=False)}
         return sorted(name for library in self._bound for name in library.find(own, EXPORTED))
 
-    def replaced(self) -> dict[str, Replaced]:
+    def stubs(self) -> dict[str, StubBindings]:
         """Return what the product has of dispatch stubs of the base, by library."""
         sizes: dict[str, int] = {}
         names: set[str] = set()
         for _, file in self._objects:
             sizes |= file.sizes()
             names |= file.defined() | file.undefined()
-        return {each.name: replaced_in(each, names, sizes, self._toolchain) for each in self._bound}
+        return {each.name: bindings_of(each, names, sizes, self._toolchain) for each in self._bound}
 
     def unresolved(self) -> set[str]:
         """Return the symbols that the product needs and that neither it nor a library loaded with it exports.
@@ -198,10 +184,10 @@ class Linker:
             if name.startswith("_ZN2at6native12DispatchStubI") and name.endswith(suffix)
         }
 
-    def _compiled_table(self, bound: Iterable[Bound], replaced: Mapping[str, Replaced]) -> Path:
+    def _compiled_table(self, bound: Iterable[Bound], stubs: Mapping[str, StubBindings]) -> Path:
         """Compile the table that binds hidden functions, and replaces kernels."""
         jump = self._toolchain.architecture.jump
-        table = trampoline_table(bound, replaced, jump, is_python_extension=self._product.is_python_extension)
+        table = trampoline_table(bound, stubs, jump, is_python_extension=self._product.is_python_extension)
         stem = self._product.name.split(".")[0].replace("/", ".")
         source, target = (Path(f"objects/trampolines/{stem}{suffix}") for suffix in (".cpp", ".o"))
         command = [self._toolchain.compiler, *self._toolchain.flags, "-Ifixed"]
@@ -236,7 +222,7 @@ def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list
 
 
 def trampoline_table(
-    libraries: Iterable[Bound], replaced: Mapping[str, Replaced], jump: str, *, is_python_extension: bool
+    libraries: Iterable[Bound], replaced: Mapping[str, StubBindings], jump: str, *, is_python_extension: bool
 ) -> str:
     """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with a ``jump`` to each
     (see ``Architecture``), and kernels.
@@ -253,7 +239,7 @@ def trampoline_table(
                 f"{name}:\n  {jump.format(slot=f'graft_slots+{8 * index}')}\n.size {name}, .-{name}"
             )
             slots.append(f"{index}, {address:#x}")
-        kernels, stubs = replaced.get(library.name, Replaced([], []))
+        kernels, stubs = replaced.get(library.name, StubBindings([], []))
         symbols = dict.fromkeys([*(each.symbol for each in kernels), *(each.symbol for each in stubs)])
         own = {symbol: f"own_{number}_{place}" for place, symbol in enumerate(symbols)}
         declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]

@@ -50,12 +50,12 @@ class Manifest:
     named: Mapping[str, Sequence[str]]
     is_whole: bool = True
 
-    def holds(self, files: Files) -> bool:
+    def holds(self, files: InputFiles) -> bool:
         """Return whether a compiler would find the same."""
         return files.named(self.looked) == self.named and files.are(self.looked)
 
 
-class Files:
+class InputFiles:
     """The files that compilers find from the folder ``work``, each read once.
 
     Args:
@@ -225,7 +225,7 @@ class Outside:
 
     def is_as_read(self, work: Path) -> bool:
         """Return whether a build would read the same."""
-        return not self.made and Files(work).are(self.hashes)
+        return not self.made and InputFiles(work).are(self.hashes)
 
 
 def _digest(value: object) -> str:

@@ -44,7 +44,7 @@ class Made:
         patched: the files that patches change, with the patches applied.
         generated: the folder of files that the generator wrote for the wheel.
         libraries: the linked libraries, by path below site-packages.
-        cuda: the variables that give the same result again; empty if CUDA plays no part in it.
+        cuda_note: that of the CUDA settings that give the same result again; empty if CUDA plays no part in it.
     """
 
     hash_: str
@@ -55,7 +55,7 @@ class Made:
     patched: Mapping[str, bytes]
     generated: Path
     libraries: Mapping[str, Path]
-    cuda: str = ""
+    cuda_note: str = ""
 
 
 class Composition:

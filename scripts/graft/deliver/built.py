@@ -24,13 +24,13 @@ class Built:
     wheel: str
     size: int
     time: int
-    cuda: str = ""
+    cuda_note: str = ""
 
     @classmethod
-    def of(cls, stamp: str, wheel: Path, cuda: str = "") -> Built:
-        """Record the wheel built with ``stamp``, and the CUDA settings if they affected it."""
+    def of(cls, stamp: str, wheel: Path, cuda_note: str = "") -> Built:
+        """Record the wheel built with ``stamp``, and the note of the CUDA settings if they affected it."""
         status = wheel.stat()
-        return cls(stamp, str(wheel), status.st_size, status.st_mtime_ns, cuda)
+        return cls(stamp, str(wheel), status.st_size, status.st_mtime_ns, cuda_note)
 
     def is_there(self) -> bool:
         """Return whether the wheel still exists, unchanged."""
