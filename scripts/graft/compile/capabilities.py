@@ -1,4 +1,4 @@
-"""Instructions that a CPU capability does not have: what the compiler says of them, and what to write."""
+"""Hints for sources that use instructions which their CPU capability lacks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _GUARD = re.compile(r"^#if.*?\b(__\w+__)\b.*\n(?:#pragma GCC push_options\n)?#pr
 
 
 def compiled_for(command: str) -> str:
-    """Return a line for ``diagnostics`` about a compiler's command that failed: its CPU capability with its flags; or
-    nothing, for other sources.
+    """Return a line for ``diagnostics`` with the CPU capability of a compiler's command, and its flags. It is empty for
+    sources that are compiled once.
     """
     capability = re.search(r" -DCPU_CAPABILITY=(\w+)", command)
     flags = dict.fromkeys(re.findall(r" (-m[^\s']+)", command))

@@ -22,8 +22,8 @@ _FUNCTION = re.compile(r"\S+: In (?:\w+ )*(?:function|instantiation of|construct
 _ELSEWHERE = re.compile(r"\S+: (?:At|In) .*:$")
 _CHAIN = re.compile(r"\s*(?:In file included )?from (\S+?):(\d+)(?::\d+)?[,:]$")
 _REQUIRED = re.compile(r"(\S+?):(\d+)(?::(\d+))?:   (?:recursively )?required (?:from|by)")
-_CALLED = re.compile(r"(\S+?):(\d+):(\d+): note: called from here")
-_EXPANDED = re.compile(r"(\S+?):(\d+):(\d+): note: in expansion of macro")
+# Follows an error in a header: in a function that the compiler has to inline, or in a macro.
+_USED = re.compile(r"(\S+?):(\d+):(\d+): note: (?:called from here|in expansion of macro)")
 # g++ does not print where a macro that pastes names together is used.
 _DEFINED = re.compile(r"\S+: note: in definition of macro '(\w+)'")
 # nvcc prints the instantiation of a template after the error.
@@ -61,7 +61,7 @@ class Diagnostic:
 
     @property
     def kind(self) -> str:
-        """The message without names but those of macros, which cause others: it is the same for similar errors."""
+        """The message without names: similar errors have one kind. Macros stay: an unknown one causes other errors."""
         return re.sub(r"'(?!AT_)[^']*'|\"(?!AT_)[^\"]*\"", "''", re.sub(r"; did you mean .*", "", self.message))
 
 
@@ -88,16 +88,12 @@ def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
             user = place if place[0].startswith(own) else required or chain
             current = Diagnostic(*place, match[match.re.groups], [], function, user, compiled_for=compiled_for)
             required, is_excerpt = None, True
-        elif (match := _EXPANDED.match(text)) and current and match[1].startswith(own):
-            # The macro is defined in a header; the last of several expansions is the user's code.
+        elif (match := _USED.match(text)) and current and match[1].startswith(own):
+            # The last of several expansions is the user's code.
             current.user = current.user if current.file.startswith(own) else (match[1], int(match[2]), int(match[3]))
             is_excerpt = False
         elif (match := _DEFINED.match(text)) and current and chain and not current.file.startswith(own):
             current.user = _use(match[1], Path(chain[0]), current.message) or current.user
-            is_excerpt = False
-        elif (match := _CALLED.match(text)) and current and match[1].startswith(own):
-            # It is an error of a header that calls what the compiler has to inline.
-            current.user = current.user if current.file.startswith(own) else (match[1], int(match[2]), int(match[3]))
             is_excerpt = False
         elif _REMARK.match(text):
             if current and not current.note and re.search(r": note: (?!in (?:expansion|definition) of)", text):
@@ -132,7 +128,12 @@ def _use(macro: str, file: Path, message: str) -> tuple[str, int, int] | None:
 
 
 def of_undefined(callers: Mapping[str, Iterable[str]], native: Path) -> str:
-    """Explain undefined symbols, demangled, each with the sources that need it: their place, and what to do."""
+    """Return a line for each undefined symbol: where it is called, and what to do.
+
+    Args:
+        callers: the sources that need each symbol, by its demangled name.
+        native: the native folder.
+    """
     functions, sources = read_entries(native / FUNCTIONS), _read_sources(native)
     lines: dict[str, None] = {}
     for symbol, files in callers.items():
@@ -149,7 +150,7 @@ def of_undefined(callers: Mapping[str, Iterable[str]], native: Path) -> str:
 
 
 def of_repeated(owners: Mapping[str, Iterable[str]], native: Path) -> str:
-    """Explain symbols that several sources define, like ``of_undefined``."""
+    """Return a line for each symbol that several sources define, its ``owners``, like ``of_undefined``."""
     sources = _read_sources(native)
     return "\n".join(_twice(symbol, [*dict.fromkeys(files)], sources) for symbol, files in owners.items())
 

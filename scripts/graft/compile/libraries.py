@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..core.files import read_json, write_atomically
+from ..core.files import write_if_changed
 from ..inputs.snapshot import hash_of_builder
 from .products import LinkPlan, Product
 from .store import StoredObject
@@ -15,36 +14,35 @@ from .units import Unit
 
 
 class Libraries:
-    """The libraries with these ``plans``, in the folder ``work``."""
+    """The libraries with these ``plans``, in the folder ``work``. Beside each is a hash of what it was linked from."""
 
     def __init__(self, work: Path, plans: Sequence[LinkPlan]) -> None:
         self._work = work
         self._plans = plans
-        self._note = work / "objects/linked.json"
 
     def stale(self, found: Mapping[Unit, StoredObject]) -> list[Product]:
         """Return the libraries that must be linked. They are deleted, since they were linked from other objects."""
-        noted, now = read_json(self._note), self._digests(found)
         stale = []
-        for plan in self._plans:
-            product = plan.product
-            plan.write(self._work / product.plan)
-            is_there = (self._work / product.path).is_file()
-            if not (is_there and now[product.name] and noted.get(product.name) == now[product.name]):
-                stale.append(product)
-        # A build that fails may link some of them, from objects that the next one does not have.
-        left = {name: digest for name, digest in noted.items() if name not in {product.name for product in stale}}
-        write_atomically(self._note, json.dumps(left))
-        for product in stale:
-            (self._work / product.path).unlink(missing_ok=True)
+        for plan, digest in self._digests(found):
+            plan.write(self._work / plan.product.plan)
+            library, note = self._work / plan.product.path, self._note(plan)
+            if not (digest and library.is_file() and note.is_file() and note.read_text(encoding="utf-8") == digest):
+                # A build that fails may link it from objects that the next build does not have.
+                note.unlink(missing_ok=True)
+                library.unlink(missing_ok=True)
+                stale.append(plan.product)
         return stale
 
     def note(self, found: Mapping[Unit, StoredObject]) -> None:
         """Note what the libraries were linked from."""
-        write_atomically(self._note, json.dumps({**read_json(self._note), **self._digests(found)}))
+        for plan, digest in self._digests(found):
+            write_if_changed(self._note(plan), digest)
 
-    def _digests(self, found: Mapping[Unit, StoredObject]) -> dict[str, str]:
-        """Return what decides about each library; nothing where an object is missing, or will be another."""
+    def _note(self, plan: LinkPlan) -> Path:
+        return self._work / f"{plan.product.path}.inputs"
+
+    def _digests(self, found: Mapping[Unit, StoredObject]) -> Iterator[tuple[LinkPlan, str]]:
+        """Yield a hash of what decides about each library; empty where an object is missing, or will be another."""
         digests: dict[str, str] = {}
         for plan in self._plans:  # those that a library loads come before it
             product = plan.product
@@ -55,4 +53,4 @@ class Libraries:
                 status = path.stat()
                 parts.append(f"{status.st_size} {status.st_mtime_ns}")
             digests[product.name] = hashlib.sha256("\0".join(parts).encode()).hexdigest() if all(parts) else ""
-        return digests
+            yield plan, digests[product.name]

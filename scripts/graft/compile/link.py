@@ -105,7 +105,7 @@ class Linker:
         return sorted(name for library in self._bound for name in library.find(own, EXPORTED))
 
     def stubs(self) -> dict[str, StubBindings]:
-        """Return what the product has of dispatch stubs of the base, by library."""
+        """Return the kernels and stubs that the product and the base both have, by library of the base."""
         sizes: dict[str, int] = {}
         names: set[str] = set()
         for _, file in self._objects:
@@ -114,10 +114,8 @@ class Linker:
         return {each.name: bindings_of(each, names, sizes, self._toolchain) for each in self._bound}
 
     def unresolved(self) -> set[str]:
-        """Return the symbols that the product needs and that neither it nor a library loaded with it exports.
-
-        Raises:
-            LinkError: a symbol is defined twice.
+        """Return the symbols that the product needs and that neither it nor a library loaded with it exports. Refuse a
+        symbol that it defines twice.
         """
         owners: dict[str, list[Unit]] = {}
         for unit, file in self._objects:
@@ -146,11 +144,8 @@ class Linker:
             yield from (name for name in file.defined(weak=False) if f"{len(capability)}{capability}" not in name)
 
     def bound(self, unresolved: Iterable[str]) -> list[Bound]:
-        """Find ``unresolved`` symbols among the hidden functions of the base's libraries.
-
-        Raises:
-            LinkError: a symbol is undefined. The linker cannot detect this: the interpreter's symbols, too, are missing
-                until it runs.
+        """Find ``unresolved`` symbols among the hidden functions of the base's libraries. Check that all are found: the
+        linker cannot, since the interpreter's symbols, too, are missing until it runs.
         """
         bound = bind_hidden(unresolved, self._bound)
         if missing := set(unresolved).difference(*(functions for _, functions in bound)):
@@ -202,11 +197,7 @@ class Linker:
 
 
 def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list[Bound]:
-    """Find each of ``needed`` among the hidden functions of ``libraries``, in this order.
-
-    Raises:
-        LinkError: a name is ambiguous.
-    """
+    """Find each of ``needed`` among the hidden functions of ``libraries``, in this order. Refuse an ambiguous name."""
     left, bound = set(needed), []
     for library in libraries:
         found = library.find(sorted(left), FUNCTION)

@@ -44,10 +44,8 @@ _MACRO = r"expected constructor, destructor, or type conversion before|has not b
 
 
 def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequence[Path]) -> NoReturn:
-    """End the build with ninja's ``output``: a digest as the error, everything in a log in ``work``.
-
-    Raises:
-        CompileError: always; with hints at headers in the folders ``includes``.
+    """End the build with a digest of ninja's ``output``, and hints at headers in the folders ``includes``. A log in
+    ``work`` has everything.
     """
     native = snapshot.merged
     compiled, linked = relevant(output, native)

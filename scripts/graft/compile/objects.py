@@ -11,7 +11,7 @@ from .preambles import PREAMBLES
 from .store import Store, StoredObject, key_of
 from .units import Unit
 
-# Of an object that a compiler wrote no dependencies of, or whose headers go on changing.
+# The manifest of an object whose compiler wrote no dependencies, or whose headers go on changing.
 _UNKNOWN = Manifest({}, {}, is_whole=False)
 
 

@@ -22,7 +22,7 @@ from .units import INCLUDES, Unit
 
 # The number of objects kept for each key: one for each state of the headers.
 _STATES = 8
-# Above this size, in bytes, what was not used for longest is deleted.
+# If the store has more bytes, the least recently used objects are deleted.
 _LIMIT = 2_000_000_000
 
 # Changes with what else decides about objects: the commands in ninja.py.
@@ -84,7 +84,7 @@ class Store:
         return StoredObject(manifest, path.stem, is_new=True)
 
     def prune(self) -> None:
-        """Delete what was not used for longest, if the store is too large; also what killed builds left."""
+        """Delete the least recently used objects while the store is too large; also what killed builds left."""
         with suppress(OSError):  # another build deletes, too
             entries: dict[Path, list[tuple[Path, os.stat_result]]] = {}
             for path in (self._folder / name for name in files_below(self._folder)):
@@ -112,10 +112,10 @@ def key_of(unit: Unit, compiler: Compiler, work: Path, files: InputFiles) -> str
 
 
 def _bring(stored: Path, target: Path, digest: str) -> bool:
-    """Make ``target`` the stored object, if it is whole. Return whether it was another file.
+    """Make ``target`` the stored object. Return whether it was another file.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the stored object is damaged.
     """
     with suppress(OSError):
         if target.samefile(stored):

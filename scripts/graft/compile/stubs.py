@@ -42,7 +42,7 @@ class ReplacedKernel(NamedTuple):
 
 
 def stub_of(member: str) -> Stub | None:
-    """Return the stub of which ``member`` is the symbol of a kernel; None for other symbols."""
+    """Return the stub whose kernel has the symbol ``member``; None for other symbols."""
     if not member.startswith(_MEMBER):
         return None
     for start in re.finditer(r"(?<=NS0_)(?=\d)", member):  # at::native::

@@ -11,11 +11,12 @@ from ..base.base import Base
 from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import Layout
+from ..inputs.includes import text_with_headers
 from ..inputs.native import NativeFolder
 from ..inputs.registered import registrations
 from ..inputs.toolchain import Toolchain
 from .nvcc import DEFINITIONS, Nvcc
-from .views import Views, text_with_headers
+from .views import Views
 
 # Headers: the folder's own at its place in PyTorch, those of the new operators, those that wheels lack, the base's.
 INCLUDES = (
@@ -134,7 +135,7 @@ class UnitFinder:
         """Yield the units that only find errors in a source with intrinsics, for the other CPU capabilities of a wheel:
         each has some instructions, and the compiler rejects others where it inlines functions, not where it parses.
         """
-        text, toolchain = text_with_headers(source, self._layout.sources), self._toolchain
+        text, toolchain = text_with_headers(self._layout.sources, source), self._toolchain
         if toolchain.is_for_edits and _INTRINSIC.search(text):
             for capability in toolchain.architecture.capabilities:
                 if capability not in toolchain.capabilities:
@@ -157,7 +158,7 @@ class UnitFinder:
         return [*own, *(self._generated(folder, "cuda", flags) for folder in registered)]
 
     def _unit(self, source: Path, name: str, flags: Iterable[str] = ()) -> Unit:
-        text = text_with_headers(source, self._layout.sources)
+        text = text_with_headers(self._layout.sources, source)
         view = self._views.of(text)
         include = [f"-I{self._relative(view)}"] if view else []
         # What is registered for operators of PyTorch can be switched off.

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.files import write_if_changed
-from ..inputs.includes import included
 
 # Headers that consist of includes of one header for each operator, with the suffix of its name.
 _OF_INCLUDES = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
@@ -93,14 +92,3 @@ class Views:
             kind: template.partition(f"${{tensor_method_{kind}}}")[2].partition("$")[0]
             for kind in ("declarations", "definitions")
         }
-
-
-def text_with_headers(source: Path, folder: Path) -> str:
-    """Return the text of a source with that of the native folder's headers that it includes, directly or indirectly."""
-    paths = [source, *(folder / name for name in sorted(included(folder, [_below(folder, source)])))]
-    return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
-
-
-def _below(folder: Path, source: Path) -> Path:
-    """Return the path of a source in ``folder``; of a generated one, which is elsewhere, the path itself."""
-    return source.relative_to(folder) if source.is_relative_to(folder) else source

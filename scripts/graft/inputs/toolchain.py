@@ -171,11 +171,7 @@ class Toolchain:
 
 
 def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
-    """Return the compiler with this name, the value of ``CXX``.
-
-    Raises:
-        ToolchainError: it is missing, too old, not g++, or for another architecture.
-    """
+    """Return the compiler with this name, the value of ``CXX``, if headers of PyTorch can be compiled with it."""
     try:
         version = run([compiler, "-dumpfullversion", "-dumpversion"]).stdout.strip()
         about = run([compiler, "--version"], env=UNTRANSLATED).stdout.splitlines()[0]
@@ -209,11 +205,7 @@ def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
 
 
 def _version_of(compiler: str, program: str) -> str:
-    """Return what a program that the compiler runs says of itself: the assembler or a linker.
-
-    Raises:
-        ToolchainError: it does not run.
-    """
+    """Return the version of a program that the compiler runs: the assembler or a linker."""
     try:
         path = run([compiler, f"-print-prog-name={program}"]).stdout.strip()
         return run([path, "--version"], env=UNTRANSLATED).stdout.splitlines()[0]

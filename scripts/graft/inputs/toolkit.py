@@ -22,8 +22,6 @@ def find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine, machine: str = 
 
     Raises:
         MissingError: there is none, and pip cannot have one.
-        FetchError: a package is not the pinned one, or pip failed.
-        UsageError: ``CUDA_HOME`` is no toolkit.
     """
     return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line, machine)
 
