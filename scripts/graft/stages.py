@@ -33,8 +33,8 @@ from .inputs.snapshot import Snapshot
 # The number of functions shown that keep kernels of PyTorch which are replaced.
 _CALLS_SHOWN = 5
 
-# Chooses the libraries of a delivery.
-Plan = Callable[[Units, Base, Nvcc | None], list[Product]]
+# Returns the libraries of a delivery.
+ProductsOf = Callable[[Units, Base, Nvcc | None], list[Product]]
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Job:
     steps: Steps
 
 
-def make(job: Job, plan: Plan) -> Made:
+def make(job: Job, products_of: ProductsOf) -> Made:
     """Run the stages up to the linked libraries."""
     with job.steps.counted("find the CUDA toolkit"):
         cuda = _find_cuda(job)
-    libraries, outside, stubs, patched_files = _make(job, cuda, plan)
+    libraries, outside, stubs, patched_files = _make(job, cuda, products_of)
     description = Description.load(job.layout.generated / DESCRIPTION)
     description.replaced.update((stub, ["dispatch stub"]) for stub in stubs)
     if description.replaced:
@@ -117,11 +117,13 @@ def _find_cuda(job: Job, *, is_required: bool = False) -> Cuda:
     return find_cuda(job.snapshot, job.base, job.native, job.layout.cuda, is_required=is_required)
 
 
-def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], Outside, list[str], dict[str, bytes]]:
+def _make(
+    job: Job, cuda: Cuda, products_of: ProductsOf | None
+) -> tuple[dict[str, Path], Outside, list[str], dict[str, bytes]]:
     """Check the folder, generate, compile and link. Return the libraries, what was read elsewhere, the base's dispatch
     stubs that they have kernels for, and the patched files.
 
-    Without a plan, only what is for CUDA is compiled.
+    Without ``products_of``, only what is for CUDA is compiled.
 
     Raises:
         GraftError: lists every error. Those that the check finds are raised instead of the compiler's, because they are
@@ -133,7 +135,7 @@ def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], Out
             _, files = run_all(generator.start, lambda: _check_base(job))
         try:
             with steps.step("compile and link") as line:
-                libraries, outside, stubs = _compile(job, cuda.nvcc, plan, line, lambda: generator.is_refused)
+                libraries, outside, stubs = _compile(job, cuda.nvcc, products_of, line, lambda: generator.is_refused)
         except GraftError:
             generator.finish()
             raise
@@ -170,13 +172,13 @@ def _check_base(job: Job) -> dict[str, bytes]:
 
 
 def _compile(
-    job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine, is_refused: Callable[[], bool]
+    job: Job, nvcc: Nvcc | None, products_of: ProductsOf | None, line: StepLine, is_refused: Callable[[], bool]
 ) -> tuple[dict[str, Path], Outside, list[str]]:
     lay_out_sources(job.layout, job.native)
     units = UnitFinder(job.layout, job.base, job.snapshot.toolchain, nvcc).units(job.native)
-    products = plan(units, job.base, nvcc) if plan else []
+    products = products_of(units, job.base, nvcc) if products_of else []
     compilers: dict[str, Compiler] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
-    others = units.tried if plan else units.cuda
+    others = units.tried if products_of else units.cuda
     libraries, outside = bring_up_to_date(
         *(job.layout, job.snapshot, products, job.base, compilers),
         others=others,
@@ -184,5 +186,5 @@ def _compile(
         line=line,
         is_refused=is_refused,
     )
-    own = [unit for unit in units.library if unit.source.parts[0] == "src"] if plan else []
+    own = [unit for unit in units.library if unit.source.parts[0] == "src"] if products_of else []
     return libraries, outside, replaced_stubs(own, job.layout.work, [job.base.libraries / "libtorch_cpu.so"])

@@ -201,7 +201,7 @@ class LinkedBuild(Build):
         loads = "import ctypes, sys; library = ctypes.CDLL(sys.argv[1])\n"
         env = {**os.environ, "LD_LIBRARY_PATH": str(self.base.libraries)}
         command = [sys.executable, "-c", loads + program, library]
-        return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from graft.core.cuda_settings import NO_GPU, NO_KERNELS, OF_BASE, CudaArchs, Cud
 from graft.core.errors import FetchError, UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.core.pip import MissingError
-from graft.inputs import toolkit as toolkit_module
 from graft.inputs.native import NativeFolder, load_native
 from graft.inputs.pin import Pin, load_pin
 from helpers import write
@@ -141,7 +140,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         archive.writestr(program, SAYS)
         for name, text in texts.items():
             archive.writestr(name, text)
-    monkeypatch.setattr(toolkit_module, "HOME", tmp_path / "build")
+    monkeypatch.setattr(nvcc, "HOME", tmp_path / "build")
     for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(folder)), ("CONFIG_FILE", "/dev/null")):
         monkeypatch.setenv(f"PIP_{name}", value)
     return wheel
@@ -185,7 +184,7 @@ def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(index: Path, 
 def test_libraries_are_those_of_the_architecture_of_the_host_code(
     toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvcc, "find_toolkit", lambda *given: tmp_path / given[4] if given[4:] else toolkit)
+    monkeypatch.setattr(nvcc, "_find_toolkit", lambda *given: tmp_path / given[4] if given[4:] else toolkit)
     for folder in ("lib", "targets/sbsa-linux/lib"):
         write(tmp_path / "aarch64" / folder, {"libcudart.so.13": ""})
     write(toolkit / "lib64", {"libcudart.so.13": ""})

@@ -262,6 +262,20 @@ for line in open("/proc/self/maps"):
     assert linked.printed(library, program) == "7\nr--p 0\n"
 
 
+@pytest.mark.parametrize("calls", ["libtorch_cpu::hidden()", "1"])
+def test_another_build_of_the_base_is_refused_at_load(linked: LinkedBuild, calls: str) -> None:
+    """Also by a library that needs no hidden function: members of classes may have other offsets, too."""
+    text = f'namespace libtorch_cpu {{ int hidden(); }} extern "C" {SHOWN} int call() {{ return {calls}; }}'
+    library = linked.linker(linked.product(linked.unit("Caller", text), linked.trampolines)).link()
+    assert linked.printed(library, "print(library.call())") in ("7\n", "1\n")
+    known = ElfFile(linked.base.libraries / BOUND[1]).build_id
+    make_library(linked.base.libraries, BOUND[1], "int more;")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        linked.printed(library, "print(library.call())")
+    assert caught.value.returncode == 1
+    assert f"grafted onto a libtorch_cpu.so with build-id {known}, but the one loaded is" in caught.value.stderr
+
+
 def test_symbols_of_newer_c_libraries_are_hidden(tmp_path: Path) -> None:
     uses = "#include <functional>\nvoid f() { std::__throw_bad_array_new_length(); }\n"
     (tmp_path / "uses.cpp").write_text(uses)

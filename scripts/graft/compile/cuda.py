@@ -13,7 +13,7 @@ from ..core.errors import GraftError, UsageError
 from ..core.pip import MissingError
 from ..inputs.native import NativeFolder, kernels_for_cuda
 from ..inputs.snapshot import Snapshot
-from .nvcc import Nvcc, find_nvcc
+from .nvcc import Nvcc, find_nvcc, sources_for_cuda
 
 
 @dataclass(frozen=True)
@@ -82,5 +82,5 @@ def _require_wanted(archs: CudaArchs) -> None:
 
 
 def _kernels_of(native: NativeFolder) -> str:
-    count = sum(file.suffix in (".cu", ".cpp") for file in native.cuda)
+    count = len(sources_for_cuda(native))
     return f"the CUDA kernels of {count} file{'s' * (count > 1)}" if count else "CUDA kernels"

@@ -1,7 +1,8 @@
-"""nvcc, which compiles sources for CUDA."""
+"""nvcc, and the CUDA toolkit that has it: ``CUDA_HOME``, or NVIDIA's packages, which the pin lists and pip installs."""
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import re
 from dataclasses import dataclass
@@ -10,13 +11,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..base.base import Base
-from ..core.console import StepLine
+from ..core.console import StepLine, say
 from ..core.cuda_settings import NO_KERNELS, CudaSettings
-from ..core.errors import UsageError
+from ..core.errors import CommandError, UsageError
+from ..core.files import Layer, held
+from ..core.layout import HOME
+from ..core.pip import MissingError, pip_into
 from ..core.process import run
-from ..inputs.pin import Pin
+from ..inputs.native import NativeFolder
+from ..inputs.pin import TOOLKITS, Pin, platform_options
 from ..inputs.toolchain import Toolchain
-from ..inputs.toolkit import find_toolkit
 
 # The macros that PyTorch defines for sources of libtorch_cuda.
 DEFINITIONS = ("TORCH_CUDA_BUILD_MAIN_LIB", "USE_CUDA")
@@ -95,15 +99,20 @@ class Nvcc:
 Compiler: TypeAlias = Toolchain | Nvcc
 
 
+def sources_for_cuda(native: NativeFolder) -> list[Path]:
+    """Return what is compiled only if there is nvcc: sources for it, and what is C++ beside them."""
+    return [file for file in native.cuda if file.suffix in (".cu", ".cpp")]
+
+
 def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: CudaSettings, line: StepLine) -> Nvcc:
     """Return the nvcc for ``base``.
 
     Raises:
         MissingError: there is no toolkit, and pip cannot have one.
     """
-    folder = find_toolkit(pin, base.cuda, wanted.home, line)
+    folder = _find_toolkit(pin, base.cuda, wanted.home, line)
     is_native = host.machine == platform.machine()
-    linked = None if is_native else find_toolkit(pin, base.cuda, wanted.home, line, host.machine)
+    linked = None if is_native else _find_toolkit(pin, base.cuda, wanted.home, line, host.machine)
     nvcc = Nvcc(folder, host, wanted.archs.names or base.architectures, linked)
     if not nvcc.architectures:
         raise UsageError(
@@ -112,3 +121,60 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: CudaSettings, line:
         )
     nvcc.require_known_architectures()
     return nvcc
+
+
+def _find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine, machine: str = platform.machine()) -> Path:
+    """Return the folder of the toolkit for the version ``cuda`` on a ``machine``, and note in ``line`` which one it is.
+    That is ``home``, the value of ``CUDA_HOME``, if it is of this version.
+
+    Raises:
+        MissingError: there is none, and pip cannot have one.
+    """
+    return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line, machine)
+
+
+def _toolkit_of_user(cuda: str, home: str, line: StepLine) -> Path | None:
+    if not home:
+        return None
+    folder = Path(home).expanduser().absolute()
+    try:
+        text = run([folder / "bin/nvcc", "--version"]).stdout
+    except CommandError as error:
+        raise UsageError(
+            f"CUDA_HOME={home}: its bin/nvcc does not run",
+            cause=error.cause,
+            todo="set CUDA_HOME to a CUDA toolkit, or unset it",
+        ) from error
+    found = re.search(r"release (\d+\.\d+)", text)
+    if found and found[1] == cuda:
+        line.note = home
+        return folder
+    say(f"      CUDA_HOME={home} is CUDA {found[1] if found else '?'}, but torch was built with {cuda}: not used")
+    return None
+
+
+def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine, machine: str) -> Path:
+    """Return the folder with the pinned packages for ``cuda``, which pip installs there once."""
+    packages = pin.toolkits.get(cuda, {}).get(machine)
+    if not packages:
+        raise MissingError(
+            f"{pin.path.parent.parent / TOOLKITS}: it has no packages for CUDA {cuda} on {machine}",
+            todo=f"set CUDA_HOME to a toolkit of CUDA {cuda}, or add them with `make pin TORCH={pin.version}`",
+            brief="not pinned",
+        )
+    line.note = "there already"
+
+    def add(target: Path) -> None:
+        try:
+            pip_into(target, "install", packages, line, "--no-compile", *platform_options(machine))
+        except MissingError as error:
+            error.todo = f"check the network and try again, or set CUDA_HOME to a toolkit of CUDA {cuda}"
+            raise
+        line.note = f"{len(packages)} packages from pip"
+
+    # Another list of packages gets another folder, so the files that compilers read now do not change.
+    content = hashlib.sha256("\n".join(map(" ".join, packages.items())).encode()).hexdigest()
+    folder = HOME / f"cuda-toolkits/{cuda}-{content[:8]}"
+    with held(folder, [Layer(content, add)]):
+        (compiler,) = folder.glob("nvidia/*/bin/nvcc")
+    return compiler.parent.parent

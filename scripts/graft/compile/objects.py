@@ -19,11 +19,6 @@ class Objects:
     """The objects of ``units`` in the folder ``work``.
 
     Args:
-        units: all units of the build.
-        work: the work folder.
-        files: the files that compilers find.
-        store: has the objects of other builds.
-        compilers: by name.
         is_for_edits: whether objects that were compiled with a precompiled header may be used.
 
     Attributes:

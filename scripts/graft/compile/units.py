@@ -15,7 +15,7 @@ from ..inputs.includes import text_with_headers
 from ..inputs.native import NativeFolder
 from ..inputs.registered import registrations
 from ..inputs.toolchain import Toolchain
-from .nvcc import DEFINITIONS, Nvcc
+from .nvcc import DEFINITIONS, Nvcc, sources_for_cuda
 from .views import Views
 
 # Headers: the folder's own at its place in PyTorch, those of the new operators, those that wheels lack, the base's.
@@ -149,8 +149,7 @@ class UnitFinder:
         flags = (*(f"-D{name}" for name in DEFINITIONS), f"-I{self._nvcc.folder}/include")
         own = [
             self._unit(self._layout.sources / name, f"native/{name}", flags if name.suffix == ".cpp" else ())
-            for name in native.cuda
-            if name.suffix in (".cu", ".cpp")
+            for name in sources_for_cuda(native)
         ]
         loops = [path for folder in folders for path in sorted((folder / "cuda").glob("*.cu"))]
         own += [self._unit(path, f"generated/{path.name}") for path in loops]
@@ -159,8 +158,7 @@ class UnitFinder:
 
     def _unit(self, source: Path, name: str, flags: Iterable[str] = ()) -> Unit:
         text = text_with_headers(self._layout.sources, source)
-        view = self._views.of(text)
-        include = [f"-I{self._relative(view)}"] if view else []
+        include = self._view_of(text)
         # What is registered for operators of PyTorch can be switched off.
         if any(not self._views.is_new(name) for each in registrations(text) for name in each.names[-1:]):
             include += ["-include", "graft_replaced.h"]
@@ -171,15 +169,19 @@ class UnitFinder:
         """Return the unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""
         parts = _PARTS[kind]
         sources = [folder / f"{kind}.cpp", *(path for part in parts for path in sorted((folder / part).glob("*.cpp")))]
-        view = self._views.of("\n".join(path.read_text(encoding="utf-8") for path in sources))
-        includes = [self._relative(folder / "own"), *([self._relative(view)] if view else [])]
+        view = self._view_of("\n".join(path.read_text(encoding="utf-8") for path in sources))
         python = (self._python_include,) if kind == "bindings" else ()
         return Unit(
             self._relative(sources[0]),
             self._object(f"generated/{folder.name}.{kind}"),
-            (*_GENERATED, *flags, *python, *(f"-I{path}" for path in includes)),
+            (*_GENERATED, *flags, *python, f"-I{self._relative(folder / 'own')}", *view),
             (self._relative(folder / "narrow"),),
         )
+
+    def _view_of(self, text: str) -> list[str]:
+        """Return the flag for the headers of the new operators that a source with this text uses, if it uses any."""
+        view = self._views.of(text)
+        return [f"-I{self._relative(view)}"] if view else []
 
     @property
     def _python_include(self) -> str:

@@ -14,10 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..codegen import OPERATOR_HEADERS
 from ..core.files import write_if_changed
-
-# Headers that consist of includes of one header for each operator, with the suffix of its name.
-_OF_INCLUDES = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
 
 # Headers of functions, their namespace, and the fragments added there.
 _OF_FUNCTIONS = (
@@ -58,7 +56,7 @@ class Views:
         chosen = [self._fragments[root] for root in roots]
         files = {
             f"ATen/{name}.h": self._behind(name, "".join(f"#include <ATen/ops/{root}{suffix}.h>\n" for root in roots))
-            for name, suffix in _OF_INCLUDES.items()
+            for name, suffix in OPERATOR_HEADERS.items()
         }
         for name, namespace, kind in _OF_FUNCTIONS:
             functions = "\n".join(text for each in chosen for text in each[kind])
