@@ -13,7 +13,7 @@ from zipfile import ZipFile, ZipInfo
 import pytest
 from builds import GXX, snapshot_of
 from graft.base.base import Base, Library
-from graft.codegen import FRAGMENTS, MISSING, NO_CUDA
+from graft.codegen import FRAGMENTS, MISSING
 from graft.compile import cuda, nvcc
 from graft.compile.cuda import Cuda, find_cuda
 from graft.compile.messages import relevant
@@ -30,33 +30,22 @@ from graft.inputs.native import NativeFolder, load_native
 from graft.inputs.pin import Pin, load_pin
 from helpers import write
 
-HOST = GXX
 PIN = load_pin(REPOSITORY / "patches/2.14.1")
 SAYS = "#!/bin/sh\ncase $1 in --version) echo 'release 13.0, V13.0.88';; *) echo sm_80; echo sm_90;; esac\n"
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings for CUDA of the user who runs the tests are ignored."""
-    monkeypatch.delenv("CUDA_HOME", raising=False)
 
 
 @pytest.fixture
 def toolkit(tmp_path: Path) -> Path:
     """A toolkit whose nvcc knows two architectures."""
-    folder = tmp_path / "toolkit"
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin/nvcc").write_text(SAYS)
+    folder = write(tmp_path / "toolkit", {"bin/nvcc": SAYS})
     (folder / "bin/nvcc").chmod(0o755)
     return folder
 
 
 def base_for(cuda: str, folder: Path) -> Base:
     """A base with that version of CUDA, or without CUDA."""
-    (folder / "torch/lib").mkdir(parents=True)
-    value = f"'{cuda}'" if cuda else "None"
-    (folder / "torch/version.py").write_text(f"__version__ = '2.14.1'\ncuda: Optional[str] = {value}\n")
-    (folder / "torch/lib/libtorch_python.so").write_bytes(b"\0sm_80 sm_90\0")
+    version = f"__version__ = '2.14.1'\ncuda: Optional[str] = {cuda or None!r}\n"
+    write(folder, {"torch/version.py": version, "torch/lib/libtorch_python.so": "\0sm_80 sm_90\0"})
     return Base(folder / "torch.whl", folder)
 
 
@@ -65,7 +54,7 @@ ON_CUDA = f"{ENTRY}  dispatch:\n    CPU: a_cpu\n    CUDA: a_cuda\n"
 
 
 def native_folder(folder: Path, entry: str = ON_CUDA) -> NativeFolder:
-    files = {name: "" for name in ("cuda/A.cu", "cuda/A.cuh", "cuda/B.cpp", "C.cpp") if entry == ON_CUDA}
+    files = dict.fromkeys(("cuda/A.cu", "cuda/A.cuh", "cuda/B.cpp", "C.cpp") if entry == ON_CUDA else (), "")
     return load_native(write(folder, {"native_functions.yaml": entry, **files}))
 
 
@@ -73,7 +62,7 @@ def found(
     folder: Path, cuda: str, archs: CudaArchs = OF_BASE, entry: str = ON_CUDA, *, is_required: bool = False
 ) -> Cuda:
     """Return how a build for a base with that version of CUDA handles the kernels of a folder."""
-    base, native = base_for(cuda, folder / f"tree {archs} {is_required}"), native_folder(folder / "native", entry)
+    base, native = base_for(cuda, folder / "tree"), native_folder(folder / "native", entry)
     snapshot = replace(snapshot_of(folder, native.path), pin=PIN)
     return find_cuda(snapshot, base, native, CudaSettings(archs), is_required=is_required)
 
@@ -98,16 +87,16 @@ def test_architectures_are_written_in_several_ways(text: str, names: list[str], 
 
 
 def test_architectures_that_nvcc_does_not_know_are_refused(toolkit: Path) -> None:
-    known = Nvcc(toolkit, HOST, ("80", "90a"))
+    known = Nvcc(toolkit, GXX, ("80", "90a"))
     known.require_known_architectures()
     assert "-gencode=arch=compute_90a,code=sm_90a" in known.flags
     with pytest.raises(UsageError, match=r"^CUDA_ARCHS=70 81: this nvcc does not support it") as caught:
-        Nvcc(toolkit, HOST, ("70", "80", "81")).require_known_architectures()
+        Nvcc(toolkit, GXX, ("70", "80", "81")).require_known_architectures()
     assert caught.value.todo == "choose among: 80, 90; or none"
 
 
 def nvcc_for(base: Base, home: Path | str = "", pin: Pin = PIN) -> Nvcc:
-    return find_nvcc(pin, base, HOST, CudaSettings(home=str(home)), StepLine("toolkit"))
+    return find_nvcc(pin, base, GXX, CudaSettings(home=str(home)), StepLine("toolkit"))
 
 
 def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(toolkit: Path, tmp_path: Path) -> None:
@@ -147,10 +136,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def toolkit_of(tmp_path: Path, packages: dict[str, str]) -> Path:
-    base = Base(tmp_path / "torch.whl", tmp_path / "tree")
-    if not base.tree.exists():
-        base_for("13.0", base.tree)
-    return nvcc_for(base, pin=replace(PIN, toolkits={"13.0": {platform.machine(): packages}})).folder
+    pin = replace(PIN, toolkits={"13.0": {platform.machine(): packages}})
+    return nvcc_for(base_for("13.0", tmp_path / "tree"), pin=pin).folder
 
 
 def test_toolkit_of_the_pin_is_installed_once(index: Path, tmp_path: Path) -> None:
@@ -190,7 +177,7 @@ def test_libraries_are_those_of_the_architecture_of_the_host_code(
     write(toolkit / "lib64", {"libcudart.so.13": ""})
     base = base_for("13.0", tmp_path / "tree")
     found = [
-        find_nvcc(PIN, base, replace(HOST, machine=machine), CudaSettings(CudaArchs("80")), StepLine("toolkit"))
+        find_nvcc(PIN, base, replace(GXX, machine=machine), CudaSettings(CudaArchs("80")), StepLine("toolkit"))
         for machine in (platform.machine(), "aarch64")
     ]
     assert [nvcc.folder for nvcc in found] == [toolkit, toolkit]
@@ -200,22 +187,17 @@ def test_libraries_are_those_of_the_architecture_of_the_host_code(
 
 
 @pytest.mark.parametrize(
-    ("cuda", "archs", "how", "said"),
+    ("cuda", "archs", "said"),
     [
-        (
-            "",
-            OF_BASE,
-            NO_CUDA,
-            "left out, since torch 2.14.1 has no CUDA: 1 CUDA kernels, cuda/A.cu, cuda/A.cuh, cuda/B.cpp",
-        ),
-        ("13.0", NO_KERNELS, MISSING, "CUDA_ARCHS=none; the CUDA kernels of 2 files are left out"),
-        ("13.0", NO_GPU, MISSING, "no GPU here that torch 2.14.1 supports; the CUDA kernels of 2 files are left out"),
+        ("", OF_BASE, "left out, since torch 2.14.1 has no CUDA: 1 CUDA kernels, cuda/A.cu, cuda/A.cuh, cuda/B.cpp"),
+        ("13.0", NO_KERNELS, "CUDA_ARCHS=none; the CUDA kernels of 2 files are left out"),
+        ("13.0", NO_GPU, "no GPU here that torch 2.14.1 supports; the CUDA kernels of 2 files are left out"),
     ],
 )
 def test_kernels_that_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], cuda: str, archs: CudaArchs, how: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cuda: str, archs: CudaArchs, said: str
 ) -> None:
-    assert found(tmp_path, cuda, archs) == Cuda(how, None, CudaSettings(archs).note if cuda else "")
+    assert found(tmp_path, cuda, archs) == (Cuda(MISSING, None, CudaSettings(archs).note) if cuda else Cuda())
     assert capsys.readouterr().err == f"      {said}\n"
 
 
@@ -259,8 +241,8 @@ def test_sources_of_cuda_and_registrations_are_compiled(
     write(layout.sources, {str(source): "" for source in native.cplusplus})
     write(layout.generated / "units/a", dict.fromkeys(("library.cpp", "cuda.cpp", "cuda/RegisterCUDA.cpp"), ""))
     write(layout.generated, {FRAGMENTS: "{}"})
-    nvcc = Nvcc(toolkit, HOST, ("80",))
-    units = UnitFinder(layout, Base(tmp_path, tmp_path), HOST, nvcc).units(native)
+    nvcc = Nvcc(toolkit, GXX, ("80",))
+    units = UnitFinder(layout, Base(tmp_path, tmp_path), GXX, nvcc).units(native)
     library = Library((), "$ORIGIN", "--enable-new-dtags")
     base: Any = SimpleNamespace(library=lambda _: library, libraries=tmp_path, extension="_C.so")
     wheel, thin = products(units, base, nvcc), thin_products("my_ops", "torch_2", units, base, nvcc)
@@ -274,7 +256,7 @@ def test_sources_of_cuda_and_registrations_are_compiled(
         ("generated/units/a/cuda.cpp", CXX),
     ]
     assert all(f"-I{toolkit / 'include'}" in unit.flags for unit in units.cuda[1:])
-    assert UnitFinder(layout, Base(tmp_path, tmp_path), HOST).units(native).cuda == []
+    assert UnitFinder(layout, Base(tmp_path, tmp_path), GXX).units(native).cuda == []
     without = replace(units, cuda=[])
     assert not any("cuda" in each.name for each in (*products(without, base, nvcc), *products(units, base)))
 

@@ -84,6 +84,7 @@ def text_at(error: Diagnostic, example: str) -> str:
     return " ".join([*error.excerpt[:1], example.splitlines()[error.user[1] - 1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", groups(), ids=lambda group: f"rows {', '.join(str(number) for number, _ in group)}")
 def test_each_example_gets_its_hints(group: list[tuple[int, Example]], tmp_path: Path) -> None:
     native = tmp_path / "native"

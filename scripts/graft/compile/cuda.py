@@ -52,9 +52,8 @@ def find_cuda(
             say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
         return Cuda()
     if wanted.archs in (NO_KERNELS, NO_GPU):
-        why = (
-            f"no GPU here that torch {base.version} supports" if wanted.archs == NO_GPU else f"CUDA_ARCHS={NO_KERNELS}"
-        )
+        no_gpu = f"no GPU here that torch {base.version} supports"
+        why = no_gpu if wanted.archs == NO_GPU else f"CUDA_ARCHS={NO_KERNELS}"
         say(f"      {why}; {_kernels_of(native)} are left out")
         return Cuda(MISSING, None, wanted.note)
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")

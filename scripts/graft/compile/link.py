@@ -216,7 +216,7 @@ def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list
 
 
 def trampoline_table(
-    libraries: Iterable[Bound], replaced: Mapping[str, StubBindings], jump: str, *, is_python_extension: bool
+    libraries: Iterable[Bound], stubs: Mapping[str, StubBindings], jump: str, *, is_python_extension: bool
 ) -> str:
     """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with a ``jump`` to each
     (see ``Architecture``), and kernels.
@@ -233,14 +233,14 @@ def trampoline_table(
                 f"{name}:\n  {jump.format(slot=f'graft_slots+{8 * index}')}\n.size {name}, .-{name}"
             )
             slots.append(f"{index}, {address:#x}")
-        kernels, stubs = replaced.get(library.name, StubBindings([], []))
-        symbols = dict.fromkeys([*(each.symbol for each in kernels), *(each.symbol for each in stubs)])
+        kernels, shared = stubs.get(library.name, StubBindings([], []))
+        symbols = dict.fromkeys(each.symbol for each in (*kernels, *shared))
         own = {symbol: f"own_{number}_{place}" for place, symbol in enumerate(symbols)}
         declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
         arrays = {
             "GraftSlot": slots,
             "GraftKernel": [f"{each.member:#x}, {each.stub:#x}, &{own[each.symbol]}, nullptr" for each in kernels],
-            "GraftStub": [f"{each.stock:#x}, &{own[each.symbol]}, {each.size}" for each in stubs],
+            "GraftStub": [f"{each.stock:#x}, &{own[each.symbol]}, {each.size}" for each in shared],
         }
         fields = [f'"{library.name}"', f'"{library.build_id}"']
         for kind, rows in arrays.items():
