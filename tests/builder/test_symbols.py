@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from graft.base.elf import ElfFile
 from graft.base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
-from graft.compile.link import bind_hidden
+from graft.compile.trampolines import bind_hidden
 from graft.core.errors import LinkError
 from graft.deliver.wheel import newer_symbols
 

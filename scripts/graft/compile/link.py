@@ -1,8 +1,4 @@
-"""``python -m graft.compile.link PLAN``: link one library. ninja runs it for those that `Libraries` finds stale.
-
-Functions that the base's libraries define but hide are bound: there is one jump for each, filled in when the library
-loads.
-"""
+"""``python -m graft.compile.link PLAN``: link one library. ninja runs it for those that `Libraries` finds stale."""
 
 from __future__ import annotations
 
@@ -12,9 +8,8 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from string import Template
 
-from ..base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
+from ..base.symbols import DATA, EXPORTED, SymbolFile, SymbolIndex
 from ..core.errors import GraftError, LinkError
 from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
@@ -22,6 +17,7 @@ from ..inputs.toolchain import FAST_LINKER
 from .diagnostics import of_repeated, of_undefined
 from .products import LINKED, LinkPlan
 from .stubs import StubBindings, bindings_of
+from .trampolines import Bound, bind_hidden, trampoline_table
 from .units import Unit
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
@@ -31,12 +27,6 @@ _DEFINED_LATER = frozenset(
     {"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"}
     | {"graft_libraries", "graft_slots", "graft_slots_size", "graft_is_python_extension"}
 )
-
-# The table of what trampolines.cpp binds.
-_TABLE = Path(__file__).with_name("templates") / "table.cpp.in"
-
-# A library of the base and the addresses of its hidden functions that are bound.
-Bound = tuple[SymbolIndex, dict[str, int]]
 
 
 def main(plan: str) -> int:
@@ -197,67 +187,6 @@ class Linker:
             run([*command, "-c", source, "-o", partial])
             partial.replace(target)
         return target
-
-
-def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list[Bound]:
-    """Find each of ``needed`` among the hidden functions of ``libraries``, in this order. Refuse an ambiguous name."""
-    left, bound = set(needed), []
-    for library in libraries:
-        found = library.find(sorted(left), FUNCTION)
-        for name, addresses in found.items():
-            if len(addresses) > 1:
-                raise LinkError(
-                    f"{library.name} has {len(addresses)} hidden functions named {name}",
-                    todo="do not call it; copy its code into the native folder",
-                )
-        left -= found.keys()
-        bound.append((library, {name: address for name, (address,) in found.items()}))
-    return bound
-
-
-def trampoline_table(
-    libraries: Iterable[Bound], stubs: Mapping[str, StubBindings], jump: str, *, is_python_extension: bool
-) -> str:
-    """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with a ``jump`` to each
-    (see ``Architecture``), and kernels.
-    """
-    trampolines: list[str] = []
-    declared: list[str] = []
-    tables, entries = [], []
-    for number, (library, functions) in enumerate(libraries):
-        slots = []
-        for name, address in functions.items():
-            index = len(trampolines)
-            trampolines.append(
-                f".globl {name}\n.hidden {name}\n.type {name}, %function\n.p2align 4\n"
-                f"{name}:\n  {jump.format(slot=f'graft_slots+{8 * index}')}\n.size {name}, .-{name}"
-            )
-            slots.append(f"{index}, {address:#x}")
-        kernels, shared = stubs.get(library.name, StubBindings([], []))
-        symbols = dict.fromkeys(each.symbol for each in (*kernels, *shared))
-        own = {symbol: f"own_{number}_{place}" for place, symbol in enumerate(symbols)}
-        declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
-        arrays = {
-            "GraftSlot": slots,
-            "GraftKernel": [f"{each.member:#x}, {each.stub:#x}, &{own[each.symbol]}, nullptr" for each in kernels],
-            "GraftStub": [f"{each.stock:#x}, &{own[each.symbol]}, {each.size}" for each in shared],
-        }
-        fields = [f'"{library.name}"', f'"{library.build_id}"']
-        for kind, rows in arrays.items():
-            if rows:
-                tables.append(
-                    f"{kind} {kind}_{number}[] = {{\n" + "".join(f"    {{{row}}},\n" for row in rows) + "};\n"
-                )
-            fields += [f"{kind}_{number}" if rows else "nullptr", str(len(rows))]
-        entries.append(f"    {{{', '.join(fields)}}},")
-    return Template(_TABLE.read_text(encoding="utf-8")).substitute(
-        slot_count=max(len(trampolines), 1),
-        trampolines="\n".join(trampolines),
-        declared="\n".join(declared),
-        tables="\n".join(tables),
-        libraries="\n".join(entries),
-        is_python_extension=str(is_python_extension).lower(),
-    )
 
 
 def _python_library() -> Path:
