@@ -57,6 +57,10 @@ cp "$source" "$object"
 """
 
 
+A, B, LIBRARY = "src/ATen/native/A.cpp", "src/ATen/native/B.cpp", "generated/library.cpp"
+ALL = {A, B, LIBRARY}
+
+
 @dataclass
 class Compiler:
     """A compiler, whose version may change."""
@@ -126,9 +130,9 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     program = write(tmp_path, {"a compiler": COMPILER}) / "a compiler"
     program.chmod(0o755)
     units = [
-        Unit(Path("src/ATen/native/A.cpp"), Path("objects/A.o")),
-        Unit(Path("src/ATen/native/B.cpp"), Path("objects/B.o"), ("-O3",)),
-        Unit(Path("generated/library.cpp"), Path("objects/library.o"), (), (Path("narrow"),)),
+        Unit(Path(A), Path("objects/A.o")),
+        Unit(Path(B), Path("objects/B.o"), ("-O3",)),
+        Unit(Path(LIBRARY), Path("objects/library.o"), (), (Path("narrow"),)),
     ]
     layout = Layout(TorchVersion("1.0"), (Path("/mine"),), tmp_path / "out")
     made = Build(layout, Base(Path("torch.whl"), tmp_path / "tree"), Compiler(str(program)), units)
@@ -137,11 +141,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     return made
 
 
-ALL = {"src/ATen/native/A.cpp", "src/ATen/native/B.cpp", "generated/library.cpp"}
-
-
 # Each library of the base exports a function and hides another, and a variable.
-LIBRARY = """
+OF_BASE = """
 #define HIDDEN __attribute__((visibility("hidden")))
 namespace {name} {{
 HIDDEN int variable = 7;
@@ -220,6 +221,6 @@ def linked(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lin
 def make_library(folder: Path, name: str, more: str = "") -> None:
     """Link a library of the base."""
     source = folder / f"{name}.cpp"
-    source.write_text(LIBRARY.format(name=name.removesuffix(".so")) + more)
+    source.write_text(OF_BASE.format(name=name.removesuffix(".so")) + more)
     command = ["g++", "-shared", "-fPIC", "-O1", "-Wl,--build-id=sha1", str(source), "-o", str(folder / name)]
     subprocess.run([*command, f"-Wl,-soname,{name}", *RPATH], check=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builds import ALL, NARROW_HEADERS, Build
+from builds import ALL, LIBRARY, NARROW_HEADERS, A, Build
 from graft.compile import ninja
 from graft.compile.units import CXX, NVCC, Unit
 from graft.core.errors import CompileError
@@ -18,18 +18,18 @@ def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build
     build.run()
     (call,) = (call for call in build.calls() if "library" in call)
     assert call.startswith("-Inarrow -O2 ")
-    build.write("generated/library.cpp", "wide\n")
-    assert build.run() == {"generated/library.cpp"}
+    build.write(LIBRARY, "wide\n")
+    assert build.run() == {LIBRARY}
     assert [call.startswith("-Inarrow") for call in build.calls()] == [True, False]
     # With other narrow headers it may compile at once, so it is tried again.
     build.write(f"narrow/{NARROW_HEADERS[0]}", "// another\n")
-    assert build.run() == {"generated/library.cpp"}
+    assert build.run() == {LIBRARY}
 
 
 @pytest.mark.parametrize(("text", "calls"), [("wrong\n", 1), ("wide and wrong\n", 2)])
 def test_error_of_a_generated_source_itself_is_told(build: Build, text: str, calls: int) -> None:
     """Narrow headers have all that its text names, so that others would say the same. What they lack is not told."""
-    build.write("generated/library.cpp", text)
+    build.write(LIBRARY, text)
     with pytest.raises(CompileError) as caught:
         build.run()
     assert caught.value.what == "generated/library.cpp:1:2: error: wrong"
@@ -37,7 +37,7 @@ def test_error_of_a_generated_source_itself_is_told(build: Build, text: str, cal
 
 
 def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> None:
-    build.write("src/ATen/native/A.cpp", "wrong\n")
+    build.write(A, "wrong\n")
     with pytest.raises(CompileError) as caught:
         build.run()
     assert caught.value.what == "/mine/A.cpp:1:2: error: wrong"
@@ -49,7 +49,7 @@ def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> N
 
 
 def test_error_that_ends_the_build_is_not_told_twice(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
-    build.write("src/ATen/native/A.cpp", "often\n")
+    build.write(A, "often\n")
     with pytest.raises(CompileError):
         build.run()
     assert capsys.readouterr().err == ""
@@ -59,19 +59,19 @@ def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile
     build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build.units.reverse()
-    build.write("generated/library.cpp", "slow\n")
+    build.write(LIBRARY, "slow\n")
     for name in ("A", "B"):
         build.write(f"src/ATen/native/{name}.cpp", "often\n")
     with pytest.raises(CompileError):
         build.run()
     sources = [call.partition(" -c ")[2].partition(" ")[0] for call in build.calls()]
-    assert sources[0] != "generated/library.cpp"  # of two that run at once, either may be noted first
+    assert sources[0] != LIBRARY  # of two that run at once, either may be noted first
     told = capsys.readouterr().err.splitlines()
     assert sorted(told) == [f"/mine/{name}.cpp:1:2: error: wrong" for name in ("A", "B")]
 
 
 def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -> None:
-    build.write("src/ATen/native/A.cpp", "often\n")
+    build.write(A, "often\n")
     with pytest.raises(CompileError) as caught:
         build.run()
     log = build.layout.work / "compiler.log"
@@ -81,13 +81,13 @@ def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -
 
 
 def test_build_of_a_refused_folder_ends_at_once(build: Build) -> None:
-    build.write("generated/library.cpp", "slow\n")
+    build.write(LIBRARY, "slow\n")
     build.is_refused = True
     with pytest.raises(CompileError):
         build.run()
     assert not (build.layout.work / "objects/library.o").exists()
     build.is_refused = False
-    assert "generated/library.cpp" in build.run()
+    assert LIBRARY in build.run()
 
 
 def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builds import ALL, COMPILER, GXX, NARROW_HEADERS, Build
+from builds import ALL, COMPILER, GXX, LIBRARY, NARROW_HEADERS, A, B, Build
 from graft.compile import store
 from graft.core.errors import CompileError
 from graft.core.layout import DEBUG, Layout
@@ -22,9 +22,9 @@ def set_back(path: Path) -> None:
 
 def test_content_decides_where_times_do_not(build: Build) -> None:
     build.run()
-    build.write("src/ATen/native/A.cpp", "// another\n")
-    set_back(build.layout.work / "src/ATen/native/A.cpp")
-    assert build.run() == {"src/ATen/native/A.cpp"}
+    build.write(A, "// another\n")
+    set_back(build.layout.work / A)
+    assert build.run() == {A}
     build.write("header.h", "// another\n")
     set_back(build.layout.work / "header.h")
     assert build.run() == ALL
@@ -32,26 +32,26 @@ def test_content_decides_where_times_do_not(build: Build) -> None:
 
 
 def test_content_decides_after_a_build_that_failed(build: Build) -> None:
-    build.write("src/ATen/native/A.cpp", "wrong\n")
+    build.write(A, "wrong\n")
     with pytest.raises(CompileError):
         build.run()
-    build.write("src/ATen/native/B.cpp", "// another\n")
-    set_back(build.layout.work / "src/ATen/native/B.cpp")
-    build.write("src/ATen/native/A.cpp", "// right\n")
-    assert build.run() == {"src/ATen/native/A.cpp", "src/ATen/native/B.cpp"}
+    build.write(B, "// another\n")
+    set_back(build.layout.work / B)
+    build.write(A, "// right\n")
+    assert build.run() == {A, B}
 
 
 def test_header_elsewhere_is_an_input(build: Build, tmp_path: Path) -> None:
     header = tmp_path / "elsewhere.h"
     header.write_text("// first\n")
-    build.write("src/ATen/native/A.cpp", f"// {header}\n")
+    build.write(A, f"// {header}\n")
     build.run()
     before = build.outside
     assert before and before.is_as_read(build.layout.work)
     header.write_text("// second\n")
     set_back(header)
     assert not before.is_as_read(build.layout.work)
-    assert build.run() == {"src/ATen/native/A.cpp"}
+    assert build.run() == {A}
     after = build.outside
     assert after and after.is_as_read(build.layout.work) and after.contents != before.contents
     header.unlink()
@@ -63,7 +63,7 @@ def elsewhere(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """The same sources in another folder, after a build in the first."""
     stock = "../base/tree/torch/include/c10/stock.h"
     build.write(stock, "// stock\n")
-    build.write("src/ATen/native/A.cpp", f"// {stock}\n")
+    build.write(A, f"// {stock}\n")
     assert build.run() == ALL
     assert build.compiled_before == ""
     without = shutil.ignore_patterns("objects", "build.ninja", ".ninja_*")
@@ -88,9 +88,6 @@ def written(name: str) -> Callable[[Build], object]:
 
 def with_flags(build: Build) -> None:
     build.units[1] = replace(build.units[1], flags=("-O1",))
-
-
-A, B, LIBRARY = "src/ATen/native/A.cpp", "src/ATen/native/B.cpp", "generated/library.cpp"
 
 
 @pytest.mark.parametrize(
@@ -176,14 +173,14 @@ def test_inputs_with_special_characters_are_known_after_an_object_was_taken(buil
     header = tmp_path / "a $b#.h"
     header.write_text("// first\n")
     escaped = str(header).replace(" ", "\\ ").replace("#", "\\#").replace("$", "$$")
-    build.write("src/ATen/native/A.cpp", f"// {escaped}\n")
+    build.write(A, f"// {escaped}\n")
     build.run()
     (build.layout.work / "objects/A.o").unlink()
     assert build.run() == set()
     assert build.compiled_before == "1 compiled before"
     assert build.run() == set()
     header.write_text("// second\n")
-    assert build.run() == {"src/ATen/native/A.cpp"}
+    assert build.run() == {A}
 
 
 def test_store_deletes_what_was_not_used_for_longest(
@@ -195,7 +192,7 @@ def test_store_deletes_what_was_not_used_for_longest(
         set_back(path)
     size = sum(path.stat().st_size for path in first)
     monkeypatch.setattr(store, "_LIMIT", size + 1)
-    build.write("src/ATen/native/A.cpp", "// another\n")
+    build.write(A, "// another\n")
     build.run()
     left = {*tmp_path.glob("store/*/*")}
     assert len(left) == len(first) and len(left - first) == 2
