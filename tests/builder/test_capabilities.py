@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from graft.base.base import Base
 from graft.codegen import FRAGMENTS
-from graft.compile.capabilities import compiled_for
-from graft.compile.diagnostics import diagnostics
+from graft.compile.diagnostics import compiled_for, diagnostics
 from graft.compile.messages import digest
 from graft.compile.units import UnitFinder, lay_out_sources
 from graft.core.architecture import ARCHITECTURES

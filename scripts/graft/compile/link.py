@@ -14,7 +14,7 @@ from ..core.errors import GraftError, LinkError
 from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
 from ..inputs.toolchain import FAST_LINKER
-from .diagnostics import of_repeated, of_undefined
+from .link_messages import explain_repeated, explain_undefined
 from .products import LINKED, LinkPlan
 from .stubs import StubBindings, bindings_of
 from .trampolines import Bound, bind_hidden, trampoline_table
@@ -118,7 +118,7 @@ class Linker:
             for name in self._of_all_capabilities(unit, file):
                 owners[name].append(unit)
         if repeated := {name: units for name, units in owners.items() if len(units) > 1}:
-            raise LinkError(of_repeated(self._named(repeated), self._native))
+            raise LinkError(explain_repeated(self._named(repeated), self._native))
         needed = {name for _, file in self._objects for name in file.undefined()} - _DEFINED_LATER
         needed.difference_update(*(file.defined() for _, file in self._objects))
         needed.difference_update(*(SymbolFile(unit.target).defined(hidden=False) for unit in self._product.provided))
@@ -147,7 +147,7 @@ class Linker:
             cause = f"other libraries cannot use hidden variables of {' and '.join(hides)}" if hides else ""
             needs = [(unit, file.undefined()) for unit, file in self._objects]
             callers = {name: [unit for unit, names in needs if name in names] for name in sorted(missing)}
-            raise LinkError(of_undefined(self._named(callers), self._native), cause=cause)
+            raise LinkError(explain_undefined(self._named(callers), self._native), cause=cause)
         return bound
 
     def _named(self, symbols: Mapping[str, Iterable[Unit]]) -> dict[str, list[str]]:
