@@ -78,8 +78,9 @@ class Build:
     Args:
         toolchain: that of the snapshot. Its folders of headers are searched.
         is_refused: whether the check refuses the folder.
-        compiled_before: what the last build printed about objects of other builds.
-        outside: what the last build read elsewhere.
+        counted: how many sources the last build compiled, as it prints that.
+        compiled_before: what it printed about objects of other builds.
+        outside: what it read elsewhere.
     """
 
     layout: Layout
@@ -88,6 +89,7 @@ class Build:
     units: list[Unit]
     toolchain: Toolchain = GXX
     is_refused: bool = False
+    counted: str = ""
     compiled_before: str = ""
     outside: Outside | None = None
 
