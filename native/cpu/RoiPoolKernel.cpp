@@ -5,6 +5,7 @@
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/TensorBase.h>
 #include <ATen/cpu/vec/vec.h>
 #include <c10/util/irange.h>
@@ -15,9 +16,6 @@
 
 namespace at::native {
 namespace {
-
-// About as many elements as TensorIterator gives to a task.
-constexpr int64_t kGrainSize = 1 << 15;
 
 template <typename T>
 int64_t image_of(const T* box, int64_t number, int64_t images) {
@@ -285,7 +283,7 @@ void forward(
   }
   const int64_t count = boxes.size(0);
   const int64_t work_per_box = lanes * (pixels / count + output.size(2) * output.size(3));
-  const int64_t grain_size = std::max<int64_t>(1, kGrainSize / work_per_box);
+  const int64_t grain_size = std::max<int64_t>(1, at::internal::GRAIN_SIZE / work_per_box);
   // All boxes for some channels, then for the next, so that a thread reuses their common tile.
   parallel_for(0, (input.size(1) + lanes - 1) / lanes * count, grain_size, [&](int64_t begin, int64_t end) {
     BoxPool<scalar_t, is_one> box_pool(output, indices, input, boxes, scale);

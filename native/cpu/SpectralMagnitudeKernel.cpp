@@ -3,6 +3,7 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/TensorBase.h>
 #include <c10/util/complex.h>
 #include <c10/util/irange.h>
@@ -48,7 +49,7 @@ void spectrum_grad_kernel(
     auto* to = result.mutable_data_ptr<c10::complex<scalar_t>>();
     const auto* grads = grad.const_data_ptr<scalar_t>();
     const auto* values = spectrum.const_data_ptr<c10::complex<scalar_t>>();
-    const int64_t rows_per_task = std::max<int64_t>(1, 32768 / columns);
+    const int64_t rows_per_task = std::max<int64_t>(1, at::internal::GRAIN_SIZE / columns);
     parallel_for(0, grad.numel() / columns, rows_per_task, [&](int64_t begin, int64_t end) {
       const int64_t first = begin * columns;
       grad_of_rows<scalar_t>(to + first, grads + first, values + first, columns, (last_dim_size + 1) / 2, end - begin);
@@ -62,7 +63,7 @@ template <typename T, typename F>
 void for_blocks_of_pairs(int64_t images, int64_t pairs, int64_t columns, const F& f) {
   constexpr int64_t block = 64 / (2 * sizeof(c10::complex<T>));
   const auto blocks = (pairs + block - 1) / block;
-  const int64_t blocks_per_task = std::max<int64_t>(1, 32768 / (block * columns));
+  const int64_t blocks_per_task = std::max<int64_t>(1, at::internal::GRAIN_SIZE / (block * columns));
   parallel_for(0, images * blocks, blocks_per_task, [&](int64_t begin, int64_t end) {
     for (const auto i : c10::irange(begin, end)) {
       const auto first = i % blocks * block;

@@ -23,8 +23,9 @@ from .options import DEVELOP, GRAFT, THIN, Request
 
 if TYPE_CHECKING:
     from .base.base import Base
-    from .compile.cuda import Nvcc
-    from .compile.units import Product, Units
+    from .compile.nvcc import Nvcc
+    from .compile.products import Product
+    from .compile.units import Units
     from .compose.composition import Made
     from .stages import Job
 
@@ -54,7 +55,7 @@ class Delivery(ABC):
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         """Return the libraries to link."""
-        from .compile.units import products
+        from .compile.products import products
 
         return products(units, base, nvcc)
 
@@ -161,7 +162,7 @@ class Thin(Delivery):
         self.package = package
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
-        from .compile.units import thin_products
+        from .compile.products import thin_products
         from .compose.several import folder_of
 
         return thin_products(self.package, folder_of(self.layout.pin), units, base, nvcc)
@@ -196,7 +197,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
         job = job_of(layout, snapshot, request, delivery.environment)
         made = make(job, delivery.products)
         path = delivery.deliver(job, made)
-        built = Built(snapshot.stamp, path, delivery.fingerprint(path), made.cuda, made.outside)
+        built = Built(snapshot.stamp, path, delivery.fingerprint(path), made.cuda_note, made.outside)
         save_built(layout, built, delivery.kind)
     delivery.announce(path, sum(job.steps.seconds.values()))
     return Delivered(path, job.steps.seconds)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .core.cuda_settings import CudaArchs, CudaSettings
 from .core.errors import UsageError
 from .core.folders import is_native
 from .core.layout import DIST, IS_CHECKOUT, REPOSITORY, Layout, TorchVersion, expanded, native_folders
@@ -91,7 +92,9 @@ class Request:
     out: Path | None = _option("", "the output folder of wheels or patches (default: dist)", _path)
     jobs: int = _option(str(os.cpu_count() or 1), "compilers to run at once", _positive)
     launcher: str = _option("", "compiler launcher, for example ccache, sccache or distcc")
-    cuda_archs: str = _option("", 'GPU architectures, such as "80 90a"; by default those of the base; none: no CUDA')
+    cuda_archs: CudaArchs = _option(
+        "", 'GPU architectures, such as "80 90a"; by default those of the base; none: no CUDA', CudaArchs
+    )
     cuda_home: str = _option("", "a CUDA toolkit, used if it is of the base's version; by default pip downloads one")
     cxx: str = _option("g++", "the C++ compiler, a g++; aarch64-linux-gnu-g++ builds for ARM")
     wheel: Path | None = _option("", "the base wheel as a file; by default pip downloads it", _file)
@@ -122,8 +125,8 @@ class Request:
     def layout(self) -> Layout:
         """The folders of the build."""
         out = self.out or DIST
-        how = {name: getattr(self, name) for name in ("launcher", "cuda_archs", "cuda_home", "cxx")}
-        return Layout(self.pin, self.native, out, **how)
+        cuda = CudaSettings(self.cuda_archs, self.cuda_home)
+        return Layout(self.pin, self.native, out, launcher=self.launcher, cuda=cuda, cxx=self.cxx)
 
 
 # Variables that other programs read as well, PyTorch's own build for example.

@@ -12,11 +12,13 @@ from .base.callers import kept_calls
 from .check.process import Generator
 from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
-from .compile import ninja
-from .compile.cuda import Cuda, Nvcc, plan_cuda
+from .compile.cuda import Cuda, find_cuda
+from .compile.incremental import bring_up_to_date
 from .compile.manifest import Outside
+from .compile.nvcc import Compiler, Nvcc
+from .compile.products import Product
 from .compile.stubs import replaced_stubs
-from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
+from .compile.units import CXX, NVCC, UnitFinder, Units, lay_out_sources
 from .compose.appending import require_names
 from .compose.composition import Made, installed_headers
 from .core.console import StepLine, Steps, say
@@ -27,7 +29,6 @@ from .inputs.merge import PACKAGED
 from .inputs.native import FUNCTIONS, NativeFolder
 from .inputs.patches import load_series, patched
 from .inputs.snapshot import Snapshot
-from .inputs.toolchain import Toolchain
 
 # How many calls that keep PyTorch's own kernels are shown.
 _CALLS_SHOWN = 5
@@ -60,7 +61,7 @@ class Job:
 def make(job: Job, products_of: ProductsOf) -> Made:
     """Run the stages up to the linked libraries."""
     with job.steps.counted("find the CUDA toolkit"):
-        cuda = _plan_cuda(job)
+        cuda = _find_cuda(job)
     libraries, outside, stubs, patched_files = _make(job, cuda, products_of)
     description = Description.load(job.layout.generated / DESCRIPTION)
     description.replaced.update((stub, ["dispatch stub"]) for stub in stubs)
@@ -79,7 +80,7 @@ def make(job: Job, products_of: ProductsOf) -> Made:
         patched=patched_files,
         generated=job.layout.generated / "wheel",
         libraries=libraries,
-        cuda=cuda.request,
+        cuda_note=cuda.note,
     )
 
 
@@ -101,15 +102,14 @@ def make_for_cuda(job: Job) -> Nvcc:
             f"{job.snapshot.pin.path}: torch {job.base.version} is for CPU, and has no CUDA headers",
             todo="set PIN to a torch for CUDA",
         )
-    cuda = _plan_cuda(job, is_required=True)
+    cuda = _find_cuda(job, is_required=True)
     assert cuda.nvcc is not None
     _make(job, cuda, None)
     return cuda.nvcc
 
 
-def _plan_cuda(job: Job, *, is_required: bool = False) -> Cuda:
-    wanted, home = job.layout.cuda_archs.strip(), job.layout.cuda_home
-    return plan_cuda(job.snapshot, job.base, job.native, wanted, home, is_required=is_required)
+def _find_cuda(job: Job, *, is_required: bool = False) -> Cuda:
+    return find_cuda(job.snapshot, job.base, job.native, job.layout.cuda, is_required=is_required)
 
 
 def _make(
@@ -163,11 +163,11 @@ def _compile(
     job: Job, nvcc: Nvcc | None, products_of: ProductsOf | None, line: StepLine, is_refused: Callable[[], bool]
 ) -> tuple[dict[str, Path], Outside, list[str]]:
     lay_out_sources(job.layout, job.native)
-    units = Planner(job.layout, job.base, job.snapshot.toolchain, nvcc).plan(job.native)
+    units = UnitFinder(job.layout, job.base, job.snapshot.toolchain, nvcc).units(job.native)
     products = products_of(units, job.base, nvcc) if products_of else []
-    compilers: dict[str, Toolchain | Nvcc] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
+    compilers: dict[str, Compiler] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.tried if products_of else units.cuda
-    libraries, outside = ninja.make(
+    libraries, outside = bring_up_to_date(
         *(job.layout, job.snapshot, products, job.base, compilers),
         others=others,
         jobs=job.jobs,

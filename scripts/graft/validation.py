@@ -14,12 +14,12 @@ from .base.fetch import check_wheel, in_name_of
 from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
 from .base.installed import Environment, find_environment
 from .core.console import say
+from .core.cuda_settings import NO_KERNELS, CudaArchs, CudaSettings
 from .core.errors import GraftError, ToolchainError, UsageError, run_all
 from .core.layout import PATCHES, TorchVersion, expanded
 from .deliver.built import last_build
 from .inputs.native import load_natives
 from .inputs.pin import pin_of
-from .inputs.toolchain import architectures_in, wanted_architectures
 from .options import (
     DEVELOP,
     FOUND,
@@ -69,7 +69,7 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
     if verb.pin == LAST and (last := last_build(request.native, request.build)):
         pin, built = last
         say(f"torch {pin}: that of the last build")
-        return replace(request, pin=pin, cuda_archs=request.cuda_archs or architectures_in(built.cuda))
+        return replace(request, pin=pin, cuda_archs=request.cuda_archs or CudaSettings.noted(built.cuda_note).archs)
     if verb.pin in (RELEASE, OLDEST) or (verb.pin != NONE and request.build == SOURCE):
         release = oldest_release if verb.pin == OLDEST else default_release
         return replace(request, pin=release(PATCHES))
@@ -93,7 +93,7 @@ def _check(verb: Verb, request: Request) -> None:
         "build": lambda: _check_words("BUILD", [request.build], (GRAFT, SOURCE)),
         "delivery": lambda: _check_words("DELIVERY", request.delivery.split(), (WHEEL, DEVELOP, THIN)),
         "launcher": lambda: _check_launcher(request.launcher.strip()),
-        "cuda_archs": lambda: wanted_architectures(request.cuda_archs),
+        "cuda_archs": lambda: _check_cuda_archs(request.cuda_archs),
     }
     run_all(*(check for option, check in checks.items() if option in takes))
 
@@ -147,6 +147,14 @@ def _check_words(variable: str, words: list[str], known: tuple[str, ...]) -> Non
         raise UsageError(
             f"{variable}={' '.join(words)}: no such {variable.lower()}: {' or '.join(unknown)}",
             todo=f"set it to {' or '.join(known)}",
+        )
+
+
+def _check_cuda_archs(archs: CudaArchs) -> None:
+    if archs.wrong:
+        raise UsageError(
+            f"CUDA_ARCHS={archs}: {', '.join(archs.wrong)} is not a GPU architecture",
+            todo=f'write them as in CUDA_ARCHS="80 90a", or {NO_KERNELS} to build no CUDA kernels',
         )
 
 

@@ -1,11 +1,11 @@
-"""What tests of the builder share: bases of their own, and a build with a faked compiler."""
+"""What tests of the builder share: bases of their own, and builds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from faked_compiler import build  # noqa: F401
+from builds import build, linked  # noqa: F401
 from helpers import use_own_bases
 
 

@@ -17,7 +17,7 @@ from graft.base.elf import ElfFile
 from graft.base.fetch import check_wheel, fetch
 from graft.base.symbols import SymbolFile, SymbolIndex
 from graft.compile import units
-from graft.compile.link import bind_hidden, trampoline_table
+from graft.compile.trampolines import bind_hidden, trampoline_table
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, ToolchainError, UnusableBaseError
 from graft.core.files import lay_out_files

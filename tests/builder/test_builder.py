@@ -152,7 +152,7 @@ def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("CUDA_HOME", "/cuda")
     assert cli.main(VERBS, ["develop", "--jobs", "5", "--cxx", "b"]) == 0
     (request,) = requests
-    assert (request.layout.cxx, request.layout.cuda_home) == ("b", "/cuda")
+    assert (request.layout.cxx, request.layout.cuda.home) == ("b", "/cuda")
     # Other programs know these two.
     assert (os.environ["CXX"], os.environ["CUDA_HOME"]) == ("b", "/cuda")
     assert (request.native, request.jobs, request.watch, request.out) == ((tmp_path, other), 5, False, None)

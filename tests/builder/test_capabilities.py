@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from graft.base.base import Base
 from graft.codegen import FRAGMENTS
-from graft.compile.capabilities import compiled_for
-from graft.compile.diagnostics import diagnostics
+from graft.compile.diagnostics import compiled_for, diagnostics
 from graft.compile.messages import digest
-from graft.compile.units import Planner, lay_out_sources
+from graft.compile.units import UnitFinder, lay_out_sources
 from graft.core.architecture import ARCHITECTURES
 from graft.core.layout import Layout, TorchVersion
 from graft.inputs.native import load_native
@@ -46,7 +45,7 @@ def test_files_with_intrinsics_are_tried(
     toolchain = Toolchain("g++", "", "c++20", machine="x86_64", capabilities=tuple(x86.capabilities))
     if is_for_edits:
         toolchain = replace(toolchain, capabilities=("AVX2",), is_for_edits=True)
-    units = Planner(layout, Base(tmp_path, tmp_path), toolchain).plan(native).tried
+    units = UnitFinder(layout, Base(tmp_path, tmp_path), toolchain).units(native).tried
     targets = [f"objects/native/cpu/Dot.cpp.{name}.tried" for name in tried]
     assert sorted(str(unit.target) for unit in units) == targets
     assert all({*x86.capabilities[each.target.stem.split(".")[-1]]} <= {*each.flags} for each in units)

@@ -11,97 +11,104 @@ from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 import pytest
+from builds import GXX, snapshot_of
 from graft.base.base import Base, Library
 from graft.codegen import FRAGMENTS, MISSING
-from graft.compile import cuda as compile_cuda
-from graft.compile.cuda import Cuda, Nvcc, find_nvcc, plan_cuda
+from graft.compile import cuda, nvcc
+from graft.compile.cuda import Cuda, find_cuda
 from graft.compile.messages import relevant
-from graft.compile.units import CXX, NVCC, OPERATORS_FOR_CUDA, Planner, products, thin_products
+from graft.compile.nvcc import Nvcc, find_nvcc
+from graft.compile.products import OPERATORS_FOR_CUDA, products, thin_products
+from graft.compile.units import CXX, NVCC, UnitFinder
 from graft.core import layout as layout_module
 from graft.core.console import StepLine
+from graft.core.cuda_settings import NO_GPU, NO_KERNELS, OF_BASE, CudaArchs, CudaSettings
 from graft.core.errors import FetchError, UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.core.pip import MissingError
-from graft.inputs import toolchain
 from graft.inputs.native import NativeFolder, load_native
-from graft.inputs.pin import load_pin
-from graft.inputs.snapshot import Snapshot
-from graft.inputs.toolchain import NO_GPU, Toolchain, architectures_in, wanted_architectures
+from graft.inputs.pin import Pin, load_pin
 from helpers import write
 
-HOST = Toolchain("g++", "g++ 12", "c++20")
 PIN = load_pin(REPOSITORY / "patches/2.14.1")
 SAYS = "#!/bin/sh\ncase $1 in --version) echo 'release 13.0, V13.0.88';; *) echo sm_80; echo sm_90;; esac\n"
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings for CUDA of the user who runs the tests are ignored."""
-    monkeypatch.delenv("CUDA_HOME", raising=False)
 
 
 @pytest.fixture
 def toolkit(tmp_path: Path) -> Path:
     """A toolkit whose nvcc knows two architectures."""
-    folder = tmp_path / "toolkit"
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin/nvcc").write_text(SAYS)
+    folder = write(tmp_path / "toolkit", {"bin/nvcc": SAYS})
     (folder / "bin/nvcc").chmod(0o755)
     return folder
 
 
 def base_for(cuda: str, folder: Path) -> Base:
     """A base with that version of CUDA, or without CUDA."""
-    (folder / "torch/lib").mkdir(parents=True)
-    value = f"'{cuda}'" if cuda else "None"
-    (folder / "torch/version.py").write_text(f"__version__ = '2.14.1'\ncuda: Optional[str] = {value}\n")
-    (folder / "torch/lib/libtorch_python.so").write_bytes(b"\0sm_80 sm_90\0")
+    version = f"__version__ = '2.14.1'\ncuda: Optional[str] = {cuda or None!r}\n"
+    write(folder, {"torch/version.py": version, "torch/lib/libtorch_python.so": "\0sm_80 sm_90\0"})
     return Base(folder / "torch.whl", folder)
 
 
-def native_folder(folder: Path) -> NativeFolder:
-    entry = "- func: a(Tensor self) -> Tensor\n  dispatch:\n    CPU: a_cpu\n    CUDA: a_cuda\n"
-    texts = {"native_functions.yaml": entry, "cuda/A.cu": "", "cuda/A.cuh": "", "cuda/B.cpp": "", "C.cpp": ""}
-    return load_native(write(folder, texts))
+ENTRY = "- func: a(Tensor self) -> Tensor\n"
+ON_CUDA = f"{ENTRY}  dispatch:\n    CPU: a_cpu\n    CUDA: a_cuda\n"
 
 
-def plan(base: Base, folder: Path, wanted: str = "", *, is_required: bool = False) -> Cuda:
-    native = native_folder(folder)
-    return plan_cuda(Snapshot(folder, {}, (), (folder,), PIN, HOST, ()), base, native, wanted, is_required=is_required)
+def native_folder(folder: Path, entry: str = ON_CUDA) -> NativeFolder:
+    files = dict.fromkeys(("cuda/A.cu", "cuda/A.cuh", "cuda/B.cpp", "C.cpp") if entry == ON_CUDA else (), "")
+    return load_native(write(folder, {"native_functions.yaml": entry, **files}))
 
 
-def test_architectures_are_written_in_several_ways() -> None:
-    assert wanted_architectures("") == ()
-    for text in ("80 90a", "8.0,9.0a", "sm_80, sm_90a"):
-        assert wanted_architectures(text) == ("80", "90a")
-    assert wanted_architectures("none") == ("none",)
+def found(
+    folder: Path, cuda: str, archs: CudaArchs = OF_BASE, entry: str = ON_CUDA, *, is_required: bool = False
+) -> Cuda:
+    """Return how a build for a base with that version of CUDA handles the kernels of a folder."""
+    base, native = base_for(cuda, folder / "tree"), native_folder(folder / "native", entry)
+    snapshot = replace(snapshot_of(folder, native.path), pin=PIN)
+    return find_cuda(snapshot, base, native, CudaSettings(archs), is_required=is_required)
 
 
-@pytest.mark.parametrize("text", ["hopper", "80 none", "8", "90b", "1.2.3.4"])
-def test_what_is_no_architecture_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=f"CUDA_ARCHS={text}: .* is not a GPU architecture"):
-        wanted_architectures(text)
+@pytest.mark.parametrize(
+    ("text", "names", "wrong"),
+    [
+        ("", [], []),
+        *((text, ["80", "90a"], []) for text in ("80 90a", "8.0,9.0a", "sm_80, sm_90a")),
+        (" none", ["none"], []),
+        (NO_GPU, ["no-gpu"], []),
+        ("80 none", ["80", "none"], ["none"]),
+        *((text, [text], [text]) for text in ("hopper", "8", "90b", "1.2.3.4")),
+    ],
+)
+def test_architectures_are_written_in_several_ways(text: str, names: list[str], wrong: list[str]) -> None:
+    archs = CudaArchs(text)
+    assert (list(archs.names), archs.wrong) == (names, wrong)
+    # A build of several wheels, and `make test` after a build, hand them on.
+    settings = CudaSettings(archs, "/a folder")
+    assert CudaSettings.noted(settings.note) == settings
 
 
 def test_architectures_that_nvcc_does_not_know_are_refused(toolkit: Path) -> None:
-    known = Nvcc(toolkit, HOST, ("80", "90a"))
+    known = Nvcc(toolkit, GXX, ("80", "90a"))
     known.require_known_architectures()
     assert "-gencode=arch=compute_90a,code=sm_90a" in known.flags
     with pytest.raises(UsageError, match=r"^CUDA_ARCHS=70 81: this nvcc does not support it") as caught:
-        Nvcc(toolkit, HOST, ("70", "80", "81")).require_known_architectures()
+        Nvcc(toolkit, GXX, ("70", "80", "81")).require_known_architectures()
     assert caught.value.todo == "choose among: 80, 90; or none"
 
 
+def nvcc_for(base: Base, home: Path | str = "", pin: Pin = PIN) -> Nvcc:
+    return find_nvcc(pin, base, GXX, CudaSettings(home=str(home)), StepLine("toolkit"))
+
+
 def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(toolkit: Path, tmp_path: Path) -> None:
-    nvcc = find_nvcc(PIN, base_for("13.0", tmp_path / "tree"), HOST, "", StepLine("toolkit"), str(toolkit))
-    assert (nvcc.folder, nvcc.architectures) == (toolkit, ("80", "90"))
+    base = base_for("13.0", tmp_path / "tree")
+    assert (nvcc_for(base, toolkit).folder, nvcc_for(base, toolkit).architectures) == (toolkit, ("80", "90"))
+    with pytest.raises(UsageError, match=r"CUDA_HOME=.*nowhere: its bin/nvcc does not run"):
+        nvcc_for(base, tmp_path / "nowhere")
     # Another version is not used, and the pins have no toolkit of 99.1.
     with pytest.raises(MissingError, match=r"cuda-toolkits\.yaml: it has no packages for CUDA 99\.1") as caught:
-        find_nvcc(PIN, base_for("99.1", tmp_path / "other"), HOST, "", StepLine("toolkit"), str(toolkit))
+        nvcc_for(base_for("99.1", tmp_path / "other"), toolkit)
     assert "CUDA_HOME to a toolkit of CUDA 99.1" in caught.value.todo
     assert "make pin TORCH=2.14.1" in caught.value.todo
-    with pytest.raises(UsageError, match=r"CUDA_HOME=.*nowhere: its bin/nvcc does not run"):
-        find_nvcc(PIN, base_for("13.0", tmp_path / "third"), HOST, "", StepLine("toolkit"), f"{tmp_path}/nowhere")
 
 
 @pytest.fixture
@@ -122,59 +129,55 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         archive.writestr(program, SAYS)
         for name, text in texts.items():
             archive.writestr(name, text)
-    monkeypatch.setattr(toolchain, "HOME", tmp_path / "build")
+    monkeypatch.setattr(nvcc, "HOME", tmp_path / "build")
     for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(folder)), ("CONFIG_FILE", "/dev/null")):
         monkeypatch.setenv(f"PIP_{name}", value)
     return wheel
 
 
-def found_with(tmp_path: Path, packages: dict[str, str]) -> Path:
-    base = Base(tmp_path / "torch.whl", tmp_path / "tree")
-    if not base.tree.exists():
-        base_for("13.0", base.tree)
-    return find_nvcc(
-        replace(PIN, toolkits={"13.0": {platform.machine(): packages}}), base, HOST, "", StepLine("toolkit")
-    ).folder
+def toolkit_of(tmp_path: Path, packages: dict[str, str]) -> Path:
+    pin = replace(PIN, toolkits={"13.0": {platform.machine(): packages}})
+    return nvcc_for(base_for("13.0", tmp_path / "tree"), pin=pin).folder
 
 
 def test_toolkit_of_the_pin_is_installed_once(index: Path, tmp_path: Path) -> None:
     packages = {"nvidia-cuda-nvcc==13.0.88": hashlib.sha256(index.read_bytes()).hexdigest()}
-    top = found_with(tmp_path, packages)
+    top = toolkit_of(tmp_path, packages)
     kept = sorted(path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file())
     assert kept == ["bin/nvcc", "include/cuda.h", "lib/libcudart.so.13", "nvvm/bin/cicc"]
     assert (top / "bin/nvcc").stat().st_mode & 0o111
     index.unlink()
-    assert found_with(tmp_path, packages) == top
+    assert toolkit_of(tmp_path, packages) == top
     # What a killed build left is not believed.
     (top.parents[1] / "holds.json").unlink()
     with pytest.raises(MissingError):
-        found_with(tmp_path, packages)
+        toolkit_of(tmp_path, packages)
 
 
 def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(index: Path, tmp_path: Path) -> None:
     requirement = "nvidia-cuda-nvcc==13.0.88"
     with pytest.raises(FetchError, match="pip could not install nvidia-cuda-nvcc") as caught:
-        found_with(tmp_path, {requirement: "0" * 64})
+        toolkit_of(tmp_path, {requirement: "0" * 64})
     # This is not a missing network, without which a build continues.
     assert not isinstance(caught.value, MissingError)
     assert "DO NOT MATCH THE HASHES" in caught.value.cause
     assert not list((tmp_path / "build").rglob("nvcc"))
     sha256 = hashlib.sha256(index.read_bytes()).hexdigest()
     with pytest.raises(MissingError, match=r"pip finds no nvidia-cuda-nvcc==13\.0\.88 and 1 other packages") as missing:
-        found_with(tmp_path, {requirement: sha256, "nvidia-nvvm==13.0.88": "0" * 64})
+        toolkit_of(tmp_path, {requirement: sha256, "nvidia-nvvm==13.0.88": "0" * 64})
     assert "CUDA_HOME to a toolkit of CUDA 13.0" in missing.value.todo
 
 
 def test_libraries_are_those_of_the_architecture_of_the_host_code(
     toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_cuda, "find_toolkit", lambda *given: tmp_path / given[4] if given[4:] else toolkit)
+    monkeypatch.setattr(nvcc, "_find_toolkit", lambda *given: tmp_path / given[4] if given[4:] else toolkit)
     for folder in ("lib", "targets/sbsa-linux/lib"):
         write(tmp_path / "aarch64" / folder, {"libcudart.so.13": ""})
     write(toolkit / "lib64", {"libcudart.so.13": ""})
     base = base_for("13.0", tmp_path / "tree")
     found = [
-        find_nvcc(PIN, base, replace(HOST, machine=machine), "80", StepLine("toolkit"))
+        find_nvcc(PIN, base, replace(GXX, machine=machine), CudaSettings(CudaArchs("80")), StepLine("toolkit"))
         for machine in (platform.machine(), "aarch64")
     ]
     assert [nvcc.folder for nvcc in found] == [toolkit, toolkit]
@@ -183,51 +186,40 @@ def test_libraries_are_those_of_the_architecture_of_the_host_code(
     assert libraries == [[toolkit / "lib64/libcudart.so.13"], [target / "libcudart.so.13"]]
 
 
-def test_base_for_cpus_leaves_cuda_out_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan(base_for("", tmp_path / "tree"), tmp_path / "native") == Cuda()
-    said = capsys.readouterr().err
-    assert said.endswith("has no CUDA: 1 CUDA kernels, cuda/A.cu, cuda/A.cuh, cuda/B.cpp\n")
-
-
-def test_kernels_for_cuda_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cuda = plan(base_for("13.0", tmp_path / "tree"), tmp_path / "native", "none")
-    assert cuda == Cuda(MISSING, None, "none ")
-    assert cuda.request == "none "
-    assert capsys.readouterr().err == "      CUDA_ARCHS=none; the CUDA kernels of 2 files are left out\n"
-    with pytest.raises(UsageError, match=r"^CUDA_ARCHS=none leaves out all CUDA kernels") as caught:
-        plan(base_for("13.0", tmp_path / "other"), tmp_path / "native", "none", is_required=True)
-    assert caught.value.todo == "unset CUDA_ARCHS"
-
-
-def test_where_nothing_is_set_the_reason_is_that_there_is_no_gpu(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("cuda", "archs", "said"),
+    [
+        ("", OF_BASE, "left out, since torch 2.14.1 has no CUDA: 1 CUDA kernels, cuda/A.cu, cuda/A.cuh, cuda/B.cpp"),
+        ("13.0", NO_KERNELS, "CUDA_ARCHS=none; the CUDA kernels of 2 files are left out"),
+        ("13.0", NO_GPU, "no GPU here that torch 2.14.1 supports; the CUDA kernels of 2 files are left out"),
+    ],
+)
+def test_kernels_that_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cuda: str, archs: CudaArchs, said: str
 ) -> None:
-    base = base_for("13.0", tmp_path / "tree")
-    cuda = plan(base, tmp_path / "native", NO_GPU)
-    assert (cuda.how, cuda.nvcc) == (MISSING, None)
-    said = f"no GPU here that torch {base.version} supports; the CUDA kernels of 2 files are left out"
+    assert found(tmp_path, cuda, archs) == (Cuda(MISSING, None, CudaSettings(archs).note) if cuda else Cuda())
     assert capsys.readouterr().err == f"      {said}\n"
-    # A build of several wheels, and `make test` after a build, hand it on.
-    assert wanted_architectures(NO_GPU) == (NO_GPU,)
-    assert architectures_in(cuda.request) == NO_GPU
-    with pytest.raises(UsageError, match=r"^no GPU here that this torch supports") as caught:
-        plan(base_for("13.0", tmp_path / "other"), tmp_path / "native", NO_GPU, is_required=True)
-    assert caught.value.todo == 'set CUDA_ARCHS, as in CUDA_ARCHS="80 90"'
 
 
-def test_folder_without_kernels_for_cuda_cannot_be_checked_for_it(tmp_path: Path) -> None:
-    (tmp_path / "native/native_functions.yaml").parent.mkdir()
-    (tmp_path / "native/native_functions.yaml").write_text("- func: a(Tensor self) -> Tensor\n")
-    native = load_native(tmp_path / "native")
-    snapshot = Snapshot(tmp_path, {}, (), (native.path,), PIN, HOST, ())
-    with pytest.raises(UsageError, match="native: it has no CUDA kernels") as caught:
-        plan_cuda(snapshot, base_for("13.0", tmp_path / "tree"), native, "", is_required=True)
-    assert caught.value.todo == "add a kernel to its folder cuda/"
+@pytest.mark.parametrize(
+    ("archs", "entry", "what", "todo"),
+    [
+        (NO_KERNELS, ON_CUDA, "CUDA_ARCHS=none leaves out all CUDA kernels", "unset CUDA_ARCHS"),
+        (NO_GPU, ON_CUDA, "no GPU here that this torch supports", 'set CUDA_ARCHS, as in CUDA_ARCHS="80 90"'),
+        (OF_BASE, ENTRY, ".*/native: it has no CUDA kernels", "add a kernel to its folder cuda/"),
+    ],
+)
+def test_kernels_that_are_required(tmp_path: Path, archs: CudaArchs, entry: str, what: str, todo: str) -> None:
+    with pytest.raises(UsageError, match=f"^{what}") as caught:
+        found(tmp_path, "13.0", archs, entry, is_required=True)
+    assert caught.value.todo == todo
 
 
 def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cuda = plan(base_for("99.1", tmp_path / "tree"), tmp_path / "native")
-    assert cuda == Cuda(MISSING, None, MISSING)
+    cuda = found(tmp_path, "99.1")
+    assert (cuda.how, cuda.nvcc) == (MISSING, None)
+    assert cuda.note not in ("", CudaSettings().note)
+    assert CudaSettings.noted(cuda.note).archs == OF_BASE
     assert "CUDA kernels are not built: " in capsys.readouterr().err
 
 
@@ -235,9 +227,9 @@ def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monke
     def refuse(*_: object) -> Nvcc:
         raise FetchError("another hash")
 
-    monkeypatch.setattr(compile_cuda, "find_nvcc", refuse)
+    monkeypatch.setattr(cuda, "find_nvcc", refuse)
     with pytest.raises(FetchError, match="another hash"):
-        plan(base_for("99.1", tmp_path / "tree"), tmp_path / "native")
+        found(tmp_path, "99.1")
 
 
 def test_sources_of_cuda_and_registrations_are_compiled(
@@ -246,16 +238,11 @@ def test_sources_of_cuda_and_registrations_are_compiled(
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     native = native_folder(tmp_path / "native")
     layout = Layout(TorchVersion("0.0.0"), (native.path,), tmp_path)
-    work = layout.work
-    (layout.sources / "cuda").mkdir(parents=True)
-    for source in native.cplusplus:
-        (layout.sources / source).write_text("")
-    (work / "generated/units/a/cuda").mkdir(parents=True)
-    for name in ("library.cpp", "cuda.cpp", "cuda/RegisterCUDA.cpp"):
-        (work / "generated/units/a" / name).write_text("")
-    (work / "generated" / FRAGMENTS).write_text("{}")
-    nvcc = Nvcc(toolkit, HOST, ("80",))
-    units = Planner(layout, Base(tmp_path, tmp_path), HOST, nvcc).plan(native)
+    write(layout.sources, {str(source): "" for source in native.cplusplus})
+    write(layout.generated / "units/a", dict.fromkeys(("library.cpp", "cuda.cpp", "cuda/RegisterCUDA.cpp"), ""))
+    write(layout.generated, {FRAGMENTS: "{}"})
+    nvcc = Nvcc(toolkit, GXX, ("80",))
+    units = UnitFinder(layout, Base(tmp_path, tmp_path), GXX, nvcc).units(native)
     library = Library((), "$ORIGIN", "--enable-new-dtags")
     base: Any = SimpleNamespace(library=lambda _: library, libraries=tmp_path, extension="_C.so")
     wheel, thin = products(units, base, nvcc), thin_products("my_ops", "torch_2", units, base, nvcc)
@@ -269,7 +256,7 @@ def test_sources_of_cuda_and_registrations_are_compiled(
         ("generated/units/a/cuda.cpp", CXX),
     ]
     assert all(f"-I{toolkit / 'include'}" in unit.flags for unit in units.cuda[1:])
-    assert Planner(layout, Base(tmp_path, tmp_path), HOST).plan(native).cuda == []
+    assert UnitFinder(layout, Base(tmp_path, tmp_path), GXX).units(native).cuda == []
     without = replace(units, cuda=[])
     assert not any("cuda" in each.name for each in (*products(without, base, nvcc), *products(units, base)))
 

@@ -18,11 +18,11 @@ from graft.base.fetch import fetch, get_base
 from graft.base.find import default_release, fetch_unpinned, find_pin, usable_pins
 from graft.core import layout as layout_module
 from graft.core.console import StepLine, Steps
+from graft.core.cuda_settings import NO_GPU, CudaArchs
 from graft.core.errors import FetchError
 from graft.core.layout import Layout, TorchVersion
 from graft.core.pip import MissingError
 from graft.inputs.pin import load_pin, pin_of, unpinned_sha256
-from graft.inputs.toolchain import NO_GPU
 
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG, OTHER_TAG = f"{CP}-{CP}-linux_x86_64", "cp39-cp39-linux_x86_64"
@@ -141,7 +141,7 @@ def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
     sources.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     if capabilities:
         gpus(sources, *capabilities)
-    pin, archs = find_pin(given, sources.patches)
+    pin, archs = find_pin(CudaArchs(given), sources.patches)
     line = capsys.readouterr().err.splitlines()[-1]
     assert pin == "9.1.0"
     assert line.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")

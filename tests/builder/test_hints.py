@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 from graft.compile.diagnostics import Diagnostic, diagnostics
-from graft.compile.messages import digest, hint_for, hints
+from graft.compile.hints import hint_for, hints
+from graft.compile.messages import digest
 from graft.core.architecture import ARCHITECTURES
 from helpers import of_the_base_wheel
 

@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from graft.compile.views import text_with_headers
-from graft.inputs.includes import included, looked_for, search_flags
+from graft.inputs.includes import included, looked_for, search_flags, text_with_headers
 from graft.inputs.native import load_native
 from helpers import write
 
@@ -79,9 +78,20 @@ def test_views_are_made_of_the_same_text(native: Path) -> None:
     """Of each source with the headers that it includes; a view declares the operators that these use."""
     for path in native.rglob("*.h"):
         path.write_text(f"{path.read_text()}\n// {path.relative_to(native)}\n")
-    text = "".join(text_with_headers(native / name, native) for name in sources(native))
+    text = "".join(text_with_headers(native, native / name) for name in sources(native))
     marks = {Path(line[3:]) for line in text.splitlines() if line.startswith("// ")}
     assert marks == read_by_compiler(native)
+
+
+def test_text_is_that_of_the_source_and_of_its_headers(tmp_path: Path) -> None:
+    files = {
+        "cpu/Kernel.cpp": "#include <ATen/native/Mine.h>\n#include <ATen/Tensor.h>\n",
+        "Mine.h": '#include "Deep.h"\n',
+        "Deep.h": '#include "Mine.h"\n  #  include "cpu/Loops.h"\ngdh\n',
+        "cpu/Loops.h": "roi\n",
+    }
+    text = text_with_headers(write(tmp_path, files), tmp_path / "cpu/Kernel.cpp")
+    assert all(part in text for part in files.values())
 
 
 def test_header_of_the_scanner_is_a_header_of_the_folder(tmp_path: Path) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faked_compiler import Build, Compiler
+from builds import GXX, Build, Compiler
 from graft.compile import ninja
 from graft.compile.manifest import inputs_of
 from graft.compile.units import Unit
 from graft.core.errors import CompileError
+from helpers import write
 
 # Adds a folder of headers, notes that it compiles, and runs the script `meanwhile` once a source was read.
 WRAPPER = """#!/bin/sh
@@ -41,22 +42,16 @@ class Real:
     def source(self, text: str) -> None:
         self.build.write(SOURCE, text + TEXT)
 
-    def own(self, name: str, text: str) -> Path:
-        """Write a file of the native folder."""
-        self.build.write(f"src/ATen/native/{name}", text)
-        return self.build.layout.work / f"src/ATen/native/{name}"
-
-    def outside(self, name: str, text: str, time: int = 1_577_836_800) -> Path:
-        """Write a file elsewhere, as old as a package's."""
-        path = self.here / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    def write(self, name: str, text: str, time: int = 1_577_836_800) -> Path:
+        """Write a file that is as old as a package's: of the native folder, or elsewhere."""
+        folder = self.build.layout.work / "src/ATen" if name.startswith("native/") else self.here
+        path = write(folder, {name: text}) / name
         os.utime(path, (time, time))
         return path
 
     def meanwhile(self, script: str) -> None:
         """Run a script whenever a source was compiled, until it deletes itself."""
-        (self.here / "meanwhile").write_text(script)
+        self.write("meanwhile", script)
 
     def value(self) -> str:
         """Build. Return the value."""
@@ -64,19 +59,18 @@ class Real:
         data = (self.build.layout.work / "objects/TpX.o").read_bytes()
         return data.partition(b"VALUE=")[2].partition(b"\0")[0].decode()
 
-    def compiles(self) -> int:
-        """Return how often the last build compiled."""
-        return len(self.build.calls())
+    def values(self) -> tuple[str, int]:
+        """Build. Return the value, and how often something was compiled."""
+        return self.value(), len(self.build.calls())
 
 
 @pytest.fixture
 def real(build: Build, tmp_path: Path) -> Real:
     here = tmp_path / "here"
     (here / "system").mkdir(parents=True)
-    wrapper = here / "g++"
-    wrapper.write_text(WRAPPER.format(here=here))
+    wrapper = write(here, {"g++": WRAPPER.format(here=here)}) / "g++"
     wrapper.chmod(0o755)
-    build.compiler, build.searching = Compiler(str(wrapper)), str(wrapper)
+    build.compiler, build.toolchain = Compiler(str(wrapper)), replace(GXX, compiler=str(wrapper))
     build.units = [Unit(Path(SOURCE), Path("objects/TpX.o"))]
     return Real(build, here)
 
@@ -84,141 +78,132 @@ def real(build: Build, tmp_path: Path) -> Real:
 OR_NONE = "#ifndef VAL\n#define VAL none\n#endif\n"
 
 
-def test_header_that_hides_another_of_its_name(real: Real) -> None:
-    """The folder has one already, which the source does not find."""
-    real.own("cpu/omp.h", "#define VAL 1\n")
-    real.source(f'#include "omp.h"\n{OR_NONE}')
+def asking(name: str) -> str:
+    return f"#if __has_include({name})\n#define VAL there\n#endif\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "others", "found"),
+    [
+        # The folder has another one of this name, which the source does not find.
+        ('#include "omp.h"\n', {"native/cpu/omp.h": "#define VAL 1\n"}, "native/omp.h"),
+        ("#include <omp.h>\n", {}, "system/omp.h"),
+        ('#include "{here}/lib/mine.h"\n', {"lib/mine.h": '#include "omp.h"\n'}, "lib/omp.h"),
+        (asking('"opt.h"'), {}, "native/opt.h"),
+        (asking("<opt.h>"), {}, "system/opt.h"),
+        (asking('"lib/opt.h"'), {}, "native/lib/opt.h"),
+        (asking("<ATen/native/opt.h>"), {}, "native/opt.h"),
+        ("#include <asks.h>\n", {"system/asks.h": asking("<opt.h>")}, "system/opt.h"),
+    ],
+)
+def test_header_that_would_be_found_first_or_is_asked_for(
+    real: Real, source: str, others: dict[str, str], found: str
+) -> None:
+    """Instead of g++'s own omp.h, in whose place a folder that is searched earlier may have one."""
+    for name, text in others.items():
+        real.write(name, text)
+    real.source(source.format(here=real.here) + OR_NONE)
     assert real.value() == "none"
-    hiding = real.own("omp.h", "#define VAL 3\n")
-    assert real.value() == "3"
-    hiding.unlink()
-    assert (real.value(), real.compiles()) == ("none", 0)
-
-
-def test_header_of_the_system_that_hides_another(real: Real) -> None:
-    """The script's folder is searched before the compiler's own."""
-    real.source(f"#include <omp.h>\n{OR_NONE}")
-    assert real.value() == "none"
-    real.outside("system/omp.h", "#define VAL 3\n")
-    assert real.value() == "3"
-
-
-def test_header_beside_a_header_elsewhere_that_hides_another(real: Real) -> None:
-    header = real.outside("lib/mine.h", f'#include "omp.h"\n{OR_NONE}')
-    real.source(f'#include "{header}"\n')
-    assert real.value() == "none"
-    real.outside("lib/omp.h", "#define VAL 3\n")
-    assert real.value() == "3"
-
-
-ASKING = "#if __has_include({})\n#define VAL there\n#endif\n"
-
-
-@pytest.mark.parametrize("name", ['"opt.h"', "<opt.h>", '"lib/opt.h"', "<ATen/native/opt.h>"])
-def test_header_that_a_source_asks_for(real: Real, name: str) -> None:
-    real.source(ASKING.format(name) + OR_NONE)
-    assert real.value() == "none"
-    folder = "lib/" if "lib" in name else ""
-    header = real.outside("system/opt.h", "") if name == "<opt.h>" else real.own(f"{folder}opt.h", "")
-    assert real.value() == "there"
+    header = real.write(found, "#define VAL 3\n")
+    assert real.value() == ("3" if found.endswith("omp.h") else "there")
     header.unlink()
-    assert (real.value(), real.compiles()) == ("none", 0)
-
-
-def test_header_that_a_header_elsewhere_asks_for(real: Real) -> None:
-    real.outside("system/asks.h", ASKING.format("<opt.h>"))
-    real.source(f"#include <asks.h>\n{OR_NONE}")
-    assert real.value() == "none"
-    real.outside("system/opt.h", "")
-    assert real.value() == "there"
+    assert real.values() == ("none", 0)
 
 
 def test_name_that_is_computed_is_asked_for_each_time(real: Real) -> None:
-    real.source(f'#define OPT "opt.h"\n{ASKING.format("OPT")}{OR_NONE}')
+    real.source(f'#define OPT "opt.h"\n{asking("OPT")}{OR_NONE}')
     assert real.value() == "none"
     assert real.build.outside and not real.build.outside.is_as_read(real.build.layout.work)
-    real.own("opt.h", "")
+    real.write("native/opt.h", "")
     assert real.value() == "there"
-    assert (real.value(), real.compiles()) == ("there", 1)
+    assert real.values() == ("there", 1)
 
 
 def including(header: Path) -> str:
     return f'#include "{header}"\n'
 
 
+@pytest.fixture
+def header(real: Real) -> Path:
+    """A header elsewhere that the source includes."""
+    header = real.write("f.h", "#define VAL 1\n")
+    real.source(including(header))
+    return header
+
+
+def add_other(real: Real, text: str) -> None:
+    """Add another source."""
+    real.write("native/Other.cpp", text)
+    real.build.units.append(Unit(Path("src/ATen/native/Other.cpp"), Path("objects/Other.o")))
+
+
 # Replaces the header by another, which is as old, and is not run again.
 REPLACE = """cp -p $here/next.h $here/renamed.h; mv $here/renamed.h $here/f.h; rm $here/meanwhile
 """
+GO_ON = 'echo "#define VAL $(date +%N)" >$here/f.h\n'
 
 
-def test_header_that_changes_while_it_is_compiled(real: Real) -> None:
-    real.source(including(real.outside("f.h", "#define VAL 1\n")))
-    real.outside("next.h", "#define VAL 2\n")
+def test_header_that_changes_while_it_is_compiled(real: Real, header: Path) -> None:
+    real.write("next.h", "#define VAL 2\n")
     real.meanwhile(REPLACE)
-    assert (real.value(), real.compiles()) == ("2", 2)
-    assert (real.value(), real.compiles()) == ("2", 0)
-    real.outside("f.h", "#define VAL 1\n")
-    assert (real.value(), real.compiles()) == ("1", 1)
+    assert real.values() == ("2", 2)
+    assert real.values() == ("2", 0)
+    real.write("f.h", "#define VAL 1\n")
+    assert real.values() == ("1", 1)
 
 
 def test_header_that_appears_while_it_is_asked_for(real: Real) -> None:
-    real.source(ASKING.format("<opt.h>") + OR_NONE)
+    real.source(asking("<opt.h>") + OR_NONE)
     real.meanwhile("touch $here/system/opt.h; rm $here/meanwhile\n")
-    assert (real.value(), real.compiles()) == ("there", 2)
+    assert real.values() == ("there", 2)
 
 
-def test_header_that_no_object_has_any_more_may_change(real: Real, capsys: pytest.CaptureFixture[str]) -> None:
+def test_header_that_no_object_has_any_more_may_change(real: Real, header: Path) -> None:
     """And go on changing: it was looked at before."""
-    header = real.outside("f.h", "#define VAL 1\n")
-    real.source(including(header))
     assert real.value() == "1"
     real.source("#define VAL 2\n")
-    real.meanwhile('echo "#define VAL $(date +%N)" >$here/f.h\n')
+    real.meanwhile(GO_ON)
     assert real.value() == "2"
     assert real.value() == "2"
 
 
-def test_header_that_changes_while_nothing_is_compiled(real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
-    header = real.outside("f.h", "#define VAL 1\n")
-    real.source(including(header))
+def test_header_that_changes_while_nothing_is_compiled(
+    real: Real, header: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert real.value() == "1"
-    run, texts = ninja._run, iter(range(2, 9))
+    run, texts = ninja.run, iter(range(2, 9))
 
-    def changing(*given: Any) -> bool:
+    def changing(*given: Any) -> tuple[bool, list[str]]:
         header.write_text(f"#define VAL {next(texts)}\n")
         return run(*given)
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(ninja, "_run", changing)
+        meanwhile.setattr(ninja, "run", changing)
         real.value()
     assert real.value() == header.read_text().split()[-1]
 
 
-def test_header_that_changes_again_and_again_is_told(real: Real, capsys: pytest.CaptureFixture[str]) -> None:
-    header = real.outside("f.h", "#define VAL 1\n")
-    real.source(including(header))
-    real.meanwhile('echo "#define VAL $(date +%N)" >$here/f.h\n')
-    real.value()
-    assert real.compiles() == 3
+def test_header_that_changes_again_and_again_is_told(
+    real: Real, header: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real.meanwhile(GO_ON)
+    assert real.values()[1] == 3
     assert f"{header}: it changes while it is compiled" in capsys.readouterr().err
     (real.here / "meanwhile").unlink()
     header.write_text("#define VAL 7\n")
     assert real.value() == "7"
 
 
-def test_header_that_was_linked_again_is_the_same(real: Real) -> None:
+def test_header_that_was_linked_again_is_the_same(real: Real, header: Path) -> None:
     """As `uv` and `make develop` do with hard links, which changes the time of its inode."""
-    header = real.outside("f.h", "#define VAL 1\n")
-    real.source(including(header))
     assert real.value() == "1"
     real.meanwhile("ln $here/f.h $here/other.h; rm $here/meanwhile\n")
-    real.build.units.append(Unit(Path("src/ATen/native/Other.cpp"), Path("objects/Other.o")))
-    real.own("Other.cpp", including(header))
-    assert (real.value(), real.compiles()) == ("1", 1)
+    add_other(real, including(header))
+    assert real.values() == ("1", 1)
 
 
 def test_link_that_leads_to_another_header(real: Real) -> None:
-    first, second = (real.outside(f"{number}.h", f"#define VAL {number}\n") for number in (1, 2))
+    first, second = (real.write(f"{number}.h", f"#define VAL {number}\n") for number in (1, 2))
     link = real.here / "f.h"
     link.symlink_to(first)
     real.source(including(link))
@@ -226,53 +211,43 @@ def test_link_that_leads_to_another_header(real: Real) -> None:
     assert real.value() == "2"
 
 
-def test_time_that_goes_back_after_a_failed_build(real: Real) -> None:
-    header = real.outside("f.h", "#define VAL 1\n", 1_577_836_800)
-    real.source(including(header))
-    real.build.units.append(Unit(Path("src/ATen/native/Other.cpp"), Path("objects/Other.o")))
-    real.own("Other.cpp", "")
+def test_time_that_goes_back_after_a_failed_build(real: Real, header: Path) -> None:
+    add_other(real, "")
     assert real.value() == "1"
-    real.outside("f.h", "#define VAL 2\n", 1_577_923_200)
-    real.own("Other.cpp", "wrong\n")
+    real.write("f.h", "#define VAL 2\n", 1_577_923_200)
+    real.write("native/Other.cpp", "wrong\n")
     with pytest.raises(CompileError):
         real.value()
-    real.outside("f.h", "#define VAL 1\n", 1_577_836_800)
-    real.own("Other.cpp", "")
-    assert (real.value(), real.compiles()) == ("1", 0)
+    real.write("f.h", "#define VAL 1\n")
+    real.write("native/Other.cpp", "")
+    assert real.values() == ("1", 0)
 
 
-def test_time_that_goes_back_after_a_killed_build(real: Real) -> None:
+def test_time_that_goes_back_after_a_killed_build(real: Real, header: Path) -> None:
     """Its objects are there, and nothing was noted."""
-    header = real.outside("f.h", "#define VAL 1\n", 1_577_836_800)
-    real.source(including(header))
     assert real.value() == "1"
-    work, store = real.build.layout.work, real.build.layout.store
-    for path in (work / "objects").glob("*.json"):
+    for path in (*real.build.layout.work.glob("objects/*.json"), *real.build.layout.store.glob("*/*")):
         path.unlink()
-    for path in store.glob("*/*"):
-        path.unlink()
-    real.outside("f.h", "#define VAL 2\n", 1_577_750_400)
+    real.write("f.h", "#define VAL 2\n", 1_577_750_400)
     assert real.value() == "2"
 
 
-def test_data_that_a_source_embeds(real: Real) -> None:
-    data = real.outside("weights.bin", "VALUE=first")
-    real.build.write(SOURCE, f'asm(".section .rodata\\n.incbin \\"{data}\\"\\n.byte 0\\n.text\\n");\n')
+EMBEDDED = 'asm(".section .rodata\\n.incbin \\"{data}\\"\\n.byte 0\\n.text\\n");\n'
+# Its name is computed, so that it is read each time.
+COMPUTED = '#define DATA "{data}"\nasm(".data\\n.incbin \\"" DATA "\\"\\n.byte 0\\n.text\\n");\n'
+
+
+@pytest.mark.parametrize(("source", "compiles"), [(EMBEDDED, 0), (COMPUTED, 1)])
+def test_data_that_a_source_embeds(real: Real, source: str, compiles: int) -> None:
+    data = real.write("weights.bin", "VALUE=first")
+    real.build.write(SOURCE, source.format(data=data))
     assert real.value() == "first"
-    assert (real.value(), real.compiles()) == ("first", 0)
+    assert real.values() == ("first", compiles)
     data.write_text("VALUE=second")
     assert real.value() == "second"
 
 
-def test_data_whose_name_is_computed_is_read_each_time(real: Real) -> None:
-    data = real.outside("weights.bin", "VALUE=first")
-    real.build.write(SOURCE, f'#define DATA "{data}"\nasm(".data\\n.incbin \\"" DATA "\\"\\n.byte 0\\n.text\\n");\n')
-    assert real.value() == "first"
-    data.write_text("VALUE=second")
-    assert real.value() == "second"
-
-
-def test_date_is_that_of_a_wheel_s_members(real: Real) -> None:
+def test_date_is_the_first_of_a_wheel_s_members(real: Real) -> None:
     """So that the same inputs give the same bytes."""
     real.build.write(SOURCE, 'extern const char value[] = "VALUE=" __DATE__ " " __TIME__;\n')
     assert real.value() == "Jan  1 1980 00:00:00"

@@ -1,70 +1,43 @@
-"""The ninja file: when a source is recompiled, and with which headers. The compiler is faked."""
+"""What ninja runs: compilers, with which headers and in which order; and what is told of their errors."""
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faked_compiler import ALL, NARROW_HEADERS, Build
+from builds import ALL, LIBRARY, NARROW_HEADERS, A, Build
 from graft.compile import ninja
 from graft.compile.units import CXX, NVCC, Unit
 from graft.core.errors import CompileError
 from graft.inputs.toolchain import Toolchain
-from ninja.ninja_syntax import Writer
-
-
-def test_only_what_changed_is_compiled(build: Build) -> None:
-    assert build.run() == ALL
-    assert build.run() == set()
-    build.write("src/ATen/native/A.cpp", "// another\n")
-    assert build.run() == {"src/ATen/native/A.cpp"}
-    build.write("header.h", "// another\n")
-    assert build.run() == ALL
-
-
-def test_another_compiler_compiles_everything(build: Build) -> None:
-    """The command is the same: a package installed a newer compiler in its place."""
-    build.run()
-    build.compiler.description = "version 2"
-    assert build.run() == ALL
-    assert build.run() == set()
-
-
-def test_other_flags_compile_what_they_are_for(build: Build) -> None:
-    build.run()
-    build.units[1] = Unit(build.units[1].source, build.units[1].target, ("-O1",))
-    assert build.run() == {"src/ATen/native/B.cpp"}
-    assert build.calls()[0].startswith("-O2 -O1 -Isrc -Igenerated/include ")
-    build.compiler.flags = ("-O2", "-g")
-    assert build.run() == ALL
 
 
 def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build) -> None:
     build.run()
     (call,) = (call for call in build.calls() if "library" in call)
     assert call.startswith("-Inarrow -O2 ")
-    build.write("generated/library.cpp", "wide\n")
-    assert build.run() == {"generated/library.cpp"}
+    build.write(LIBRARY, "wide\n")
+    assert build.run() == {LIBRARY}
     assert [call.startswith("-Inarrow") for call in build.calls()] == [True, False]
     # With other narrow headers it may compile at once, so it is tried again.
     build.write(f"narrow/{NARROW_HEADERS[0]}", "// another\n")
-    assert build.run() == {"generated/library.cpp"}
+    assert build.run() == {LIBRARY}
 
 
-def test_generated_source_with_an_error_of_its_own_is_compiled_once(build: Build) -> None:
-    """Narrow headers have all that its text names, so others would say the same."""
-    build.write("generated/library.cpp", "wrong\n")
+@pytest.mark.parametrize(("text", "calls"), [("wrong\n", 1), ("wide and wrong\n", 2)])
+def test_error_of_a_generated_source_itself_is_told(build: Build, text: str, calls: int) -> None:
+    """Narrow headers have all that its text names, so that others would say the same. What they lack is not told."""
+    build.write(LIBRARY, text)
     with pytest.raises(CompileError) as caught:
         build.run()
     assert caught.value.what == "generated/library.cpp:1:2: error: wrong"
-    assert len([call for call in build.calls() if "library" in call]) == 1
+    assert len([call for call in build.calls() if "library" in call]) == calls
 
 
 def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> None:
-    build.write("src/ATen/native/A.cpp", "wrong\n")
+    build.write(A, "wrong\n")
     with pytest.raises(CompileError) as caught:
         build.run()
     assert caught.value.what == "/mine/A.cpp:1:2: error: wrong"
@@ -76,7 +49,7 @@ def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> N
 
 
 def test_error_that_ends_the_build_is_not_told_twice(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
-    build.write("src/ATen/native/A.cpp", "often\n")
+    build.write(A, "often\n")
     with pytest.raises(CompileError):
         build.run()
     assert capsys.readouterr().err == ""
@@ -86,19 +59,19 @@ def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile
     build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build.units.reverse()
-    build.write("generated/library.cpp", "slow\n")
+    build.write(LIBRARY, "slow\n")
     for name in ("A", "B"):
         build.write(f"src/ATen/native/{name}.cpp", "often\n")
     with pytest.raises(CompileError):
         build.run()
     sources = [call.partition(" -c ")[2].partition(" ")[0] for call in build.calls()]
-    assert sources[0] != "generated/library.cpp"  # of two that run at once, either may be noted first
+    assert sources[0] != LIBRARY  # of two that run at once, either may be noted first
     told = capsys.readouterr().err.splitlines()
     assert sorted(told) == [f"/mine/{name}.cpp:1:2: error: wrong" for name in ("A", "B")]
 
 
 def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -> None:
-    build.write("src/ATen/native/A.cpp", "often\n")
+    build.write(A, "often\n")
     with pytest.raises(CompileError) as caught:
         build.run()
     log = build.layout.work / "compiler.log"
@@ -108,20 +81,13 @@ def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -
 
 
 def test_build_of_a_refused_folder_ends_at_once(build: Build) -> None:
-    build.write("generated/library.cpp", "slow\n")
+    build.write(LIBRARY, "slow\n")
     build.is_refused = True
     with pytest.raises(CompileError):
         build.run()
     assert not (build.layout.work / "objects/library.o").exists()
     build.is_refused = False
-    assert "generated/library.cpp" in build.run()
-
-
-def test_what_narrow_headers_lack_is_not_told(build: Build) -> None:
-    build.write("generated/library.cpp", "wide and wrong\n")
-    with pytest.raises(CompileError) as caught:
-        build.run()
-    assert caught.value.what == "generated/library.cpp:1:2: error: wrong"
+    assert LIBRARY in build.run()
 
 
 def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path) -> None:
@@ -134,19 +100,15 @@ def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path) -> No
     # The launcher does not affect objects, so removing it recompiles nothing.
     build.layout = replace(build.layout, launcher="")
     assert build.run() == set()
-    build.write("header.h", "// another\n")
-    assert build.run() == ALL
-    assert (tmp_path / "launched").read_text().split() == ["--quietly"] * len(ALL)
 
 
 def test_root_of_the_folder_is_searched_for_names_in_quotes(build: Build) -> None:
     """As the scanner does, see test_includes.py. nvcc hands it to the C++ compiler."""
     build.run()
     assert all(" -iquotesrc/ATen/native " in call for call in build.calls())
-    rules = io.StringIO()
-    nvcc = {NVCC: Toolchain("nvcc", "", "c++20"), CXX: build.compiler}
-    ninja.write_units(Writer(rules, width=999), [], nvcc)  # type: ignore[arg-type]
-    (line,) = re.findall(r"rule nvcc\n  command = (.*)", rules.getvalue())
+    assert any(call.startswith("-O2 -O3 -Isrc -Igenerated/include ") for call in build.calls())
+    text = ninja.text_of([], [], {NVCC: Toolchain("nvcc", "", "c++20"), CXX: build.compiler})
+    (line,) = re.findall(r"rule nvcc\n  command = (.*)", re.sub(r"\$\n *", "", text))
     assert " -Xcompiler=-iquotesrc/ATen/native " in line and " -iquotesrc" not in line
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builds import TEMPLATES, LinkedBuild, make_library
 from graft.base.symbols import SymbolFile
+from graft.compile.products import LINKED
 from graft.compile.stubs import replaced_stubs, stub_of
-from graft.compile.units import LINKED, Product
-from graft.inputs.toolchain import Toolchain
-from test_link import BOUND, TEMPLATES, Build, build, make_library  # noqa: F401
 
 # As ATen/native/DispatchStub.h, with two capabilities and a stub in a namespace of its own.
 STUBS = """
@@ -77,56 +77,56 @@ extern "C" VISIBLE int our_named() {{ return at::native::named(); }}
 """
 
 
-def linked(build: Build) -> Path:  # noqa: F811
+def library_of(linked: LinkedBuild) -> Path:
     """Return a library with replaced kernels, beside that of the base."""
-    make_library(build.base.libraries, "libtorch_cpu.so", BASE)
+    make_library(linked.base.libraries, "libtorch_cpu.so", BASE)
     names = ("trampolines", "compatibility")
-    common = [build.unit(name, (TEMPLATES / f"{name}.cpp").read_text(), "-Ifixed") for name in names]
-    product = Product("libours.so", [*common, build.unit("Ours", OURS)], ("libtorch_cpu.so",), build.like)
-    return build.linker(product).link()
+    common = [linked.unit(name, (TEMPLATES / f"{name}.cpp").read_text(), "-Ifixed") for name in names]
+    units = [*common, linked.unit("Ours", OURS)]
+    return linked.linker(linked.product(*units, name="libours.so", bound=("libtorch_cpu.so",))).link()
 
 
-def printed(build: Build, program: str) -> list[str]:  # noqa: F811
+def printed(linked: LinkedBuild, program: str) -> list[str]:
     """Return what a program prints, which has both libraries; the stubs of the base have been called before."""
     start = f"""import ctypes
-base = ctypes.CDLL("{build.base.libraries / "libtorch_cpu.so"}", mode=ctypes.RTLD_GLOBAL)
+base = ctypes.CDLL("{linked.base.libraries / "libtorch_cpu.so"}", mode=ctypes.RTLD_GLOBAL)
 base.call_one(), base.call_two()
-ours = ctypes.CDLL("{linked(build).resolve()}")
+ours = ctypes.CDLL("{library_of(linked).resolve()}")
 """
     done = subprocess.run([sys.executable, "-c", start + program], stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.split()
 
 
-def test_stubs_use_our_kernels_until_they_are_switched_off(build: Build) -> None:  # noqa: F811
+def test_stubs_use_our_kernels_until_they_are_switched_off(linked: LinkedBuild) -> None:
     switched = "".join(f"ours.graft_replace({on})\nprint(base.call_one(), base.call_two())\n" for on in (1, 0, 1))
     program = f"print(base.call_one(), base.call_two())\n{switched}"
-    assert printed(build, program) == ["10", "10", "10", "10", "1", "2", "10", "10"]
+    assert printed(linked, program) == ["10", "10", "10", "10", "1", "2", "10", "10"]
 
 
-def test_a_name_of_the_base_is_ours_inside_our_library_only(build: Build) -> None:  # noqa: F811
+def test_a_name_of_the_base_is_ours_inside_our_library_only(linked: LinkedBuild) -> None:
     """Loaded after the base, the loader would take the base's for both."""
-    assert printed(build, "print(base.call_named(), ours.our_named())") == ["3", "30"]
+    assert printed(linked, "print(base.call_named(), ours.our_named())") == ["3", "30"]
     exported = SymbolFile(LINKED / "libours.so").exported()
     assert {name for name in exported if "named" in name or "DispatchStub" in name} == {"our_named"}
 
 
-def test_stub_that_is_defined_again_has_what_the_base_registered_for_devices(build: Build) -> None:  # noqa: F811
+def test_stub_that_is_defined_again_has_what_the_base_registered_for_devices(linked: LinkedBuild) -> None:
     """And its kernel is not the one that the base had chosen."""
-    assert printed(build, "print(ours.our_device(), ours.our_three())") == ["2", "10"]
+    assert printed(linked, "print(ours.our_device(), ours.our_three())") == ["2", "10"]
 
 
-def test_one_capability_stands_for_all(build: Build) -> None:  # noqa: F811
+def test_one_capability_stands_for_all(linked: LinkedBuild) -> None:
     """As in `make develop`, where AVX2 alone is compiled: a program may ask for another."""
-    build.toolchain = Toolchain("g++", "a compiler", "c++20", capabilities=("AVX2",), is_for_edits=True)
+    linked.toolchain = replace(linked.toolchain, capabilities=("AVX2",), is_for_edits=True)
     program = """member = "_ZN2at6native12DispatchStubIPFivENS0_30one_stub_DECLARE_DISPATCH_typeEE7DEFAULTE"
 print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.c_void_p.in_dll(base, member).value)())"""
-    assert printed(build, program) == ["10"]
+    assert printed(linked, program) == ["10"]
 
 
-def test_replaced_stubs_are_named(build: Build) -> None:  # noqa: F811
-    make_library(build.base.libraries, "libtorch_cpu.so", BASE)
-    unit = build.unit("Ours", OURS)
-    assert replaced_stubs([unit], Path(), [build.base.libraries / "libtorch_cpu.so"]) == [
+def test_replaced_stubs_are_named(linked: LinkedBuild) -> None:
+    make_library(linked.base.libraries, "libtorch_cpu.so", BASE)
+    unit = linked.unit("Ours", OURS)
+    assert replaced_stubs([unit], Path(), [linked.base.libraries / "libtorch_cpu.so"]) == [
         "one_stub",
         "three_stub",
         "two_stub",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faked_compiler import ALL, COMPILER, NARROW_HEADERS, Build
+from builds import ALL, COMPILER, GXX, LIBRARY, NARROW_HEADERS, A, B, Build
 from graft.compile import store
 from graft.core.errors import CompileError
-from graft.core.layout import Layout
+from graft.core.layout import DEBUG, Layout
 
 
 def set_back(path: Path) -> None:
@@ -21,9 +22,9 @@ def set_back(path: Path) -> None:
 
 def test_content_decides_where_times_do_not(build: Build) -> None:
     build.run()
-    build.write("src/ATen/native/A.cpp", "// another\n")
-    set_back(build.layout.work / "src/ATen/native/A.cpp")
-    assert build.run() == {"src/ATen/native/A.cpp"}
+    build.write(A, "// another\n")
+    set_back(build.layout.work / A)
+    assert build.run() == {A}
     build.write("header.h", "// another\n")
     set_back(build.layout.work / "header.h")
     assert build.run() == ALL
@@ -31,26 +32,26 @@ def test_content_decides_where_times_do_not(build: Build) -> None:
 
 
 def test_content_decides_after_a_build_that_failed(build: Build) -> None:
-    build.write("src/ATen/native/A.cpp", "wrong\n")
+    build.write(A, "wrong\n")
     with pytest.raises(CompileError):
         build.run()
-    build.write("src/ATen/native/B.cpp", "// another\n")
-    set_back(build.layout.work / "src/ATen/native/B.cpp")
-    build.write("src/ATen/native/A.cpp", "// right\n")
-    assert build.run() == {"src/ATen/native/A.cpp", "src/ATen/native/B.cpp"}
+    build.write(B, "// another\n")
+    set_back(build.layout.work / B)
+    build.write(A, "// right\n")
+    assert build.run() == {A, B}
 
 
 def test_header_elsewhere_is_an_input(build: Build, tmp_path: Path) -> None:
     header = tmp_path / "elsewhere.h"
     header.write_text("// first\n")
-    build.write("src/ATen/native/A.cpp", f"// {header}\n")
+    build.write(A, f"// {header}\n")
     build.run()
     before = build.outside
     assert before and before.is_as_read(build.layout.work)
     header.write_text("// second\n")
     set_back(header)
     assert not before.is_as_read(build.layout.work)
-    assert build.run() == {"src/ATen/native/A.cpp"}
+    assert build.run() == {A}
     after = build.outside
     assert after and after.is_as_read(build.layout.work) and after.contents != before.contents
     header.unlink()
@@ -62,15 +63,12 @@ def elsewhere(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """The same sources in another folder, after a build in the first."""
     stock = "../base/tree/torch/include/c10/stock.h"
     build.write(stock, "// stock\n")
-    build.write("src/ATen/native/A.cpp", f"// {stock}\n")
+    build.write(A, f"// {stock}\n")
     assert build.run() == ALL
     assert build.compiled_before == ""
-    names = ("src", "generated", "narrow", "header.h")
-    for name in names:
-        source, target = tmp_path / "work" / name, tmp_path / "other/work" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
-    shutil.copytree(tmp_path / "base", tmp_path / "other/base")
+    without = shutil.ignore_patterns("objects", "build.ninja", ".ninja_*")
+    for name in ("work", "base"):
+        shutil.copytree(tmp_path / name, tmp_path / "other" / name, ignore=without)
     monkeypatch.setattr(Layout, "work", tmp_path / "other/work")
     return build
 
@@ -82,45 +80,39 @@ def test_what_another_folder_compiled_is_used(elsewhere: Build, tmp_path: Path) 
         assert (elsewhere.layout.work / unit.target).read_bytes() == (tmp_path / "work" / unit.target).read_bytes()
     assert elsewhere.run() == set()
     assert elsewhere.compiled_before == ""
-    elsewhere.write("header.h", "// another\n")
-    assert elsewhere.run() == ALL
 
 
-def test_what_was_compiled_of_other_files_is_not_used(elsewhere: Build) -> None:
-    elsewhere.write("header.h", "// another\n")
-    assert elsewhere.run() == ALL
+def written(name: str) -> Callable[[Build], object]:
+    return lambda build: build.write(name, "// another\n")
 
 
-def test_what_was_compiled_of_another_source_or_with_other_flags_is_not_used(elsewhere: Build) -> None:
-    elsewhere.write("src/ATen/native/A.cpp", "// another\n")
-    elsewhere.units[1] = replace(elsewhere.units[1], flags=("-O1",))
-    elsewhere.write(f"narrow/{NARROW_HEADERS[0]}", "// another\n")
-    assert elsewhere.run() == ALL
+def with_flags(build: Build) -> None:
+    build.units[1] = replace(build.units[1], flags=("-O1",))
 
 
-def test_what_another_compiler_compiled_is_not_used(elsewhere: Build) -> None:
-    elsewhere.compiler.description = "version 2"
-    assert elsewhere.run() == ALL
-
-
-def test_header_that_hides_another_is_an_input_though_it_was_not_read(elsewhere: Build) -> None:
-    """Sources would include it, where they included the base's when they were compiled."""
-    elsewhere.write("src/c10/own.h", "// hides nothing\n")
-    assert elsewhere.run() == set()
-    elsewhere.write("src/c10/stock.h", "// hides the base's\n")
-    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
-    assert elsewhere.run() == set()
-
-
-def test_header_that_hides_another_in_an_unbuilt_folder_is_an_input(elsewhere: Build) -> None:
-    elsewhere.write("generated/include/c10/stock.h", "// hides the base's\n")
-    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
-
-
-def test_header_beside_a_source_hides_another(elsewhere: Build) -> None:
-    """Sources look for names in quotes in their own folder first."""
-    elsewhere.write("src/ATen/native/c10/stock.h", "// hides the base's\n")
-    assert elsewhere.run() == {"src/ATen/native/A.cpp"}
+@pytest.mark.parametrize(
+    ("change", "compiled"),
+    [
+        (written(A), {A}),
+        (written("header.h"), ALL),
+        (with_flags, {B}),
+        (lambda build: setattr(build.compiler, "flags", ("-O2", "-g")), ALL),
+        # A package installed a newer compiler; or the compiler is a script, whose version stays.
+        (lambda build: setattr(build.compiler, "description", "version 2"), ALL),
+        (lambda build: Path(build.compiler.compiler).write_text(f"{COMPILER}# another\n"), ALL),
+        # The source may now need no wider ones.
+        (written(f"narrow/{NARROW_HEADERS[0]}"), {LIBRARY}),
+        # It was not read, but would hide a header of the base: from all, or beside the source.
+        (written("src/c10/own.h"), set()),
+        (written("src/c10/stock.h"), {A}),
+        (written("generated/include/c10/stock.h"), {A}),
+        (written("src/ATen/native/c10/stock.h"), {A}),
+    ],
+    ids=["source", "header", "flags", "compiler's flags", "version", "script", "narrow", "other", *("hides",) * 3],
+)
+def test_what_decides_about_an_object(elsewhere: Build, change: Callable[[Build], object], compiled: set[str]) -> None:
+    change(elsewhere)
+    assert elsewhere.run() == compiled
     assert elsewhere.run() == set()
 
 
@@ -130,13 +122,6 @@ def test_object_without_known_inputs_is_not_stored(build: Build, tmp_path: Path)
     program.write_text(COMPILER.replace('echo "$object: ', 'true "$object: '))
     build.run()
     assert not [*tmp_path.glob("store/*/*")]
-
-
-def test_what_an_edited_compiler_compiled_is_not_used(elsewhere: Build) -> None:
-    """It may be a script whose version stays."""
-    program = Path(elsewhere.compiler.compiler)
-    program.write_text(f"{program.read_text()}# another\n")
-    assert elsewhere.run() == ALL
 
 
 def test_few_objects_of_one_source_are_kept(build: Build, tmp_path: Path) -> None:
@@ -149,22 +134,24 @@ def test_few_objects_of_one_source_are_kept(build: Build, tmp_path: Path) -> Non
     assert build.run() == set()
 
 
-@pytest.mark.parametrize("damage", ["", "{}", "null", "[]", '{"manifest": null}', "not JSON"])
-def test_damaged_entry_means_compile(elsewhere: Build, tmp_path: Path, damage: str) -> None:
+def cut_off(path: Path) -> None:
+    data = path.read_bytes()
+    path.unlink()  # the work folder has the same file
+    path.write_bytes(data[:-1])
+
+
+@pytest.mark.parametrize("text", ["", "{}", "null", "[]", '{"manifest": null}', "not JSON"])
+def test_damaged_entry_means_compile(elsewhere: Build, tmp_path: Path, text: str) -> None:
     for path in (tmp_path / "store").glob("*/*.json"):
-        path.write_text(damage)
+        path.write_text(text)
     assert elsewhere.run() == ALL
     assert elsewhere.run() == set()
 
 
-def test_damaged_object_is_compiled_again(elsewhere: Build, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [cut_off, Path.unlink])
+def test_damaged_object_is_compiled_again(elsewhere: Build, tmp_path: Path, how: Callable[[Path], object]) -> None:
     for path in (tmp_path / "store").glob("*/*.o"):
-        data = path.read_bytes()
-        path.unlink()
-        path.write_bytes(data[:-1])
-    assert elsewhere.run() == ALL
-    for path in (tmp_path / "store").glob("*/*.o"):
-        path.unlink()
+        how(path)
     assert elsewhere.run() == ALL
     assert elsewhere.run() == set()
 
@@ -177,7 +164,7 @@ def test_object_that_a_killed_build_left_is_not_used(build: Build) -> None:
 
 
 def test_objects_with_paths_of_their_folder_are_not_stored(build: Build, tmp_path: Path) -> None:
-    build.is_debugged = True
+    build.toolchain = GXX.of_kind(DEBUG)
     assert build.run() == ALL
     assert not [*tmp_path.glob("store/*")]
 
@@ -186,14 +173,14 @@ def test_inputs_with_special_characters_are_known_after_an_object_was_taken(buil
     header = tmp_path / "a $b#.h"
     header.write_text("// first\n")
     escaped = str(header).replace(" ", "\\ ").replace("#", "\\#").replace("$", "$$")
-    build.write("src/ATen/native/A.cpp", f"// {escaped}\n")
+    build.write(A, f"// {escaped}\n")
     build.run()
     (build.layout.work / "objects/A.o").unlink()
     assert build.run() == set()
     assert build.compiled_before == "1 compiled before"
     assert build.run() == set()
     header.write_text("// second\n")
-    assert build.run() == {"src/ATen/native/A.cpp"}
+    assert build.run() == {A}
 
 
 def test_store_deletes_what_was_not_used_for_longest(
@@ -205,7 +192,7 @@ def test_store_deletes_what_was_not_used_for_longest(
         set_back(path)
     size = sum(path.stat().st_size for path in first)
     monkeypatch.setattr(store, "_LIMIT", size + 1)
-    build.write("src/ATen/native/A.cpp", "// another\n")
+    build.write(A, "// another\n")
     build.run()
     left = {*tmp_path.glob("store/*/*")}
     assert len(left) == len(first) and len(left - first) == 2

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from graft.compile.views import Views, text_with_headers
+from graft.compile.views import Views
 
 TEMPLATE = """namespace at {
 class Tensor {
@@ -99,17 +99,3 @@ def test_view_depends_on_nothing_but_what_is_named(views: Views, tmp_path: Path)
     more = {**FRAGMENTS, "aaa": {**FRAGMENTS["gdh"], "names": ["aaa"]}}
     (tmp_path / "fragments.json").write_text(json.dumps(more))
     assert Views(tmp_path / "base", tmp_path / "fragments.json", tmp_path / "views").of("x.gdh()") == before
-
-
-def test_names_in_headers_count(tmp_path: Path) -> None:
-    texts = {
-        "cpu/Kernel.cpp": "#include <ATen/native/Mine.h>\n#include <ATen/Tensor.h>\n",
-        "Mine.h": '#include "Deep.h"\n',
-        "Deep.h": '#include "Mine.h"\n  #  include "cpu/Loops.h"\ngdh\n',
-        "cpu/Loops.h": "roi\n",
-    }
-    for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    text = text_with_headers(tmp_path / "cpu/Kernel.cpp", tmp_path)
-    assert all(part in text for part in texts.values())

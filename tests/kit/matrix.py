@@ -20,13 +20,13 @@ from xml.etree import ElementTree
 from zipfile import ZipFile
 
 from graft.base.base import VERSION_FILE, architectures_of, of_version_file
-from graft.compile.units import OPERATORS_FOR_CUDA
+from graft.compile.products import OPERATORS_FOR_CUDA
 from graft.core.bugs import expected
 from graft.core.console import say
+from graft.core.cuda_settings import CudaArchs
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically
 from graft.core.layout import HOME, REPOSITORY, Layout
-from graft.inputs.toolchain import wanted_architectures
 from graft.options import OPTIONS, Request, request_of
 from packaging.version import Version
 
@@ -195,7 +195,7 @@ def contents(wheel: Path, base: Path) -> dict[str, Any]:
         cuda = of_version_file(archive.read(VERSION_FILE).decode(), "cuda")
         names: Sequence[str] = ()
         if OPERATORS_FOR_CUDA in archive.namelist():
-            names = wanted_architectures(os.environ.get("CUDA_ARCHS", "")) or architectures_of(
+            names = CudaArchs(os.environ.get("CUDA_ARCHS", "")).names or architectures_of(
                 archive.read("torch/lib/libtorch_python.so")
             )
     return {

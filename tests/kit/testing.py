@@ -242,7 +242,7 @@ def beside_stock(
         unpacked(layout, "stock", base_wheel_of(layout)) as stock,
     ):
         variables = {"GRAFT_BASE": str(layout.base), "GRAFT_STOCK": str(stock), "GRAFT_NATIVE": named(layout)}
-        yield python, {**variables, "GRAFT_CUDA_ARCHS": layout.cuda_archs}
+        yield python, {**variables, "GRAFT_CUDA_ARCHS": layout.cuda.archs}
 
 
 @contextmanager

@@ -12,13 +12,14 @@ from packaging.version import Version
 
 from ..core.architecture import machine_of
 from ..core.console import StepLine, say
+from ..core.cuda_settings import NO_GPU, OF_BASE, CudaArchs
 from ..core.errors import CommandError, FetchError
 from ..core.files import build_lock
 from ..core.layout import PATCHES, Layout, TorchVersion
 from ..core.pip import INDEX, MissingError
 from ..core.process import run
 from ..inputs.pin import CPU, Pin, load_pin, pin_of, pinned_file, tags_for
-from ..inputs.toolchain import NO_GPU, find_toolchain
+from ..inputs.toolchain import find_toolchain
 from .base import architectures_of, name_of_python
 from .fetch import fetch, kept_wheel
 
@@ -78,7 +79,9 @@ def oldest_release(patches: Path) -> TorchVersion:
     return TorchVersion(min((path.parent.name for path in patches.glob("*/pin.yaml")), key=Version))
 
 
-def find_pin(cuda_archs: str = "", patches: Path = PATCHES, cxx: str = "g++") -> tuple[TorchVersion, str]:
+def find_pin(
+    cuda_archs: CudaArchs = OF_BASE, patches: Path = PATCHES, cxx: str = "g++"
+) -> tuple[TorchVersion, CudaArchs]:
     """Download a wheel for this Python. Return its version, and ``cuda_archs``. Print once why it was chosen.
 
     A wheel for CPUs comes first, from pip's indexes or PyTorch's own; then the one for CUDA from pip's indexes. For
@@ -89,7 +92,7 @@ def find_pin(cuda_archs: str = "", patches: Path = PATCHES, cxx: str = "g++") ->
     why = "the wheel for CPUs"
     if chosen.pin.version.local != CPU:
         why = "the wheel for CUDA, since pip found none for CPUs (`make test` downloads NVIDIA's packages, too)"
-        cuda_archs, because = _choose_architectures(chosen.kept(), cuda_archs.strip())
+        cuda_archs, because = _choose_architectures(chosen.kept(), cuda_archs)
         why += f"; {because}"
     _say_once(f"torch {chosen.pin.version}: {why}", chosen.folder / FOUND)
     return chosen.pin.version, cuda_archs
@@ -176,7 +179,7 @@ def _fetch(wanted: _Candidate, given: Path | None = None) -> None:
         line.end(end)
 
 
-def _choose_architectures(wheel: Path | None, given: str) -> tuple[str, str]:
+def _choose_architectures(wheel: Path | None, given: CudaArchs) -> tuple[CudaArchs, str]:
     """Return the architectures to build CUDA kernels for, those ``given`` or of this machine's GPUs, and the reason."""
     if given:
         return given, f"CUDA_ARCHS={given}"
@@ -188,7 +191,7 @@ def _choose_architectures(wheel: Path | None, given: str) -> tuple[str, str]:
     # nvcc may lack architectures that the wheel lacks, above all older ones.
     oldest = min((int(name.rstrip("af")) for name in supported), default=sys.maxsize)
     if usable := [name for name in gpus if int(name) >= oldest]:
-        return " ".join(usable), f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"
+        return CudaArchs(" ".join(usable)), f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"
     return NO_GPU, f"no CUDA kernels, since this torch does not support the GPU here, sm_{', sm_'.join(gpus)}"
 
 

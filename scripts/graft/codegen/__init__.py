@@ -12,6 +12,9 @@ on the other operators, and then writes
 FRAGMENTS = "fragments.json"
 DESCRIPTION = "operators.json"
 
+# The headers in ATen that consist of includes of one header for each operator, with the suffix of its name.
+OPERATOR_HEADERS = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
+
 # The unit with what replaces kernels and formulas of the base's operators. No operator has such a name.
 REPLACED = "Replaced__"
 

@@ -15,7 +15,7 @@ from torchgen.packaged.autograd.gen_python_functions import create_python_return
 from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
 from torchgen.utils import Target
 
-from . import FRAGMENTS, upstream
+from . import FRAGMENTS, OPERATOR_HEADERS, upstream
 from .known import Infos
 from .operators import Operators, Part, Replaced
 from .python import signatures
@@ -156,7 +156,7 @@ def narrow_headers(part: Part, out: Output) -> None:
     named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
     redispatch = list(map(ComputeRedispatchFunction(), part.overloads))
     texts = {"RedispatchFunctions": {"function_redispatch_definitions": redispatch}}
-    for name, suffix in (("Functions", ""), ("NativeFunctions", "_native"), ("Operators", "_ops")):
+    for name, suffix in OPERATOR_HEADERS.items():
         includes = [f"#include <ATen/ops/{root}{suffix}.h>" for root in named]
         texts[name] = {f"{name}_includes": includes, f"{name}_declarations": []}
     manager = SelectingFileManager("narrow/ATen", templates, out=out)

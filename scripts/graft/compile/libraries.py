@@ -3,62 +3,54 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..core.files import read_json, write_atomically, write_if_changed
+from ..core.files import write_if_changed
 from ..inputs.snapshot import hash_of_builder
-from .store import Found
-from .units import LINKED, Product, Unit
+from .products import LinkPlan, Product
+from .store import StoredObject
+from .units import Unit
 
 
 class Libraries:
-    """The libraries of ``products`` in the folder ``work``, with the text of each one's plan, by name; and the folder
-    of the base's.
-    """
+    """The libraries with these ``plans``, in the folder ``work``. Beside each is a hash of what it was linked from."""
 
-    def __init__(self, work: Path, products: Sequence[Product], plans: Mapping[str, str], base: Path) -> None:
+    def __init__(self, work: Path, plans: Sequence[LinkPlan]) -> None:
         self._work = work
-        self._base = base
-        self._products = products
         self._plans = plans
-        self._note = work / "objects/linked.json"
 
-    def stale(self, found: Mapping[Unit, Found]) -> list[Product]:
-        """Return what must be linked, and delete the libraries of it: they were linked from other objects."""
-        noted, now = read_json(self._note), self._digests(found)
+    def stale(self, found: Mapping[Unit, StoredObject]) -> list[Product]:
+        """Return the libraries that must be linked. They are deleted, since they were linked from other objects."""
         stale = []
-        for product in self._products:
-            write_if_changed(self._work / plan_of(product), self._plans[product.name])
-            is_there = (self._work / LINKED / product.name).is_file()
-            if not (is_there and now[product.name] and noted.get(product.name) == now[product.name]):
-                stale.append(product)
-        # A build that fails may link some of them, from objects that the next one does not have.
-        left = {name: digest for name, digest in noted.items() if name not in {product.name for product in stale}}
-        write_atomically(self._note, json.dumps(left))
-        for product in stale:
-            (self._work / LINKED / product.name).unlink(missing_ok=True)
+        for plan, digest in self._digests(found):
+            plan.write(self._work / plan.product.plan)
+            library, note = self._work / plan.product.path, self._note(plan)
+            if not (digest and library.is_file() and note.is_file() and note.read_text(encoding="utf-8") == digest):
+                # A build that fails may link it from objects that the next build does not have.
+                note.unlink(missing_ok=True)
+                library.unlink(missing_ok=True)
+                stale.append(plan.product)
         return stale
 
-    def note(self, found: Mapping[Unit, Found]) -> None:
+    def note(self, found: Mapping[Unit, StoredObject]) -> None:
         """Note what the libraries were linked from."""
-        write_atomically(self._note, json.dumps({**read_json(self._note), **self._digests(found)}))
+        for plan, digest in self._digests(found):
+            write_if_changed(self._note(plan), digest)
 
-    def _digests(self, found: Mapping[Unit, Found]) -> dict[str, str]:
-        """Return what decides about each library; nothing where an object is missing, or will be another."""
+    def _note(self, plan: LinkPlan) -> Path:
+        return self._work / f"{plan.product.path}.inputs"
+
+    def _digests(self, found: Mapping[Unit, StoredObject]) -> Iterator[tuple[LinkPlan, str]]:
+        """Yield a hash of what decides about each library; empty where an object is missing, or will be another."""
         digests: dict[str, str] = {}
-        for product in self._products:  # what another one loads is before it
-            parts = [hash_of_builder(), self._plans[product.name]]
+        for plan in self._plans:  # those that a library loads come before it
+            product = plan.product
+            parts = [hash_of_builder(), repr(plan)]
             parts += [found[unit].state if unit in found else "" for unit in (*product.units, *product.provided)]
             parts += [digests[name] for name in product.loaded]
-            for path in (*(self._base / name for name in product.bound), *product.offered):
+            for path in (*(plan.libraries / name for name in product.bound), *product.offered):
                 status = path.stat()
                 parts.append(f"{status.st_size} {status.st_mtime_ns}")
             digests[product.name] = hashlib.sha256("\0".join(parts).encode()).hexdigest() if all(parts) else ""
-        return digests
-
-
-def plan_of(product: Product) -> Path:
-    """Return the path of the plan of a product from the work folder."""
-    return Path("plans", f"{Path(product.name).name}.json")
+            yield plan, digests[product.name]

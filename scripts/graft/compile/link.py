@@ -1,29 +1,24 @@
-"""``python -m graft.compile.link PLAN``: link one library. ninja runs it for those that `Libraries` finds stale.
-
-Functions that the base's libraries define but hide are bound: there is one jump for each, filled in when the library
-loads.
-"""
+"""``python -m graft.compile.link PLAN``: link one library. ninja runs it for those that `Libraries` finds stale."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from string import Template
 
-from ..base.base import Library
-from ..base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
+from ..base.symbols import DATA, EXPORTED, SymbolFile, SymbolIndex
 from ..core.errors import GraftError, LinkError
 from ..core.files import write_if_changed
 from ..core.process import UNTRANSLATED, run
-from ..inputs.toolchain import FAST_LINKER, Toolchain
-from .diagnostics import of_repeated, of_undefined
-from .stubs import Replaced, replaced_in
-from .units import LINKED, Product, Unit
+from ..inputs.toolchain import FAST_LINKER
+from .link_messages import explain_repeated, explain_undefined
+from .products import LINKED, LinkPlan
+from .stubs import StubBindings, bindings_of
+from .trampolines import Bound, bind_hidden, trampoline_table
+from .units import Unit
 
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
 
@@ -33,14 +28,11 @@ _DEFINED_LATER = frozenset(
     | {"graft_libraries", "graft_slots", "graft_slots_size", "graft_is_python_extension"}
 )
 
-# A library of the base and the addresses of its hidden functions that are bound.
-Bound = tuple[SymbolIndex, dict[str, int]]
-
 
 def main(plan: str) -> int:
     """Link the library that the file ``plan`` describes. The current folder is the work folder."""
     try:
-        Linker(Path(plan).read_text(encoding="utf-8")).link()
+        Linker(LinkPlan.read(Path(plan))).link()
     except GraftError as error:
         print(error)
         return 1
@@ -48,40 +40,27 @@ def main(plan: str) -> int:
 
 
 class Linker:
-    """Links one product. Paths of units are relative to the current folder.
+    """Links one library. Paths of units are relative to the current folder."""
 
-    Args:
-        plan: what ``Product.plan`` returns.
-    """
-
-    def __init__(self, plan: str) -> None:
-        fields = json.loads(plan)
-        product = fields["product"]
-        for kind in ("units", "provided"):
-            product[kind] = [Unit(Path(each["source"]), Path(each["target"])) for each in product[kind]]
-        product.update(like=Library(**product["like"]), offered=[Path(path) for path in product["offered"]])
-        self._product = Product(**product)
-        self._libraries, self._native = Path(fields["libraries"]), Path(fields["native"])
-        self._toolchain = Toolchain(**fields["toolchain"])
+    def __init__(self, plan: LinkPlan) -> None:
+        self._product = plan.product
+        self._libraries, self._native = plan.libraries, plan.native
+        self._toolchain = plan.toolchain
 
     def link(self) -> Path:
-        """Link the library. Return its path.
-
-        Raises:
-            LinkError: a symbol is undefined or defined twice.
-        """
-        target = LINKED / self._product.name
+        """Link the library. Return its path."""
+        target = self._product.path
         unresolved = self.unresolved()
-        replaced = self.replaced()
+        stubs = self.stubs()
         offered = {path: SymbolFile(path).exported() & unresolved for path in self._product.offered if unresolved}
         called = [path for path, names in offered.items() if names]
         aliases = self._aliases(unresolved)
-        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), replaced)
+        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), stubs)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.partial")
         objects = [table, *(unit.target for unit in self._product.units), *called]
         defined = [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
-        # What the base has, too, would be that of the base for the loader. It is for this library alone.
+        # The loader would resolve symbols that the base exports, too, to the base's. So they are local to this library.
         own = target.with_name(f"{target.name}.map")
         write_if_changed(own, "".join(["{\n  local:\n", *(f"    {name};\n" for name in self._in_both), "};\n"]))
         defined += [f"-Wl,--version-script={own}"] if self._in_both else []
@@ -118,20 +97,18 @@ class Linker:
         own = {name for _, file in self._objects for name in file.defined(weak=False, hidden=False)}
         return sorted(name for library in self._bound for name in library.find(own, EXPORTED))
 
-    def replaced(self) -> dict[str, Replaced]:
-        """Return what the product has of dispatch stubs of the base, by library."""
+    def stubs(self) -> dict[str, StubBindings]:
+        """Return the kernels and stubs that the product and the base both have, by library of the base."""
         sizes: dict[str, int] = {}
         names: set[str] = set()
         for _, file in self._objects:
             sizes |= file.sizes()
             names |= file.defined() | file.undefined()
-        return {each.name: replaced_in(each, names, sizes, self._toolchain) for each in self._bound}
+        return {each.name: bindings_of(each, names, sizes, self._toolchain) for each in self._bound}
 
     def unresolved(self) -> set[str]:
-        """Return the symbols that the product needs and that neither it nor a library loaded with it exports.
-
-        Raises:
-            LinkError: a symbol is defined twice.
+        """Return the symbols that the product needs and that neither it nor a library loaded with it exports. Refuse a
+        symbol that it defines twice.
         """
         owners: dict[str, list[Unit]] = {}
         for unit, file in self._objects:
@@ -141,7 +118,7 @@ class Linker:
             for name in self._of_all_capabilities(unit, file):
                 owners[name].append(unit)
         if repeated := {name: units for name, units in owners.items() if len(units) > 1}:
-            raise LinkError(of_repeated(self._named(repeated), self._native))
+            raise LinkError(explain_repeated(self._named(repeated), self._native))
         needed = {name for _, file in self._objects for name in file.undefined()} - _DEFINED_LATER
         needed.difference_update(*(file.defined() for _, file in self._objects))
         needed.difference_update(*(SymbolFile(unit.target).defined(hidden=False) for unit in self._product.provided))
@@ -160,11 +137,8 @@ class Linker:
             yield from (name for name in file.defined(weak=False) if f"{len(capability)}{capability}" not in name)
 
     def bound(self, unresolved: Iterable[str]) -> list[Bound]:
-        """Find ``unresolved`` symbols among the hidden functions of the base's libraries.
-
-        Raises:
-            LinkError: a symbol is undefined. The linker cannot detect this: the interpreter's symbols, too, are missing
-                until it runs.
+        """Find ``unresolved`` symbols among the hidden functions of the base's libraries. Check that all are found: the
+        linker cannot, since the interpreter's symbols, too, are missing until it runs.
         """
         bound = bind_hidden(unresolved, self._bound)
         if missing := set(unresolved).difference(*(functions for _, functions in bound)):
@@ -173,7 +147,7 @@ class Linker:
             cause = f"other libraries cannot use hidden variables of {' and '.join(hides)}" if hides else ""
             needs = [(unit, file.undefined()) for unit, file in self._objects]
             callers = {name: [unit for unit, names in needs if name in names] for name in sorted(missing)}
-            raise LinkError(of_undefined(self._named(callers), self._native), cause=cause)
+            raise LinkError(explain_undefined(self._named(callers), self._native), cause=cause)
         return bound
 
     def _named(self, symbols: Mapping[str, Iterable[Unit]]) -> dict[str, list[str]]:
@@ -198,10 +172,10 @@ class Linker:
             if name.startswith("_ZN2at6native12DispatchStubI") and name.endswith(suffix)
         }
 
-    def _compiled_table(self, bound: Iterable[Bound], replaced: Mapping[str, Replaced]) -> Path:
+    def _compiled_table(self, bound: Iterable[Bound], stubs: Mapping[str, StubBindings]) -> Path:
         """Compile the table that binds hidden functions, and replaces kernels."""
         jump = self._toolchain.architecture.jump
-        table = trampoline_table(bound, replaced, jump, is_python_extension=self._product.is_python_extension)
+        table = trampoline_table(bound, stubs, jump, is_python_extension=self._product.is_python_extension)
         stem = self._product.name.split(".")[0].replace("/", ".")
         source, target = (Path(f"objects/trampolines/{stem}{suffix}") for suffix in (".cpp", ".o"))
         command = [self._toolchain.compiler, *self._toolchain.flags, "-Ifixed"]
@@ -213,96 +187,6 @@ class Linker:
             run([*command, "-c", source, "-o", partial])
             partial.replace(target)
         return target
-
-
-def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list[Bound]:
-    """Find each of ``needed`` among the hidden functions of ``libraries``, in this order.
-
-    Raises:
-        LinkError: a name is ambiguous.
-    """
-    left, bound = set(needed), []
-    for library in libraries:
-        found = library.find(sorted(left), FUNCTION)
-        for name, addresses in found.items():
-            if len(addresses) > 1:
-                raise LinkError(
-                    f"{library.name} has {len(addresses)} hidden functions named {name}",
-                    todo="do not call it; copy its code into the native folder",
-                )
-        left -= found.keys()
-        bound.append((library, {name: address for name, (address,) in found.items()}))
-    return bound
-
-
-def trampoline_table(
-    libraries: Iterable[Bound], replaced: Mapping[str, Replaced], jump: str, *, is_python_extension: bool
-) -> str:
-    """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with a ``jump`` to each
-    (see ``Architecture``), and kernels.
-    """
-    trampolines: list[str] = []
-    declared: list[str] = []
-    tables, entries = [], []
-    for number, (library, functions) in enumerate(libraries):
-        slots = []
-        for name, address in functions.items():
-            index = len(trampolines)
-            trampolines.append(
-                f".globl {name}\n.hidden {name}\n.type {name}, %function\n.p2align 4\n"
-                f"{name}:\n  {jump.format(slot=f'graft_slots+{8 * index}')}\n.size {name}, .-{name}"
-            )
-            slots.append(f"{index}, {address:#x}")
-        kernels, stubs = replaced.get(library.name, Replaced([], []))
-        symbols = dict.fromkeys([*(each.symbol for each in kernels), *(each.symbol for each in stubs)])
-        own = {symbol: f"own_{number}_{place}" for place, symbol in enumerate(symbols)}
-        declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
-        arrays = {
-            "GraftSlot": slots,
-            "GraftKernel": [f"{each.member:#x}, {each.stub:#x}, &{own[each.symbol]}, nullptr" for each in kernels],
-            "GraftStub": [f"{each.stock:#x}, &{own[each.symbol]}, {each.size}" for each in stubs],
-        }
-        fields = [f'"{library.name}"', f'"{library.build_id}"']
-        for kind, rows in arrays.items():
-            if rows:
-                tables.append(
-                    f"{kind} {kind}_{number}[] = {{\n" + "".join(f"    {{{row}}},\n" for row in rows) + "};\n"
-                )
-            fields += [f"{kind}_{number}" if rows else "nullptr", str(len(rows))]
-        entries.append(f"    {{{', '.join(fields)}}},")
-    return _TABLE.substitute(
-        slot_count=max(len(trampolines), 1),
-        trampolines="\n".join(trampolines),
-        declared="\n".join(declared),
-        tables="\n".join(tables),
-        libraries="\n".join(entries),
-        is_python_extension=str(is_python_extension).lower(),
-    )
-
-
-_TABLE = Template("""\
-// Generated by scripts/graft/compile/link.py.
-#include "graft_libraries.h"
-
-asm(R"(
-.pushsection .text.graft_trampolines, "ax", %progbits
-$trampolines
-.popsection
-)");
-
-$declared
-
-namespace {
-$tables
-} // namespace
-
-const GraftLibrary graft_libraries[] = {
-$libraries
-    {nullptr, nullptr, nullptr, 0}};
-alignas(GRAFT_PAGE) void* graft_slots[($slot_count * sizeof(void*) / GRAFT_PAGE + 1) * GRAFT_PAGE / sizeof(void*)] = {};
-const size_t graft_slots_size = sizeof(graft_slots);
-const bool graft_is_python_extension = $is_python_extension;
-""")
 
 
 def _python_library() -> Path:

@@ -41,8 +41,8 @@ class Manifest:
 
     Args:
         looked: the hash of each file that the compiler looked for, by its path from the work folder.
-        named: the headers in folders of the build, in whatever folder, with the same file name as one of these. Another
-            one may hide a header that was read.
+        named: the headers that the build wrote, in any folder, with the file name of one of these. A new one may hide a
+            header that was read.
         is_whole: False if a source computes a name, so that other files may count.
     """
 
@@ -50,12 +50,12 @@ class Manifest:
     named: Mapping[str, Sequence[str]]
     is_whole: bool = True
 
-    def holds(self, files: Files) -> bool:
+    def holds(self, files: InputFiles) -> bool:
         """Return whether a compiler would find the same."""
         return files.named(self.looked) == self.named and files.are(self.looked)
 
 
-class Files:
+class InputFiles:
     """The files that compilers find from the folder ``work``, each read once.
 
     Args:
@@ -94,7 +94,7 @@ class Files:
         return {name: self._named[name] for name in map(_last, names) if name in self._named}
 
     def manifest(self, read: Sequence[str]) -> tuple[Manifest, list[str]]:
-        """Return what a compiler looked for that read these files; and which of that may have changed meanwhile."""
+        """Return the manifest of a compiler that read these files, and the files that may have changed meanwhile."""
         changed = self.changed(read)
         looked, is_whole = set(read), True
         for name in read:
@@ -115,7 +115,7 @@ class Files:
         self._began = mark.stat().st_mtime_ns
 
     def changed(self, names: Iterable[str]) -> list[str]:
-        """Return the files outside of the work folder that may have changed since then, and read them again.
+        """Return the files outside of the work folder that may have changed since ``begin``, and read them again.
 
         The file system tells when a file changed last, or its links did, whatever its modification time is.
         """
@@ -209,7 +209,7 @@ class Outside:
 
     def is_as_read(self, work: Path) -> bool:
         """Return whether a build would read the same."""
-        return not self.made and Files(work).are(self.hashes)
+        return not self.made and InputFiles(work).are(self.hashes)
 
 
 def _digest(value: object) -> str:

@@ -6,12 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import NoReturn
-
-import yaml
 
 from ..core.errors import CompileError
 from ..core.files import write_atomically
@@ -19,8 +15,8 @@ from ..core.system_errors import refuse_full
 from ..inputs.entries import Entry, read_entries
 from ..inputs.native import DERIVATIVES
 from ..inputs.snapshot import Snapshot
-from .capabilities import compiled_for, hint_of_capability
-from .diagnostics import COMPILED_FOR, Diagnostic, diagnostics
+from .diagnostics import COMPILED_FOR, Diagnostic, compiled_for, diagnostics
+from .hints import hint_for, hint_of_capability
 
 # The log with the complete output of failed commands, in the work folder.
 _LOG = "compiler.log"
@@ -33,22 +29,10 @@ _UNFINISHED = re.compile(r"expected (?:initializer before|(?:.* or |a )?['\"];['
 # Characters shown of one message; those of templates can take pages.
 _WIDTH = 300
 
-_TABLE = Path(__file__).with_name("hints.yaml")
-
-# The messages of g++ and nvcc for an unknown name.
-_NO_SUCH_NAME = (
-    r"'{0}' (?:was not declared|is not a member of|has not been declared|(?:in namespace .* )?does not name a)"
-    r"|identifier \"{0}\" is undefined|has no member \"{0}\""
-)
-# The message of g++ for an unknown macro, which it parses as a function.
-_MACRO = r"expected constructor, destructor, or type conversion before|has not been declared"
-
 
 def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequence[Path]) -> NoReturn:
-    """End the build with ninja's ``output``: a digest as the error, everything in a log in ``work``.
-
-    Raises:
-        CompileError: always; with hints at headers in the folders ``includes``.
+    """End the build with a digest of ninja's ``output``, and hints at headers in the folders ``includes``. A log in
+    ``work`` has everything.
     """
     native = snapshot.merged
     compiled, linked = relevant(output, native)
@@ -203,46 +187,3 @@ def _source_line(path: Path, number: int) -> str:
 
 def _few(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
-
-
-@dataclass(frozen=True)
-class Hint:
-    """A row of the table, whose fields ``hints.yaml`` describes; what a row does not have is empty."""
-
-    says: str
-    line: str
-    include: str
-    write: str
-
-    def text(self, message: str, line: str, includes: Iterable[Path]) -> str:
-        """Return the hint for an error; empty if this row does not match."""
-        said, read = re.search(self.says, message), re.search(self.line, line)
-        if not said or not read:
-            return ""
-        found = [group for group in (*read.groups(), *said.groups()) if group]
-        fill = (*found, *[""] * 2)
-        header, write = self.include.format(*fill), self.write.format(*fill)
-        if not header:
-            return write
-        added = f"add `#include <{header}>`" + (f", {write}" if write else "")
-        return added if any((folder / header).is_file() for folder in includes) else ""
-
-
-@cache
-def hints() -> tuple[Hint, ...]:
-    """Return the rows of the table."""
-    return tuple(row for each in yaml.safe_load(_TABLE.read_text(encoding="utf-8")) for row in _rows(each))
-
-
-def hint_for(message: str, line: str, includes: Iterable[Path]) -> str:
-    """Return the hint of the first row that matches a message and its source line; empty if none does."""
-    return next((text for hint in hints() if (text := hint.text(message, line, includes))), "")
-
-
-def _rows(row: dict[str, str]) -> list[Hint]:
-    """Return a row, or two rows if ``name`` is shorthand for a name and a macro."""
-    if name := row.get("name"):
-        places = [(_NO_SUCH_NAME.replace("{0}", f"(?:{name})"), ""), (_MACRO, rf"\b(?:{name})\(")]
-    else:
-        places = [(row["says"], row.get("line", ""))]
-    return [Hint(says, line, row.get("include", ""), row.get("write", "")) for says, line in places]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..inputs.toolchain import Toolchain
-from .cuda import Nvcc
-from .manifest import Files, Manifest, inputs_of
+from .manifest import InputFiles, Manifest, inputs_of
+from .nvcc import Compiler
 from .preambles import PREAMBLES
-from .store import Found, Store, key_of
+from .store import Store, StoredObject, key_of
 from .units import Unit
 
-# Of an object that a compiler wrote no dependencies of, or whose headers go on changing.
+# The manifest of an object whose compiler wrote no dependencies, or whose headers go on changing.
 _UNKNOWN = Manifest({}, {}, is_whole=False)
 
 
@@ -20,11 +19,6 @@ class Objects:
     """The objects of ``units`` in the folder ``work``.
 
     Args:
-        units: all units of the build.
-        work: the work folder.
-        files: the files that compilers find.
-        store: has the objects of other builds.
-        compilers: by name.
         is_for_edits: whether objects that were compiled with a precompiled header may be used.
 
     Attributes:
@@ -37,9 +31,9 @@ class Objects:
         self,
         units: Sequence[Unit],
         work: Path,
-        files: Files,
+        files: InputFiles,
         store: Store,
-        compilers: Mapping[str, Toolchain | Nvcc],
+        compilers: Mapping[str, Compiler],
         *,
         is_for_edits: bool,
     ) -> None:
@@ -48,7 +42,7 @@ class Objects:
         self._store = store
         self._is_for_edits = is_for_edits
         self._keys = {unit: key_of(unit, compilers[unit.compiler], work, files) for unit in units}
-        self.found: dict[Unit, Found] = {}
+        self.found: dict[Unit, StoredObject] = {}
         self.taken: set[Unit] = set()
         self.disturbed: dict[Unit, str] = {}
 
@@ -89,4 +83,4 @@ class Objects:
     def accept(self) -> None:
         """Use objects whose headers go on changing, in this build alone."""
         for unit in self.disturbed:
-            self.found[unit] = Found(_UNKNOWN, "", is_new=True)
+            self.found[unit] = StoredObject(_UNKNOWN, "", is_new=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..core.files import read_json, write_atomically, write_if_changed
 from ..inputs.includes import PLACE, included_directly
-from .manifest import Files, Manifest, inputs_of
+from .manifest import InputFiles, Manifest, inputs_of
 from .units import CXX, Unit
 
 # The folder of precompiled headers, in the work folder.
@@ -39,7 +39,7 @@ _GUARD = re.compile(
 class Preambles:
     """The precompiled headers of a build in the folder ``work``, for the ``compiler`` with this description."""
 
-    def __init__(self, work: Path, files: Files, compiler: str) -> None:
+    def __init__(self, work: Path, files: InputFiles, compiler: str) -> None:
         self._work = work
         self._files = files
         self._compiler = compiler

@@ -16,14 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..core.files import files_below, write_atomically
-from ..inputs.toolchain import Toolchain
-from .cuda import Nvcc
-from .manifest import Files, Manifest, files_in
+from .manifest import InputFiles, Manifest, files_in
+from .nvcc import Compiler
 from .units import INCLUDES, Unit
 
 # The number of objects kept for each key: one for each state of the headers.
 _STATES = 8
-# Above this size, in bytes, what was not used for longest is deleted.
+# If the store has more bytes, the least recently used objects are deleted.
 _LIMIT = 2_000_000_000
 
 # Changes with what else decides about objects: the commands in ninja.py.
@@ -34,7 +33,7 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredObject:
     """An object.
 
     Args:
@@ -51,11 +50,11 @@ class Found:
 class Store:
     """The objects in ``folder``, for a build that finds ``files``."""
 
-    def __init__(self, folder: Path, files: Files) -> None:
+    def __init__(self, folder: Path, files: InputFiles) -> None:
         self._folder = folder
         self._files = files
 
-    def find(self, key: str, target: Path, *, is_for_edits: bool) -> Found | None:
+    def find(self, key: str, target: Path, *, is_for_edits: bool) -> StoredObject | None:
         """Make ``target`` an object with this key whose manifest holds. Those that were compiled with a precompiled
         header are for edits only.
         """
@@ -67,10 +66,10 @@ class Store:
                     is_new = _bring(path.with_suffix(".o"), target, entry["object"])
                     with suppress(OSError):  # it is another user's
                         os.utime(path)
-                    return Found(manifest, path.stem, is_new)
+                    return StoredObject(manifest, path.stem, is_new)
         return None
 
-    def keep(self, key: str, target: Path, manifest: Manifest, *, is_exact: bool) -> Found:
+    def keep(self, key: str, target: Path, manifest: Manifest, *, is_exact: bool) -> StoredObject:
         """Store an object if its manifest is whole. ``is_exact`` tells whether no precompiled header was used."""
         digest = hashlib.sha256(target.read_bytes()).hexdigest()
         entry = json.dumps({"object": digest, "is_exact": is_exact, "manifest": asdict(manifest)})
@@ -82,10 +81,10 @@ class Store:
                 write_atomically(path, entry)
                 for old in _entries(path.parent)[:-_STATES]:
                     _delete(old, old.with_suffix(".o"))
-        return Found(manifest, path.stem, is_new=True)
+        return StoredObject(manifest, path.stem, is_new=True)
 
     def prune(self) -> None:
-        """Delete what was not used for longest, if the store is too large; also what killed builds left."""
+        """Delete the least recently used objects while the store is too large; also what killed builds left."""
         with suppress(OSError):  # another build deletes, too
             entries: dict[Path, list[tuple[Path, os.stat_result]]] = {}
             for path in (self._folder / name for name in files_below(self._folder)):
@@ -100,7 +99,7 @@ class Store:
                 _delete(*(path for path, _ in files))
 
 
-def key_of(unit: Unit, compiler: Toolchain | Nvcc, work: Path, files: Files) -> str:
+def key_of(unit: Unit, compiler: Compiler, work: Path, files: InputFiles) -> str:
     """Return a hash of what decides about the object of ``unit``, except for the headers that it reads."""
     # Those of a unit are few. Views have their content in their name.
     own = [flag[2:] for flag in unit.flags if flag.startswith("-Igenerated/units/")]
@@ -113,10 +112,10 @@ def key_of(unit: Unit, compiler: Toolchain | Nvcc, work: Path, files: Files) -> 
 
 
 def _bring(stored: Path, target: Path, digest: str) -> bool:
-    """Make ``target`` the stored object, if it is whole. Return whether it was another file.
+    """Make ``target`` the stored object. Return whether it was another file.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the stored object is damaged.
     """
     with suppress(OSError):
         if target.samefile(stored):

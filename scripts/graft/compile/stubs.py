@@ -42,7 +42,7 @@ class ReplacedKernel(NamedTuple):
 
 
 def stub_of(member: str) -> Stub | None:
-    """Return the stub of which ``member`` is the symbol of a kernel; None for other symbols."""
+    """Return the stub whose kernel has the symbol ``member``; None for other symbols."""
     if not member.startswith(_MEMBER):
         return None
     for start in re.finditer(r"(?<=NS0_)(?=\d)", member):  # at::native::
@@ -64,14 +64,16 @@ class SharedStub(NamedTuple):
     size: int
 
 
-class Replaced(NamedTuple):
-    """What a product has of a library of the base."""
+class StubBindings(NamedTuple):
+    """What a product has of the dispatch stubs of a library of the base."""
 
     kernels: list[ReplacedKernel]
     stubs: list[SharedStub]
 
 
-def replaced_in(library: SymbolIndex, names: Iterable[str], sizes: Mapping[str, int], toolchain: Toolchain) -> Replaced:
+def bindings_of(
+    library: SymbolIndex, names: Iterable[str], sizes: Mapping[str, int], toolchain: Toolchain
+) -> StubBindings:
     """Return the kernels and stubs that both a library and a product have.
 
     If the product has kernels for one CPU capability only, they stand for all. A stub that is declared but not defined
@@ -92,7 +94,7 @@ def replaced_in(library: SymbolIndex, names: Iterable[str], sizes: Mapping[str, 
                 kernels += [ReplacedKernel(name, each, address) for (each,) in library.find(members, DATA).values()]
             if symbol in sizes:
                 shared.add(SharedStub(symbol, address, sizes[symbol]))
-    return Replaced(sorted(kernels), sorted(shared))
+    return StubBindings(sorted(kernels), sorted(shared))
 
 
 def _of_each(capabilities: Iterable[str], member: str) -> list[str]:

@@ -1,22 +1,22 @@
-"""The translation units of a build, and the libraries that their objects go into."""
+"""The translation units of a build: the sources of a native folder and what is generated from it, with their flags."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..base.base import Base, Library
+from ..base.base import Base
 from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import Layout
+from ..inputs.includes import text_with_headers
 from ..inputs.native import NativeFolder
 from ..inputs.registered import registrations
 from ..inputs.toolchain import Toolchain
-from .cuda import DEFINITIONS, Nvcc
-from .views import Views, text_with_headers
+from .nvcc import DEFINITIONS, Nvcc, sources_for_cuda
+from .views import Views
 
 # Headers: the folder's own at its place in PyTorch, those of the new operators, those that wheels lack, the base's.
 INCLUDES = (
@@ -37,20 +37,6 @@ CXX, NVCC = "cxx", "nvcc"
 _INTRINSIC = re.compile(r"\b(?:_mm\d*_|__builtin_ia32_|sv\w+_[bfsux]\d|v\w+q?_[bfpsu]\d)\w*\s*\(")
 
 _TEMPLATES = Path(__file__).with_name("templates")
-
-# Those of each library, of the module torch._C, and of a thin wheel's module, which extends the existing one.
-_COMMON = ("compatibility.cpp", "trampolines.cpp")
-_MODULE = ("bindings.cpp", "module.cpp")
-_THIN_MODULE = ("bindings.cpp", "thin_module.cpp")
-
-_OF_TORCH, _CUDA = ("libtorch_cpu.so", "libc10.so"), "libtorch_cuda.so"
-
-# Loaded by libtorch.so. It does not link to libtorch.so, since libraries that load each other have no initialization
-# order. Its calls are resolved in the running process.
-OPERATORS_FOR_CUDA = "torch/lib/libtorch_operators_cuda.so"
-
-# The folder of the linked libraries, in the work folder.
-LINKED = Path("objects/linked")
 
 
 @dataclass(frozen=True)
@@ -103,45 +89,8 @@ class Units:
         return [self.fixed[name] for name in names]
 
 
-@dataclass(frozen=True)
-class Product:
-    """A library to link.
-
-    Args:
-        name: its path in the wheel.
-        units: the units in it.
-        bound: libraries of the base whose functions it calls, exported or hidden.
-        like: a library with the same search path for other libraries.
-        linked: additional libraries of the base that it loads.
-        loaded: libraries of other products that it loads.
-        offered: libraries that it loads only if it uses them.
-        provided: units of another product that it calls.
-        is_python_extension: whether Python loads it.
-    """
-
-    name: str
-    units: Sequence[Unit]
-    bound: Sequence[str]
-    like: Library
-    linked: Sequence[str] = ()
-    loaded: Sequence[str] = ()
-    offered: Sequence[Path] = ()
-    provided: Sequence[Unit] = ()
-    is_python_extension: bool = False
-
-    def plan(self, base: Base, toolchain: Toolchain, native: Path) -> str:
-        """Return the text that ``link.py`` reads. Errors name sources in ``native``."""
-        fields = {
-            "product": asdict(self),
-            "libraries": base.libraries,
-            "toolchain": asdict(toolchain),
-            "native": native,
-        }
-        return json.dumps(fields, default=str, indent=1)
-
-
-class Planner:
-    """Plans the units of a build in ``layout``, where all sources are written; without ``nvcc``, none for CUDA."""
+class UnitFinder:
+    """Finds the units of a build in ``layout``, where all sources are written; without ``nvcc``, none for CUDA."""
 
     def __init__(self, layout: Layout, base: Base, toolchain: Toolchain, nvcc: Nvcc | None = None) -> None:
         self._layout = layout
@@ -149,7 +98,7 @@ class Planner:
         self._nvcc = nvcc
         self._views = Views(base.tree, layout.generated / FRAGMENTS, layout.work / "views")
 
-    def plan(self, native: NativeFolder) -> Units:
+    def units(self, native: NativeFolder) -> Units:
         """Return the units of ``native`` and of its generated sources."""
         units = self._layout.generated / "units"
         folders = sorted(path.parent for path in units.glob("*/library.cpp"))
@@ -186,7 +135,7 @@ class Planner:
         """Yield the units that only find errors in a source with intrinsics, for the other CPU capabilities of a wheel:
         each has some instructions, and the compiler rejects others where it inlines functions, not where it parses.
         """
-        text, toolchain = text_with_headers(source, self._layout.sources), self._toolchain
+        text, toolchain = text_with_headers(self._layout.sources, source), self._toolchain
         if toolchain.is_for_edits and _INTRINSIC.search(text):
             for capability in toolchain.architecture.capabilities:
                 if capability not in toolchain.capabilities:
@@ -200,8 +149,7 @@ class Planner:
         flags = (*(f"-D{name}" for name in DEFINITIONS), f"-I{self._nvcc.folder}/include")
         own = [
             self._unit(self._layout.sources / name, f"native/{name}", flags if name.suffix == ".cpp" else ())
-            for name in native.cuda
-            if name.suffix in (".cu", ".cpp")
+            for name in sources_for_cuda(native)
         ]
         loops = [path for folder in folders for path in sorted((folder / "cuda").glob("*.cu"))]
         own += [self._unit(path, f"generated/{path.name}") for path in loops]
@@ -209,9 +157,8 @@ class Planner:
         return [*own, *(self._generated(folder, "cuda", flags) for folder in registered)]
 
     def _unit(self, source: Path, name: str, flags: Iterable[str] = ()) -> Unit:
-        text = text_with_headers(source, self._layout.sources)
-        view = self._views.of(text)
-        include = [f"-I{self._relative(view)}"] if view else []
+        text = text_with_headers(self._layout.sources, source)
+        include = self._view_of(text)
         # What is registered for operators of PyTorch can be switched off.
         if any(not self._views.is_new(name) for each in registrations(text) for name in each.names[-1:]):
             include += ["-include", "graft_replaced.h"]
@@ -222,15 +169,19 @@ class Planner:
         """Return the unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""
         parts = _PARTS[kind]
         sources = [folder / f"{kind}.cpp", *(path for part in parts for path in sorted((folder / part).glob("*.cpp")))]
-        view = self._views.of("\n".join(path.read_text(encoding="utf-8") for path in sources))
-        includes = [self._relative(folder / "own"), *([self._relative(view)] if view else [])]
+        view = self._view_of("\n".join(path.read_text(encoding="utf-8") for path in sources))
         python = (self._python_include,) if kind == "bindings" else ()
         return Unit(
             self._relative(sources[0]),
             self._object(f"generated/{folder.name}.{kind}"),
-            (*_GENERATED, *flags, *python, *(f"-I{path}" for path in includes)),
+            (*_GENERATED, *flags, *python, f"-I{self._relative(folder / 'own')}", *view),
             (self._relative(folder / "narrow"),),
         )
+
+    def _view_of(self, text: str) -> list[str]:
+        """Return the flag for the headers of the new operators that a source with this text uses, if it uses any."""
+        view = self._views.of(text)
+        return [f"-I{self._relative(view)}"] if view else []
 
     @property
     def _python_include(self) -> str:
@@ -252,57 +203,3 @@ def lay_out_sources(layout: Layout, native: NativeFolder) -> None:
     if not operators.is_symlink():
         operators.parent.mkdir(parents=True, exist_ok=True)
         operators.symlink_to("../../generated/wheel/torch/include/ATen/ops")
-
-
-def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
-    """Return the libraries of a wheel, and of the tree of ``make develop``.
-
-    In the official wheel ``libtorch.so`` is an empty library that everything loads. Here it contains the operators, so
-    that every process has them and every C++ program linked to it can call them.
-    """
-    umbrella = base.library("lib/libtorch.so")
-    cuda = _products_for_cuda(OPERATORS_FOR_CUDA, units, base, nvcc)
-    library = Product(
-        *("torch/lib/libtorch.so", [*units.named(_COMMON), *units.library], _OF_TORCH, umbrella),
-        linked=[name for name in umbrella.needed if name not in _OF_TORCH and (base.libraries / name).is_file()],
-        loaded=[each.name for each in cuda],
-    )
-    extension = Product(
-        *(f"torch/{base.extension}", [*units.named(_COMMON + _MODULE), *units.bindings]),
-        *(("libtorch_python.so", *_OF_TORCH), base.library(base.extension)),
-        linked=["libtorch.so"],
-        provided=units.library,
-        is_python_extension=True,
-    )
-    return [*cuda, library, extension]
-
-
-def thin_products(package: str, folder: str, units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
-    """Return the libraries of a thin wheel, in a folder of its package. C++ programs use the first without Python."""
-    beside = Library((), "$ORIGIN", "--enable-new-dtags")
-    cuda = _products_for_cuda(f"{package}/{folder}/lib{package}_cuda.so", units, base, nvcc, beside)
-    library = Product(
-        *(f"{package}/{folder}/lib{package}.so", [*units.named(_COMMON), *units.library], _OF_TORCH, beside),
-        loaded=[each.name for each in cuda],
-    )
-    extension = Product(
-        *(f"{package}/{folder}/{base.extension}", [*units.named(_COMMON + _THIN_MODULE), *units.bindings]),
-        *(("libtorch_python.so", *_OF_TORCH), beside),
-        loaded=[library.name],
-        provided=units.library,
-        is_python_extension=True,
-    )
-    return [*cuda, library, extension]
-
-
-def _products_for_cuda(
-    name: str, units: Units, base: Base, nvcc: Nvcc | None, like: Library | None = None
-) -> list[Product]:
-    """Return the library of the CUDA kernels, if there is one. It searches for other libraries as ``like`` does, or as
-    the base's does.
-    """
-    if nvcc is None or not units.cuda:
-        return []
-    theirs = base.library(f"lib/{_CUDA}")
-    bound, own = (_CUDA, "libc10_cuda.so", *_OF_TORCH), [*units.named(_COMMON), *units.cuda]
-    return [Product(name, own, bound, like or theirs, offered=nvcc.libraries(theirs.needed), provided=units.library)]

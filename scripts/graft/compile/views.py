@@ -14,11 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..codegen import OPERATOR_HEADERS
 from ..core.files import write_if_changed
-from ..inputs.includes import included
-
-# Headers that consist of includes of one header for each operator, with the suffix of its name.
-_OF_INCLUDES = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
 
 # Headers of functions, their namespace, and the fragments added there.
 _OF_FUNCTIONS = (
@@ -59,7 +56,7 @@ class Views:
         chosen = [self._fragments[root] for root in roots]
         files = {
             f"ATen/{name}.h": self._behind(name, "".join(f"#include <ATen/ops/{root}{suffix}.h>\n" for root in roots))
-            for name, suffix in _OF_INCLUDES.items()
+            for name, suffix in OPERATOR_HEADERS.items()
         }
         for name, namespace, kind in _OF_FUNCTIONS:
             functions = "\n".join(text for each in chosen for text in each[kind])
@@ -93,14 +90,3 @@ class Views:
             kind: template.partition(f"${{tensor_method_{kind}}}")[2].partition("$")[0]
             for kind in ("declarations", "definitions")
         }
-
-
-def text_with_headers(source: Path, folder: Path) -> str:
-    """Return the text of a source with that of the native folder's headers that it includes, directly or indirectly."""
-    paths = [source, *(folder / name for name in sorted(included(folder, [_below(folder, source)])))]
-    return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
-
-
-def _below(folder: Path, source: Path) -> Path:
-    """Return the path of a source in ``folder``; of a generated one, which is elsewhere, the path itself."""
-    return source.relative_to(folder) if source.is_relative_to(folder) else source

@@ -42,7 +42,7 @@ class Made:
         patched: the files that patches change, with the patches applied.
         generated: the folder of the generated files that are delivered.
         libraries: the linked libraries, by path below site-packages.
-        cuda: the CUDA settings; empty if CUDA plays no part in the result.
+        cuda_note: that of the CUDA settings that give the same result again; empty if CUDA plays no part in it.
     """
 
     hash_: str
@@ -52,7 +52,7 @@ class Made:
     patched: Mapping[str, bytes]
     generated: Path
     libraries: Mapping[str, Path]
-    cuda: str = ""
+    cuda_note: str = ""
 
 
 class Composition:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .architecture import machine_of
+from .cuda_settings import NOT_SET, CudaSettings
 
 # The name under which pip installs this package.
 DISTRIBUTION = "torch-graft"
@@ -110,8 +111,7 @@ class Layout:
             are for reading only.
         installed: identifies the installed torch used as the base; empty for a wheel.
         launcher: what is put before each compiler, for example ccache.
-        cuda_archs: the GPU architectures to compile for; empty for those of the base, ``none`` for none.
-        cuda_home: a CUDA toolkit to use if it is of the base's version; may be empty.
+        cuda: what the user sets for CUDA.
         cxx: the C++ compiler.
     """
 
@@ -123,8 +123,7 @@ class Layout:
     interpreter: str = ABI
     installed: str = ""
     launcher: str = ""
-    cuda_archs: str = ""
-    cuda_home: str = ""
+    cuda: CudaSettings = NOT_SET
     cxx: str = "g++"
 
     def sanitized(self) -> Layout:

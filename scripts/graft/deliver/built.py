@@ -13,7 +13,6 @@ from ..compile.manifest import Outside
 from ..core.files import files_below, write_atomically
 from ..core.layout import HOME, Layout, TorchVersion
 from ..inputs.snapshot import Snapshot
-from ..inputs.toolchain import request as cuda_request
 from ..options import GRAFT
 
 
@@ -32,14 +31,14 @@ class Built:
         stamp: the stamp of its snapshot.
         path: what it delivered: a wheel or a folder.
         fingerprint: identifies the content of that.
-        cuda: the CUDA settings; empty if CUDA plays no part in the result.
+        cuda_note: that of the CUDA settings; empty if CUDA plays no part in the result.
         outside: what was read elsewhere.
     """
 
     stamp: str
     path: Path
     fingerprint: str
-    cuda: str = ""
+    cuda_note: str = ""
     outside: Outside = field(default_factory=lambda: Outside({}))
 
     def is_there(self, identify: Callable[[Path], str] = fingerprint_of) -> bool:
@@ -69,7 +68,7 @@ def unchanged(
     if not (
         built
         and built.stamp == snapshot.stamp
-        and built.cuda in ("", cuda_request(layout.cuda_archs, layout.cuda_home))
+        and built.cuda_note in ("", layout.cuda.note)
         and built.is_there(identify)
         and built.outside.is_as_read(layout.work)
     ):

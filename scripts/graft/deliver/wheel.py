@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
+from typing import TypeAlias
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from packaging.utils import parse_wheel_filename
@@ -23,19 +24,20 @@ from ..core.console import say
 from ..core.errors import PackError
 from ..core.system_errors import remedy
 
+_Date: TypeAlias = tuple[int, int, int, int, int, int]
+
 
 class _WheelWriter:
     """Writes a wheel and its RECORD (Binary distribution format, "The .dist-info/ directory").
 
     Args:
         archive: receives the members.
+        date: that of new members. The same input gives the same bytes.
     """
 
-    # The date of new members: the same input gives the same bytes.
-    date = (1980, 1, 1, 0, 0, 0)
-
-    def __init__(self, archive: ZipFile) -> None:
+    def __init__(self, archive: ZipFile, date: _Date) -> None:
         self._archive = archive
+        self._date = date
         self._rows: list[tuple[str, ...]] = []
 
     def add(self, name: str, content: bytes, mode: int = 0o644) -> None:
@@ -74,7 +76,7 @@ class _WheelWriter:
         self._write(f"{info}/RECORD", out.getvalue().encode(), 0o644)
 
     def _write(self, name: str, content: bytes, mode: int) -> None:
-        member = ZipInfo(name, self.date)
+        member = ZipInfo(name, self._date)
         member.compress_type = ZIP_DEFLATED
         member.create_system = 3  # Unix: the upper half of external_attr is the mode
         member.external_attr = (0o100000 | mode) << 16
@@ -82,7 +84,7 @@ class _WheelWriter:
 
 
 @contextmanager
-def _writing(target: Path, owner: str) -> Iterator[_WheelWriter]:
+def _writing(target: Path, owner: str) -> Iterator[ZipFile]:
     """Write a wheel to a file beside ``target``, which is renamed to it when the body has ended. Delete what killed
     builds of ``owner`` left.
     """
@@ -93,7 +95,7 @@ def _writing(target: Path, owner: str) -> Iterator[_WheelWriter]:
         for left in target.parent.glob(f".torch-{owner}-*.partial"):
             left.unlink()
         with partial.open("xb") as file, ZipFile(file, "w", ZIP_DEFLATED, compresslevel=6) as archive:
-            yield _WheelWriter(archive)
+            yield archive
         partial.replace(target)
     except OSError as error:
         raise PackError(f"{target}: {error.strerror or error}", todo=remedy(error, target)) from error
@@ -134,9 +136,9 @@ def pack(
     interpreter, abi = sorted((tag.interpreter, tag.abi) for tag in tags)[0]
     tag = f"{interpreter}-{abi}-{platform}"
     target = out / f"torch-{version}-{tag}.whl"
-    with _writing(target, owner) as wheel, ZipFile(base) as archive:
+    with _writing(target, owner) as new, ZipFile(base) as archive:
         there = {member.filename: member for member in archive.infolist()}
-        wheel.date = max(member.date_time for member in there.values())
+        wheel = _WheelWriter(new, max(member.date_time for member in there.values()))
         record, metadata, about = (
             archive.read(f"{old_info}/{name}").decode() for name in ("RECORD", "METADATA", "WHEEL")
         )

@@ -46,6 +46,15 @@ def included(folder: Path, sources: Iterable[Path]) -> set[Path]:
     return found
 
 
+def text_with_headers(folder: Path, source: Path) -> str:
+    """Return the text of ``source`` with that of the headers in ``folder`` that it includes, directly or indirectly. It
+    may be elsewhere, if it is generated.
+    """
+    place = source.relative_to(folder) if source.is_relative_to(folder) else source
+    paths = [source, *(folder / name for name in sorted(included(folder, [place])))]
+    return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
+
+
 def included_directly(folder: Path, source: Path, text: str) -> set[Path]:
     """Return the files below ``folder`` that the ``text`` of its file ``source`` includes."""
     found = (_find(folder, source, match) for match in _INCLUDE.finditer(text))

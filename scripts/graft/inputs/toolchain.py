@@ -1,10 +1,7 @@
-"""The C++ compiler and the flags that PyTorch is built with; and the CUDA toolkit: ``CUDA_HOME``, or NVIDIA's packages,
-which the pin lists and pip installs.
-"""
+"""The C++ compiler, and the flags that PyTorch is built with."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -16,18 +13,10 @@ from functools import cached_property
 from pathlib import Path
 
 from ..core.architecture import ARCHITECTURES, Architecture, architecture_of
-from ..core.console import StepLine, say
-from ..core.errors import CommandError, GraftError, ToolchainError, UsageError
-from ..core.files import Layer, held
-from ..core.layout import DEBUG, DEVELOP, HOME, SANITIZED
-from ..core.pip import MissingError, pip_into
+from ..core.errors import GraftError, ToolchainError
+from ..core.layout import DEBUG, DEVELOP, SANITIZED
 from ..core.process import UNTRANSLATED, run
-from .pin import TOOLKITS, Pin, platform_options
-
-# The value of CUDA_ARCHS that compiles no CUDA source.
-NONE = "none"
-# What a build takes in its place if nothing is set, and this torch has no code for a GPU that is here.
-NO_GPU = "no-gpu"
+from .pin import Pin
 
 # The official libraries' flags that affect generated code; `torch.__config__.show()` prints all.
 _CXX_FLAGS = (
@@ -182,11 +171,7 @@ class Toolchain:
 
 
 def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
-    """Return the compiler with this name, the value of ``CXX``.
-
-    Raises:
-        ToolchainError: it is missing, too old, not g++, or for another architecture.
-    """
+    """Return the compiler with this name, the value of ``CXX``, if headers of PyTorch can be compiled with it."""
     try:
         version = run([compiler, "-dumpfullversion", "-dumpversion"]).stdout.strip()
         about = run([compiler, "--version"], env=UNTRANSLATED).stdout.splitlines()[0]
@@ -220,11 +205,7 @@ def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
 
 
 def _version_of(compiler: str, program: str) -> str:
-    """Return what a program that the compiler runs says of itself: the assembler or a linker.
-
-    Raises:
-        ToolchainError: it does not run.
-    """
+    """Return the version of a program that the compiler runs: the assembler or a linker."""
     try:
         path = run([compiler, f"-print-prog-name={program}"]).stdout.strip()
         return run([path, "--version"], env=UNTRANSLATED).stdout.splitlines()[0]
@@ -234,91 +215,3 @@ def _version_of(compiler: str, program: str) -> str:
             cause=getattr(error, "cause", ""),
             todo="install binutils, or set CXX to another g++",
         ) from error
-
-
-def wanted_architectures(text: str) -> tuple[str, ...]:
-    """Parse ``CUDA_ARCHS``, for example ``80 90a``. Empty means the architectures of the base.
-
-    Raises:
-        UsageError: it contains something else.
-    """
-    words = text.replace(",", " ").split()
-    names = tuple(word.removeprefix("sm_").replace(".", "") for word in words)
-    wrong = [word for word, name in zip(words, names, strict=True) if not re.fullmatch(r"\d{2,3}[af]?", name)]
-    if words not in ([NONE], [NO_GPU]) and wrong:
-        raise UsageError(
-            f"CUDA_ARCHS={' '.join(words)}: {', '.join(wrong)} is not a GPU architecture",
-            todo=f'write them as in CUDA_ARCHS="80 90a", or {NONE} to build no CUDA kernels',
-        )
-    return names
-
-
-def request(wanted: str, home: str) -> str:
-    """Return what decides about the CUDA kernels, in addition to the files of a build: ``CUDA_ARCHS`` and
-    ``CUDA_HOME``.
-    """
-    return f"{' '.join(wanted_architectures(wanted))} {home}"
-
-
-def architectures_in(requested: str) -> str:
-    """Return the value of ``CUDA_ARCHS`` in what ``request`` returned."""
-    return " ".join(word for word in requested.split() if re.fullmatch(rf"{NONE}|{NO_GPU}|\d{{2,3}}[af]?", word))
-
-
-def find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine, machine: str = platform.machine()) -> Path:
-    """Return the folder of the toolkit for the version ``cuda`` on a ``machine``, and note in ``line`` which one it is.
-    That is ``home``, the value of ``CUDA_HOME``, if it is of this version.
-
-    Raises:
-        MissingError: there is none, and pip cannot have one.
-        FetchError: a package is not the pinned one, or pip failed.
-        UsageError: ``CUDA_HOME`` is no toolkit.
-    """
-    return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line, machine)
-
-
-def _toolkit_of_user(cuda: str, home: str, line: StepLine) -> Path | None:
-    if not home:
-        return None
-    folder = Path(home).expanduser().absolute()
-    try:
-        text = run([folder / "bin/nvcc", "--version"]).stdout
-    except CommandError as error:
-        raise UsageError(
-            f"CUDA_HOME={home}: its bin/nvcc does not run",
-            cause=error.cause,
-            todo="set CUDA_HOME to a CUDA toolkit, or unset it",
-        ) from error
-    found = re.search(r"release (\d+\.\d+)", text)
-    if found and found[1] == cuda:
-        line.note = home
-        return folder
-    say(f"      CUDA_HOME={home} is CUDA {found[1] if found else '?'}, but torch was built with {cuda}: not used")
-    return None
-
-
-def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine, machine: str) -> Path:
-    """Return the folder with the pinned packages for ``cuda``, which pip installs there once."""
-    packages = pin.toolkits.get(cuda, {}).get(machine)
-    if not packages:
-        raise MissingError(
-            f"{pin.path.parent.parent / TOOLKITS}: it has no packages for CUDA {cuda} on {machine}",
-            todo=f"set CUDA_HOME to a toolkit of CUDA {cuda}, or add them with `make pin TORCH={pin.version}`",
-            brief="not pinned",
-        )
-    line.note = "there already"
-
-    def add(target: Path) -> None:
-        try:
-            pip_into(target, "install", packages, line, "--no-compile", *platform_options(machine))
-        except MissingError as error:
-            error.todo = f"check the network and try again, or set CUDA_HOME to a toolkit of CUDA {cuda}"
-            raise
-        line.note = f"{len(packages)} packages from pip"
-
-    # Another list of packages gets another folder, so the files that compilers read now do not change.
-    content = hashlib.sha256("\n".join(map(" ".join, packages.items())).encode()).hexdigest()
-    folder = HOME / f"cuda-toolkits/{cuda}-{content[:8]}"
-    with held(folder, [Layer(content, add)]):
-        (compiler,) = folder.glob("nvidia/*/bin/nvcc")
-    return compiler.parent.parent

@@ -10,8 +10,8 @@ import pytest
 import torch
 import yaml
 from graft.base.elf import ElfFile
+from graft.core.cuda_settings import CudaArchs
 from graft.core.layout import native_folders
-from graft.inputs.toolchain import wanted_architectures
 from helpers import architectures
 
 LIBRARIES = Path(torch.__file__).parent / "lib"
@@ -57,7 +57,7 @@ def test_there_is_code_for_every_architecture() -> None:
     if not KERNELS.is_file():
         pytest.skip("no CUDA kernels were built")
     wanted = [
-        f"sm_{name}" for name in wanted_architectures(os.environ.get("GRAFT_CUDA_ARCHS", ""))
+        f"sm_{name}" for name in CudaArchs(os.environ.get("GRAFT_CUDA_ARCHS", "")).names
     ] or torch.cuda.get_arch_list()
     assert architectures(KERNELS) == set(wanted)
 

@@ -3,7 +3,7 @@
 // The official libraries hide most symbols, but their symbol tables still contain the address of each function. A slot
 // holds this address, plus the library's load address; it is filled when this library is loaded. A trampoline jumps to
 // the address in its slot. This is correct only for the file that the addresses were read from, so its build-id is
-// compared first. The functions are listed in a table generated for each library (scripts/graft/compile/link.py).
+// compared first. The functions are listed in a table generated for each library (graft/compile/trampolines.py).
 //
 // A dispatch stub of the base gets our kernels in the same way: the table has the addresses of the pointers to write.
 

@@ -1,4 +1,4 @@
-"""Reports about ninja's output."""
+"""What is told of the messages of compilers and linkers in ninja's output."""
 
 from __future__ import annotations
 
@@ -7,39 +7,34 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from builds import snapshot_of
 from graft.compile.diagnostics import diagnostics
 from graft.compile.messages import digest, formula_of, refuse, relevant
 from graft.core.errors import CompileError
-from graft.core.layout import REPOSITORY
 from graft.core.process import UNTRANSLATED
-from graft.inputs.pin import load_pin
-from graft.inputs.snapshot import Snapshot
-from graft.inputs.toolchain import Toolchain
 from helpers import write
+
+
+def lines(*texts: str) -> list[str]:
+    return [f"{text}\n" for text in texts]
 
 
 def failed(source: str, capability: str, *said: str) -> list[str]:
     """As printed by ninja if a source does not compile."""
-    target = f"objects/native/{source}.{capability}.o"
-    command = f"g++ -MD -MF {target}.d -c src/ATen/native/{source}.cpp -o {target}\n"
-    return [
-        f"[3/9] src/ATen/native/{source}.cpp\n",
-        f"FAILED: [code=1] {target}\n",
-        command,
-        *(f"{line}\n" for line in said),
-    ]
+    source, target = f"src/ATen/native/{source}.cpp", f"objects/native/{source}.{capability}.o"
+    command = f"g++ -MD -MF {target}.d -c {source} -o {target}"
+    return lines(f"[3/9] {source}", f"FAILED: [code=1] {target}", command, *said)
 
 
 def unlinked(library: str, *said: str) -> list[str]:
     """As printed by ninja if a library cannot be linked."""
-    command = f"python -m graft.compile.link plans/{library}.json\n"
-    return [f"[4/9] link {library}\n", f"FAILED: [code=1] {library}\n", command, *(f"{line}\n" for line in said)]
+    command = f"python -m graft.compile.link plans/{library}.plan"
+    return lines(f"[4/9] link {library}", f"FAILED: [code=1] {library}", command, *said)
 
 
 def refused(output: list[str], native: Path, tmp_path: Path) -> CompileError:
     """Return the error that ends the build, with the user's file names."""
-    pin = load_pin(REPOSITORY / "patches/2.13.0")
-    snapshot = Snapshot(tmp_path, {}, (), (native,), pin, Toolchain("g++", "", "c++20"), ())
+    snapshot = snapshot_of(tmp_path, native)
     with pytest.raises(CompileError) as caught, snapshot.translated():
         refuse(output, tmp_path, snapshot, ())
     return caught.value
@@ -63,10 +58,8 @@ def test_errors_of_two_sources_in_one_header_are_told_for_both(native: Path, tmp
     for name in ("A", "B"):
         chain = f"In file included from src/ATen/native/{name}.cpp:1:"
         output += failed(name, "DEFAULT", chain, f"include/Exception.h:{ord(name)}:1: error: no member g")
-    lines = refused(output, native, tmp_path).what.splitlines()
-    assert [line for line in lines if "error" in line] == [
-        f"{native}/{name}.cpp:1: error: no member g" for name in "AB"
-    ]
+    told = refused(output, native, tmp_path).what.splitlines()
+    assert [line for line in told if "error" in line] == [f"{native}/{name}.cpp:1: error: no member g" for name in "AB"]
 
 
 def test_files_to_fix_are_named_once_each(native: Path, tmp_path: Path) -> None:
@@ -97,8 +90,7 @@ def test_output_without_an_error_is_told_as_it_is(native: Path, tmp_path: Path) 
 
 
 def test_command_that_is_killed_is_told_with_its_exit_code(native: Path, tmp_path: Path) -> None:
-    lines = refused(unlinked("lib.so"), native, tmp_path).what.splitlines()
-    assert "FAILED: [code=1] lib.so" in lines
+    assert "FAILED: [code=1] lib.so" in refused(unlinked("lib.so"), native, tmp_path).what.splitlines()
 
 
 # As printed by g++ 12, shortened.

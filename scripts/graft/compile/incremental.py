@@ -1,0 +1,99 @@
+"""Bring libraries up to date: compile what the store of objects lacks, and link the libraries whose objects changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from ..base.base import Base
+from ..core.console import StepLine
+from ..core.files import sha256_of_file, write_if_changed
+from ..core.layout import Layout
+from ..inputs.snapshot import Snapshot
+from . import ninja
+from .libraries import Libraries
+from .manifest import InputFiles, Outside, is_outside
+from .messages import refuse
+from .nvcc import Compiler, Nvcc
+from .objects import Objects
+from .preambles import Preambles
+from .products import LinkPlan, Product
+from .store import Store
+from .units import INCLUDES, NVCC, Unit
+
+# How often a source is compiled whose headers change meanwhile.
+_TRIES = 3
+
+
+def bring_up_to_date(
+    layout: Layout,
+    snapshot: Snapshot,
+    products: Sequence[Product],
+    base: Base,
+    compilers: Mapping[str, Compiler],
+    *,
+    others: Iterable[Unit] = (),
+    jobs: int,
+    line: StepLine,
+    is_refused: Callable[[], bool] = lambda: False,
+) -> tuple[dict[str, Path], Outside]:
+    """Bring libraries up to date, and ``others``, which are in no library. Return the libraries, by path in the wheel,
+    and what was read elsewhere.
+
+    Another description of a compiler recompiles everything. At most ``jobs`` commands run at once; they are ended once
+    ``is_refused`` returns True.
+    """
+    work, toolchain = layout.work, snapshot.toolchain
+    every = [*(unit for product in products for unit in product.units), *others]
+    # Each once. The user's own first, where mistakes are; of them those for CUDA last, which take minutes.
+    units = sorted(dict.fromkeys(every), key=lambda unit: (bool(unit.narrow), unit.compiler == NVCC))
+    files = _input_files(snapshot, work, compilers)
+    files.begin()
+    # Debug information has paths of the folder.
+    store = Store(layout.own_store if toolchain.has_debug_info else layout.store, files)
+    objects = Objects(units, work, files, store, compilers, is_for_edits=toolchain.is_for_edits)
+    preambles = Preambles(work, files, toolchain.description)
+    libraries = Libraries(work, [LinkPlan(each, base.libraries, toolchain, snapshot.merged) for each in products])
+    compiled: set[Unit] = set()
+    for _ in range(_TRIES):
+        missing = objects.missing()
+        stale = libraries.stale(objects.found)
+        made = preambles.use(missing) if toolchain.is_for_edits else {unit: unit for unit in missing}
+        text = ninja.text_of([*made.values(), *preambles.makers], stale, compilers)
+        write_if_changed(work / "build.ninja", text)
+        is_made, output = ninja.run(layout, snapshot, jobs, line, is_refused, partial(objects.keep, made))
+        objects.keep(made)
+        preambles.note()
+        compiled.update(missing)
+        if not is_made:
+            refuse(output, work, snapshot, [work / folder for folder in INCLUDES])
+        changed = [*objects.disturbed.values(), *files.changed(files.read())]
+        if not changed:
+            break
+    else:
+        line.say(f"{changed[0]}: it changes while it is compiled; the next build tries again")
+        objects.accept()
+    libraries.note(objects.found)
+    store.prune()
+    line.note = f"{len(compiled)} of {len(units)} sources"
+    if objects.taken:
+        line.note += f", {len(objects.taken)} compiled before"
+    linked = {product.name: work / product.path for product in products}
+    return linked, _outside(objects, linked.values())
+
+
+def _input_files(snapshot: Snapshot, work: Path, compilers: Mapping[str, Compiler]) -> InputFiles:
+    toolchain = snapshot.toolchain
+    written, of_base = ([each for each in INCLUDES if is_outside(each) is wanted] for wanted in (False, True))
+    toolkits = [str(each.folder) for each in compilers.values() if isinstance(each, Nvcc)]
+    return InputFiles(work, written, [*of_base, *toolchain.search_path], [toolchain.python_include, *toolkits])
+
+
+def _outside(objects: Objects, libraries: Iterable[Path]) -> Outside:
+    manifests = [found.manifest for found in objects.found.values()]
+    outside = Outside.of(manifests)
+    if all(each.is_whole for each in manifests):
+        return outside
+    return replace(outside, made=f"made: {' '.join(map(sha256_of_file, libraries))}")

@@ -1,0 +1,146 @@
+"""The libraries of a build: which objects go into each, what it loads, and how it is linked."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..base.base import Base, Library
+from ..core.files import write_if_changed
+from ..inputs.toolchain import Toolchain
+from .nvcc import Nvcc
+from .units import Unit, Units
+
+# Those of each library, of the module torch._C, and of a thin wheel's module, which extends the existing one.
+_COMMON = ("compatibility.cpp", "trampolines.cpp")
+_MODULE = ("bindings.cpp", "module.cpp")
+_THIN_MODULE = ("bindings.cpp", "thin_module.cpp")
+
+_OF_TORCH, _CUDA = ("libtorch_cpu.so", "libc10.so"), "libtorch_cuda.so"
+
+# Loaded by libtorch.so. It does not link to libtorch.so, since libraries that load each other have no initialization
+# order. Its calls are resolved in the running process.
+OPERATORS_FOR_CUDA = "torch/lib/libtorch_operators_cuda.so"
+
+# The folder of the linked libraries, in the work folder.
+LINKED = Path("objects/linked")
+
+
+@dataclass(frozen=True)
+class Product:
+    """A library to link.
+
+    Args:
+        name: its path in the wheel.
+        units: the units in it.
+        bound: libraries of the base whose functions it calls, exported or hidden.
+        like: a library with the same search path for other libraries.
+        linked: additional libraries of the base that it loads.
+        loaded: libraries of other products that it loads.
+        offered: libraries that it loads only if it uses them.
+        provided: units of another product that it calls.
+        is_python_extension: whether Python loads it.
+    """
+
+    name: str
+    units: Sequence[Unit]
+    bound: Sequence[str]
+    like: Library
+    linked: Sequence[str] = ()
+    loaded: Sequence[str] = ()
+    offered: Sequence[Path] = ()
+    provided: Sequence[Unit] = ()
+    is_python_extension: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The path of the linked library from the work folder."""
+        return LINKED / self.name
+
+    @property
+    def plan(self) -> Path:
+        """The path of its link plan from the work folder."""
+        return Path("plans", f"{Path(self.name).name}.plan")
+
+
+@dataclass(frozen=True)
+class LinkPlan:
+    """What decides about a library, beside the contents of its inputs.
+
+    Args:
+        product: the library.
+        libraries: the folder of the base's libraries.
+        toolchain: the compiler that links it.
+        native: the native folder whose files messages name.
+    """
+
+    product: Product
+    libraries: Path
+    toolchain: Toolchain
+    native: Path
+
+    def write(self, path: Path) -> None:
+        """Write this for the process that links the library."""
+        write_if_changed(path, pickle.dumps(self))
+
+    @staticmethod
+    def read(path: Path) -> LinkPlan:
+        """Return what ``write`` wrote."""
+        plan: LinkPlan = pickle.loads(path.read_bytes())
+        return plan
+
+
+def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
+    """Return the libraries of a wheel, and of the tree of ``make develop``.
+
+    In the official wheel ``libtorch.so`` is an empty library that everything loads. Here it contains the operators, so
+    that every process has them and every C++ program linked to it can call them.
+    """
+    umbrella = base.library("lib/libtorch.so")
+    cuda = _products_for_cuda(OPERATORS_FOR_CUDA, units, base, nvcc)
+    library = Product(
+        *("torch/lib/libtorch.so", [*units.named(_COMMON), *units.library], _OF_TORCH, umbrella),
+        linked=[name for name in umbrella.needed if name not in _OF_TORCH and (base.libraries / name).is_file()],
+        loaded=[each.name for each in cuda],
+    )
+    extension = Product(
+        *(f"torch/{base.extension}", [*units.named(_COMMON + _MODULE), *units.bindings]),
+        *(("libtorch_python.so", *_OF_TORCH), base.library(base.extension)),
+        linked=["libtorch.so"],
+        provided=units.library,
+        is_python_extension=True,
+    )
+    return [*cuda, library, extension]
+
+
+def thin_products(package: str, folder: str, units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
+    """Return the libraries of a thin wheel, in a folder of its package. C++ programs use the first without Python."""
+    beside = Library((), "$ORIGIN", "--enable-new-dtags")
+    cuda = _products_for_cuda(f"{package}/{folder}/lib{package}_cuda.so", units, base, nvcc, beside)
+    library = Product(
+        *(f"{package}/{folder}/lib{package}.so", [*units.named(_COMMON), *units.library], _OF_TORCH, beside),
+        loaded=[each.name for each in cuda],
+    )
+    extension = Product(
+        *(f"{package}/{folder}/{base.extension}", [*units.named(_COMMON + _THIN_MODULE), *units.bindings]),
+        *(("libtorch_python.so", *_OF_TORCH), beside),
+        loaded=[library.name],
+        provided=units.library,
+        is_python_extension=True,
+    )
+    return [*cuda, library, extension]
+
+
+def _products_for_cuda(
+    name: str, units: Units, base: Base, nvcc: Nvcc | None, like: Library | None = None
+) -> list[Product]:
+    """Return the library of the CUDA kernels, if there is one. It searches for other libraries as ``like`` does, or as
+    the base's does.
+    """
+    if nvcc is None or not units.cuda:
+        return []
+    theirs = base.library(f"lib/{_CUDA}")
+    bound, own = (_CUDA, "libc10_cuda.so", *_OF_TORCH), [*units.named(_COMMON), *units.cuda]
+    return [Product(name, own, bound, like or theirs, offered=nvcc.libraries(theirs.needed), provided=units.library)]

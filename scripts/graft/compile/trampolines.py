@@ -1,0 +1,80 @@
+"""Bind functions that the base's libraries define but hide: where they are, and the table that a library has of them.
+
+``templates/trampolines.cpp`` reads the table when the library is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from string import Template
+
+from ..base.symbols import FUNCTION, SymbolIndex
+from ..core.errors import LinkError
+from .stubs import StubBindings
+
+_TABLE = Path(__file__).with_name("templates") / "table.cpp.in"
+
+# A library of the base and the addresses of its hidden functions that are bound.
+Bound = tuple[SymbolIndex, dict[str, int]]
+
+
+def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list[Bound]:
+    """Find each of ``needed`` among the hidden functions of ``libraries``, in this order. Refuse an ambiguous name."""
+    left, bound = set(needed), []
+    for library in libraries:
+        found = library.find(sorted(left), FUNCTION)
+        for name, addresses in found.items():
+            if len(addresses) > 1:
+                raise LinkError(
+                    f"{library.name} has {len(addresses)} hidden functions named {name}",
+                    todo="do not call it; copy its code into the native folder",
+                )
+        left -= found.keys()
+        bound.append((library, {name: address for name, (address,) in found.items()}))
+    return bound
+
+
+def trampoline_table(
+    libraries: Iterable[Bound], stubs: Mapping[str, StubBindings], jump: str, *, is_python_extension: bool
+) -> str:
+    """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with a ``jump`` to each
+    (see ``Architecture``), and kernels.
+    """
+    trampolines: list[str] = []
+    declared: list[str] = []
+    tables, entries = [], []
+    for number, (library, functions) in enumerate(libraries):
+        first = len(trampolines)
+        trampolines += [_trampoline(name, jump, index) for index, name in enumerate(functions, first)]
+        kernels, shared = stubs.get(library.name, StubBindings([], []))
+        symbols = dict.fromkeys([*(each.symbol for each in kernels), *(each.symbol for each in shared)])
+        own = {symbol: f"own_{number}_{place}" for place, symbol in enumerate(symbols)}
+        declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
+        arrays = {
+            "GraftSlot": [f"{index}, {address:#x}" for index, address in enumerate(functions.values(), first)],
+            "GraftKernel": [f"{each.member:#x}, {each.stub:#x}, &{own[each.symbol]}, nullptr" for each in kernels],
+            "GraftStub": [f"{each.stock:#x}, &{own[each.symbol]}, {each.size}" for each in shared],
+        }
+        fields = [f'"{library.name}"', f'"{library.build_id}"']
+        for kind, rows in arrays.items():
+            lines = "".join(f"    {{{row}}},\n" for row in rows)
+            tables += [f"{kind} {kind}_{number}[] = {{\n{lines}}};\n"] if rows else []
+            fields += [f"{kind}_{number}" if rows else "nullptr", str(len(rows))]
+        entries.append(f"    {{{', '.join(fields)}}},")
+    return Template(_TABLE.read_text(encoding="utf-8")).substitute(
+        slot_count=max(len(trampolines), 1),
+        trampolines="\n".join(trampolines),
+        declared="\n".join(declared),
+        tables="\n".join(tables),
+        libraries="\n".join(entries),
+        is_python_extension=str(is_python_extension).lower(),
+    )
+
+
+def _trampoline(name: str, jump: str, slot: int) -> str:
+    """Return the assembly of the function ``name``, which jumps to the address in a slot."""
+    return (
+        f".globl {name}\n.hidden {name}\n.type {name}, %function\n.p2align 4\n"
+        f"{name}:\n  {jump.format(slot=f'graft_slots+{8 * slot}')}\n.size {name}, .-{name}"
+    )

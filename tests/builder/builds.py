@@ -1,0 +1,228 @@
+"""Builds for the tests of ``graft.compile``: with a faked compiler, or with g++ and a small base."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graft.base.base import Base
+from graft.compile import link
+from graft.compile.incremental import bring_up_to_date
+from graft.compile.link import Linker
+from graft.compile.manifest import Outside
+from graft.compile.products import LinkPlan, Product
+from graft.compile.units import CXX, Unit
+from graft.core.console import StepLine
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
+from graft.inputs.pin import load_pin
+from graft.inputs.snapshot import Snapshot
+from graft.inputs.toolchain import Toolchain
+from helpers import write
+
+GXX = Toolchain("g++", "a compiler", "c++20")
+
+
+def snapshot_of(folder: Path, native: Path, toolchain: Toolchain = GXX) -> Snapshot:
+    return Snapshot(folder, {}, (), (native,), load_pin(REPOSITORY / "patches/2.13.0"), toolchain, ())
+
+
+# What narrow folders have.
+NARROW_HEADERS = tuple(
+    f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
+)
+
+# Records its arguments; rejects a source that contains `wide` with narrow headers, which a header that it includes
+# lacks something of, and one that contains `wrong`.
+COMPILER = r"""#!/bin/sh
+for word; do
+    case "$before" in -c) source=$word;; -o) object=$word;; -MF) depfile=$word;; esac
+    before=$word
+done
+echo "$*" >> calls
+case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "h/T.h:1:1: error: no such name" >&2; exit 1; };; esac
+case "$*" in *" -O0"*) grep -q immediate "$source" && { echo "$source:1:1: error: no immediate" >&2; exit 1; };; esac
+grep -q slow "$source" && sleep 3
+grep -q often "$source" && seq -f "$source:%g:2: error: wrong" 99 >&2 && exit 1
+grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
+mkdir -p "$(dirname "$object")"
+echo "$object: $source header.h $(sed -n 's,^// \(\.*/.*\),\1,p' "$source")" > "$depfile"
+cp "$source" "$object"
+"""
+
+
+A, B, LIBRARY = "src/ATen/native/A.cpp", "src/ATen/native/B.cpp", "generated/library.cpp"
+ALL = {A, B, LIBRARY}
+
+
+@dataclass
+class Compiler:
+    """A compiler, whose version may change."""
+
+    compiler: str
+    description: str = "version 1"
+    flags: tuple[str, ...] = ("-O2",)
+
+
+@dataclass
+class Build:
+    """A build, whose compiler is faked unless a test sets another. One of its three sources is first compiled with
+    narrow headers.
+
+    Args:
+        toolchain: that of the snapshot. Its folders of headers are searched.
+        is_refused: whether the check refuses the folder.
+        counted: how many sources the last build compiled, as it prints that.
+        compiled_before: what it printed about objects of other builds.
+        outside: what it read elsewhere.
+    """
+
+    layout: Layout
+    base: Base
+    compiler: Any
+    units: list[Unit]
+    toolchain: Toolchain = GXX
+    is_refused: bool = False
+    counted: str = ""
+    compiled_before: str = ""
+    outside: Outside | None = None
+
+    def make(self, *products: Product) -> dict[str, Path]:
+        """Compile and link with ninja. Return the libraries."""
+        line = StepLine("compile")
+        snapshot = snapshot_of(self.layout.work / "snapshot", self.layout.native, self.toolchain)
+        with snapshot.translated():
+            linked, self.outside = bring_up_to_date(
+                *(self.layout, snapshot, products, self.base, {CXX: self.compiler}),
+                others=self.units,
+                jobs=2,
+                line=line,
+                is_refused=lambda: self.is_refused,
+            )
+        self.counted, _, self.compiled_before = line.note.partition(", ")
+        return linked
+
+    def run(self) -> set[str]:
+        """Run the faked compiler. Return the compiled sources."""
+        (self.layout.work / "calls").unlink(missing_ok=True)
+        self.make()
+        found = {re.search(r"-c (\S+)", call)[1] for call in self.calls()}  # type: ignore[index]
+        assert self.counted == f"{len(found)} of {len(self.units)} sources"
+        return found
+
+    def calls(self) -> list[str]:
+        """Return the last arguments of the compiler."""
+        calls = self.layout.work / "calls"
+        return calls.read_text().splitlines() if calls.is_file() else []
+
+    def write(self, name: str, text: str) -> None:
+        write(self.layout.work, {name: text})
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    monkeypatch.setattr(Layout, "store", tmp_path / "store")
+    program = write(tmp_path, {"a compiler": COMPILER}) / "a compiler"
+    program.chmod(0o755)
+    units = [
+        Unit(Path(A), Path("objects/A.o")),
+        Unit(Path(B), Path("objects/B.o"), ("-O3",)),
+        Unit(Path(LIBRARY), Path("objects/library.o"), (), (Path("narrow"),)),
+    ]
+    layout = Layout(TorchVersion("1.0"), (Path("/mine"),), tmp_path / "out")
+    made = Build(layout, Base(Path("torch.whl"), tmp_path / "tree"), Compiler(str(program)), units)
+    for name in (*(f"narrow/{header}" for header in NARROW_HEADERS), "header.h", *(str(unit.source) for unit in units)):
+        made.write(name, f"// {name}\n")
+    return made
+
+
+# Each library of the base exports a function and hides another, and a variable.
+OF_BASE = """
+#define HIDDEN __attribute__((visibility("hidden")))
+namespace {name} {{
+HIDDEN int variable = 7;
+HIDDEN int hidden() {{ return variable; }}
+int exported() {{ return hidden(); }}
+}}
+"""
+BOUND = ("libtorch_python.so", "libtorch_cpu.so")
+
+# As in the official CUDA wheels, where it also applies to loaded libraries.
+RPATH = ("-Wl,-rpath,$ORIGIN/../../nvidia/cu13/lib:$ORIGIN", "-Wl,--disable-new-dtags")
+TEMPLATES = Path(link.__file__).with_name("templates")
+
+# Otherwise the linker leaves it out.
+SHOWN = '__attribute__((visibility("default")))'
+
+
+@dataclass
+class LinkedBuild(Build):
+    """A build of libraries with g++, in the current folder."""
+
+    def source(self, name: str, text: str) -> Unit:
+        """Write a file of the native folder, and the copy of it that is compiled."""
+        unit = Unit(Path(f"src/ATen/native/{name}.cpp"), Path(f"objects/{name}.o"))
+        write(self.layout.native, {f"{name}.cpp": text})
+        write(Path(), {str(unit.source): text})
+        return unit
+
+    def unit(self, name: str, text: str, *flags: str) -> Unit:
+        """Write and compile a source."""
+        unit = self.source(name, text)
+        unit.target.parent.mkdir(parents=True, exist_ok=True)
+        command = ["g++", "-c", "-O1", "-fPIC", "-fvisibility=hidden", *flags, str(unit.source), "-o", str(unit.target)]
+        subprocess.run(command, check=True)
+        return unit
+
+    @property
+    def trampolines(self) -> Unit:
+        """The compiled template that binds hidden functions."""
+        return self.unit("Trampolines", f'#include "{TEMPLATES}/trampolines.cpp"')
+
+    def product(self, *units: Unit, name: str = "torch/lib/libtorch.so", **fields: Any) -> Product:
+        """Return a library that searches others as the base's do."""
+        like = self.base.library("lib/libtorch_cpu.so")
+        return Product(**{"name": name, "units": units, "bound": BOUND, "like": like, **fields})
+
+    def linker(self, product: Product) -> Linker:
+        return Linker(LinkPlan(product, self.base.libraries, self.toolchain, self.layout.native))
+
+    def make(self, *products: Product) -> dict[str, Path]:
+        shutil.copytree(self.layout.native, self.layout.work / "snapshot/native/0", dirs_exist_ok=True)
+        self.compiler = self.toolchain
+        return super().make(*products)
+
+    def printed(self, library: Path, program: str) -> str:
+        """Return what a program prints that has loaded a library, as ``library``."""
+        loads = "import ctypes, sys; library = ctypes.CDLL(sys.argv[1])\n"
+        env = {**os.environ, "LD_LIBRARY_PATH": str(self.base.libraries)}
+        command = [sys.executable, "-c", loads + program, library]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def linked(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LinkedBuild:
+    base = Base(tmp_path / "torch.whl", tmp_path / "tree")
+    base.libraries.mkdir(parents=True)
+    for name in BOUND:
+        make_library(base.libraries, name)
+    layout = replace(build.layout, natives=(tmp_path / "mine",))
+    shutil.copytree(TEMPLATES, layout.work / "fixed")
+    monkeypatch.chdir(layout.work)
+    write(layout.native, {"native_functions.yaml": ""})
+    return LinkedBuild(layout, base, GXX, [])
+
+
+def make_library(folder: Path, name: str, more: str = "") -> None:
+    """Link a library of the base."""
+    source = folder / f"{name}.cpp"
+    source.write_text(OF_BASE.format(name=name.removesuffix(".so")) + more)
+    command = ["g++", "-shared", "-fPIC", "-O1", "-Wl,--build-id=sha1", str(source), "-o", str(folder / name)]
+    subprocess.run([*command, f"-Wl,-soname,{name}", *RPATH], check=True)
