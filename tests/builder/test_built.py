@@ -12,11 +12,11 @@ import pytest
 from graft.base.installed import Environment
 from graft.compile.manifest import Outside
 from graft.core import layout as layout_module
+from graft.core.cuda_settings import CudaArchs, CudaSettings
 from graft.core.layout import Layout, TorchVersion
 from graft.deliver.built import Built, fingerprint_of, load_built, save_built, unchanged
 from graft.deliver.develop import remove_trees, use_tree, write_tree
 from graft.deliveries import Thin, Tree
-from graft.inputs.toolchain import request as cuda_request
 from graft.options import GRAFT, SOURCE
 from helpers import write
 from test_installed import fake_torch
@@ -28,10 +28,12 @@ SNAPSHOT: Any = SimpleNamespace(stamp="a stamp")
 def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """A build whose wheel is there, which read one file elsewhere."""
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
-    layout = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist", cuda_archs="80")
+    layout = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist", cuda=CudaSettings(CudaArchs("80")))
     header, wheel = (write(tmp_path, {name: name}) / name for name in ("system.h", "dist/torch.whl"))
     files = {str(header): "141d1f966781e544bdeac92260afd67c"}
-    save_built(layout, Built("a stamp", wheel, fingerprint_of(wheel), cuda_request("80", ""), Outside(files)))
+    save_built(
+        layout, Built("a stamp", wheel, fingerprint_of(wheel), CudaSettings(CudaArchs("80")).note, Outside(files))
+    )
     return layout
 
 
@@ -42,8 +44,8 @@ def test_same_build_has_nothing_to_do(layout: Layout) -> None:
 
 CHANGES = {
     "a file of the folder": {"stamp": "another"},
-    "CUDA_ARCHS": {"cuda": cuda_request("90", "")},
-    "no CUDA toolkit was found": {"cuda": "missing"},
+    "CUDA_ARCHS": {"cuda_note": CudaSettings(CudaArchs("90")).note},
+    "no CUDA toolkit was found": {"cuda_note": "missing"},
     "a system's header": {"outside": Outside({"/usr/include/gone.h": "0"})},
     "a computed name": {"outside": Outside({}, made="made: 0")},
     "the wheel": {"fingerprint": "another"},
@@ -60,11 +62,11 @@ def test_build_with_another_input_is_done_again(layout: Layout, change: str) -> 
 
 
 def test_cuda_architectures_count_only_where_cuda_kernels_are(layout: Layout) -> None:
-    assert unchanged(replace(layout, cuda_archs="90"), SNAPSHOT) is None
+    assert unchanged(replace(layout, cuda=CudaSettings(CudaArchs("90"))), SNAPSHOT) is None
     built = load_built(layout)
     assert built
-    save_built(layout, replace(built, cuda=""))
-    assert unchanged(replace(layout, cuda_archs="90"), SNAPSHOT)
+    save_built(layout, replace(built, cuda_note=""))
+    assert unchanged(replace(layout, cuda=CudaSettings(CudaArchs("90"))), SNAPSHOT)
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "null", "[]", "{}", '{"path": 1}', "\0"])

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 from graft import cli, validation
 from graft.core import environments, layout
-from graft.core.cuda_settings import CudaArchs, CudaSettings
+from graft.core.cuda_settings import NO_KERNELS, CudaArchs, CudaSettings
 from graft.core.errors import RefusedError, ToolchainError
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
 from graft.deliver import built
@@ -118,7 +118,7 @@ def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: pyte
     record(tmp_path, "2.15.0", interpreter="cp39")
     assert cli.main(VERBS, ["test", "--native", str(tmp_path)]) == 0
     assert "torch 2.14.1: that of the last build\n" in capsys.readouterr().err
-    record(tmp_path, "2.14.1", cuda="none ")
+    record(tmp_path, "2.14.1", cuda=CudaSettings(NO_KERNELS).note)
     assert cli.main(VERBS, ["test", "--native", str(tmp_path)]) == 0
     record(tmp_path, "2.13.0")
     assert cli.main(VERBS, ["test", "--native", str(tmp_path)]) == 0
