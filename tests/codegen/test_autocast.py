@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from graft.codegen.__main__ import load_operators
-from graft.codegen.sources import generate_autocast, read_policies
-from graft.codegen.upstream import Output
+from graft.codegen.output import Output
+from graft.codegen.rules import generate_autocast, read_policies
 from graft.core.layout import REPOSITORY
 from test_check_python import FUNCTION, lines
 

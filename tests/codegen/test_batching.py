@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from graft.codegen.__main__ import load_operators
-from graft.codegen.sources import generate_batching_rules
-from graft.codegen.upstream import Output
+from graft.codegen.output import Output
+from graft.codegen.rules import generate_batching_rules
 from helpers import write
 
 UNARY = "(Tensor self) -> Tensor"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.codegen.operators import groups_accept
+from graft.codegen.lists import groups_accept
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.entries import read_entries

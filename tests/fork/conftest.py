@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graft.codegen.description import PLACES, Bound, Description
+from graft.codegen.description import NAMESPACES, Bound, Description
 from graft.core.layout import Layout, TorchVersion
 from graft.fork import apply as apply_module
 from graft.inputs.merge import PACKAGED
@@ -13,7 +13,7 @@ from graft.inputs.native import NativeFolder
 from helpers import git, use_own_bases, write
 from small_tree import FILES, NATIVE, PATCHES
 
-_TORCH = next(place for place in PLACES if place.name == "torch")
+_TORCH = next(namespace for namespace in NAMESPACES if namespace.name == "torch")
 _BOUND = Bound(_TORCH, "mine", "mine", signatures="mine(input)", reference="", derived="")
 DESCRIPTION = Description([], [], [], {}, {}, [], bound=[_BOUND], hints={}, return_types={}, annotated=[])
 

@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from ..core.bugs import expected
@@ -21,6 +20,8 @@ from ..inputs.native import DERIVATIVES, FUNCTIONS
 from ..inputs.patches import ADDED
 from ..inputs.registered import registered_in
 from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, REPLACED, SOURCES_ARE_THERE
+from .bindings import generate_bindings
+from .describe import describe
 from .headers import (
     WheelOutput,
     generate_aten_headers,
@@ -32,19 +33,18 @@ from .headers import (
     generate_unit_headers,
     narrow_headers,
 )
-from .operators import Operators, Replaced, entries_in, missing_names
-from .python import describe, generate_bindings
+from .lists import entries_in, missing_names
+from .operators import Operators, Replacements
+from .output import Output
+from .rules import generate_autocast, generate_batching_rules, read_policies
 from .sources import (
     generate_aten_sources,
-    generate_autocast,
     generate_autograd_sources,
-    generate_batching_rules,
     generate_cuda,
     generate_replaced,
-    read_policies,
     write_library,
 )
-from .upstream import Output
+from .torchgen import run_behind
 
 
 def main() -> int:
@@ -130,21 +130,21 @@ def generate_sources(
 ) -> None:
     """Generate what is compiled: the sources of each unit below ``units``, and the headers of the new operators."""
     generate_operator_headers(operators, wheel, generated)
-    for part in operators.units():
-        unit = Output(generated.folder / "units" / part.functions[0].root_name)
-        generate_aten_sources(part, unit)
-        generate_batching_rules(part, unit)
-        generate_autocast(part, policies, unit)
-        generate_cuda(part, cuda, unit)
-        generate_autograd_sources(part, unit)
+    for selection in operators.units():
+        unit = Output(generated.folder / "units" / selection.functions[0].root_name)
+        generate_aten_sources(selection, unit)
+        generate_batching_rules(selection, unit)
+        generate_autocast(selection, policies, unit)
+        generate_cuda(selection, cuda, unit)
+        generate_autograd_sources(selection, unit)
         write_library(unit)
-        generate_bindings(part, unit)
-        generate_unit_headers(part, unit)
-        narrow_headers(part, unit)
+        generate_bindings(selection, unit)
+        generate_unit_headers(selection, unit)
+        narrow_headers(selection, unit)
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
-def generate_replacements(replaced: Replaced, base: Path, generated: Output, cuda: str) -> None:
+def generate_replacements(replaced: Replacements, base: Path, generated: Output, cuda: str) -> None:
     """Generate the unit with what replaces kernels and derivative formulas of operators of the base."""
     generate_replaced_headers(replaced.kernels, base, generated)
     unit = Output(generated.folder / "units" / REPLACED)
@@ -203,8 +203,7 @@ def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operator
         ValueError: operators need changes in PyTorch's own sources; lists each of them with its place.
     """
     merge_with_base(natives, base, wheel)
-    for file, text in missing_names(natives).items():
-        exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
+    run_behind(missing_names(natives))
     operators = Operators(base, *(entries_in(natives, file, replacing=False) for file in (FUNCTIONS, DERIVATIVES)))
     faults = [
         f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in PyTorch's "

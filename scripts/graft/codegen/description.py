@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Place:
+class Namespace:
     """A class or module of ``torch._C`` that operators are bound in.
 
     Args:
@@ -47,22 +47,19 @@ class Place:
 
 
 _FUNCTIONS = "_VariableFunctions"
-PLACES = (
-    Place("methods", "TensorBase", "torch.Tensor", "torch.Tensor", "torch/_C/__init__.pyi", "TensorBase"),
-    Place("torch", f"{_FUNCTIONS}Class", "torch", f"torch._C.{_FUNCTIONS}", f"torch/_C/{_FUNCTIONS}.pyi"),
-    Place("nn", "_nn", "torch._C._nn", "torch._C._nn", "torch/_C/_nn.pyi", has_all=False),
-    Place("fft", "_fft", "torch._C._fft", "torch._C._fft"),
-    Place("linalg", "_linalg", "torch._C._linalg", "torch._C._linalg", has_all=False),
-    Place("nested", "_nested", "torch._C._nested"),
-    Place("sparse", "_sparse", "torch._C._sparse"),
-    Place("special", "_special", "torch._C._special", "torch._C._special"),
+NAMESPACES = (
+    Namespace("methods", "TensorBase", "torch.Tensor", "torch.Tensor", "torch/_C/__init__.pyi", "TensorBase"),
+    Namespace("torch", f"{_FUNCTIONS}Class", "torch", f"torch._C.{_FUNCTIONS}", f"torch/_C/{_FUNCTIONS}.pyi"),
+    Namespace("nn", "_nn", "torch._C._nn", "torch._C._nn", "torch/_C/_nn.pyi", has_all=False),
+    Namespace("fft", "_fft", "torch._C._fft", "torch._C._fft"),
+    Namespace("linalg", "_linalg", "torch._C._linalg", "torch._C._linalg", has_all=False),
+    Namespace("nested", "_nested", "torch._C._nested"),
+    Namespace("sparse", "_sparse", "torch._C._sparse"),
+    Namespace("special", "_special", "torch._C._special", "torch._C._special"),
 )
 
-# Devices whose library no official wheel for Linux contains. Registrations for them are skipped.
-ABSENT_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
-
 # The valid values of `python_module` in an entry.
-PYTHON_MODULES = frozenset(place.name for place in PLACES) - {"methods", "torch"}
+PYTHON_MODULES = frozenset(namespace.name for namespace in NAMESPACES) - {"methods", "torch"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class Bound:
     """A name that added operators are bound to, and that the base does not have.
 
     Args:
-        place: the class or module of ``torch._C``.
+        namespace: the class or module of ``torch._C``.
         name: its name there.
         public: the public name: ``torch.fft.x`` if ``name`` is ``fft_x``.
         signatures: the first lines of its docstring.
@@ -78,7 +75,7 @@ class Bound:
         derived: a description derived from the schema, for operators without a docstring in the native folder.
     """
 
-    place: Place
+    namespace: Namespace
     name: str
     public: str
     signatures: str
@@ -103,7 +100,7 @@ class Description:
         public: the full name of each new function, by its name below ``torch``.
         factories: the full names of those that make a tensor on a given device.
         bound: the names that the base does not have.
-        hints: definitions for stub files, by place and name.
+        hints: definitions for stub files, by namespace and name.
         return_types: definitions of named tuples for ``return_types.pyi``, by name.
         replaced: what folders replace of PyTorch's own operators, by name: dispatch keys of kernels, or `derivatives`.
         annotated: lines for ``annotated_fn_args.py``, from which PyTorch's test_overrides.py takes arguments.
@@ -136,7 +133,7 @@ class Description:
     def load(cls, path: Path) -> Description:
         """Read the JSON in a file."""
         fields = json.loads(path.read_text(encoding="utf-8"))
-        bound = [Bound(Place(**each.pop("place")), **each) for each in fields.pop("bound")]
+        bound = [Bound(Namespace(**each.pop("namespace")), **each) for each in fields.pop("bound")]
         return cls(bound=bound, **fields)
 
     def module(self) -> str:

@@ -7,19 +7,28 @@ import re
 from pathlib import Path
 from typing import Any
 
-from torchgen.dest import compute_native_function_declaration
-from torchgen.gen import ComputeRedispatchFunction, ComputeTensorMethod
-from torchgen.gen_vmap_plumbing import ComputeBatchRulePlumbing
-from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
-from torchgen.packaged.autograd.gen_python_functions import create_python_return_type_bindings_header
-from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
-from torchgen.utils import Target
-
-from . import FRAGMENTS, upstream
+from . import FRAGMENTS
+from .bindings import signatures
 from .known import Infos
-from .operators import Operators, Part, Replaced
-from .python import signatures
-from .upstream import FUNCTIONS_KEYS, Output, SelectingFileManager
+from .operators import Operators, Replacements, Selection
+from .output import Output
+from .torchgen import (
+    FUNCTIONS_KEYS,
+    ComputeBatchRulePlumbing,
+    ComputeRedispatchFunction,
+    ComputeTensorMethod,
+    SelectingFileManager,
+    Target,
+    autograd_writes,
+    compute_native_function_declaration,
+    create_python_return_type_bindings_header,
+    gen_autograd_functions_lib,
+    gen_factories,
+    gen_headers,
+    gen_source_files,
+    gen_view_funcs,
+    with_nodes_in,
+)
 
 # These headers number names that the base's binaries were compiled with, so they stay unchanged. A new operator's
 # symbol is interned at run time.
@@ -78,13 +87,14 @@ def generate_operator_headers(operators: Operators, wheel: Output, internal: Out
     suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in FUNCTIONS_KEYS))
     wanted = {f"{name}{suffix}.h" for name in operators.new.root_names for suffix in suffixes}
     # If the base has operators of the same name, one header declares them all.
-    upstream.gen_headers(Part(operators, operators.new.overloads), wheel, of_operators=wanted.__contains__)
+    overloads = Selection(operators, operators.new.overloads)
+    gen_headers(overloads.arguments, wheel, of_operators=wanted.__contains__)
     names = ("FunctionalInverses.h", "ViewMetaClasses.h")
     manager = SelectingFileManager("include/ATen", operators.templates, out=internal, wanted=names.__contains__)
-    upstream.gen_source_files(operators.every, manager)
+    gen_source_files(operators.every.arguments, manager)
 
 
-def generate_replaced_headers(kernels: Part, base: Path, internal: Output) -> None:
+def generate_replaced_headers(kernels: Selection, base: Path, internal: Output) -> None:
     """Generate ``ATen/ops/<name>_native.h``: the base's header, and the kernels that it does not declare; and
     ``<name>_<key>_dispatch.h`` for keys that PyTorch has no kernel for.
 
@@ -94,7 +104,7 @@ def generate_replaced_headers(kernels: Part, base: Path, internal: Output) -> No
     def is_missing(name: str) -> bool:
         return name.endswith("_dispatch.h") and not (base / "torch/include/ATen/ops" / name).is_file()
 
-    upstream.gen_headers(kernels, internal, of_operators=is_missing, include="include")
+    gen_headers(kernels.arguments, internal, of_operators=is_missing, include="include")
     declared: dict[str, dict[str, None]] = {}
     for group in kernels.grouped:
         name = f"ATen/ops/{group.root_name}_native.h"
@@ -108,7 +118,7 @@ def generate_replaced_headers(kernels: Part, base: Path, internal: Output) -> No
         internal.write(f"include/{name}", "".join([f"#pragma once\n#include_next <{name}>\n", *lines_of]))
 
 
-def generate_replaced_nodes(replaced: Replaced, out: Output) -> None:
+def generate_replaced_nodes(replaced: Replacements, out: Output) -> None:
     """Generate the headers of the unit with what replaces parts of the base.
 
     Its nodes have the names of the base's, whose classes may differ, and so are in a namespace of their own.
@@ -116,45 +126,49 @@ def generate_replaced_nodes(replaced: Replaced, out: Output) -> None:
     generate_unit_headers(replaced.formulas, out)
     name = "own/torch/csrc/autograd/generated/Functions.h"
     if Path(name) in out.names:
-        head, first, rest = re.split(r"(^#ifdef _WIN32\nstruct )", out.read(name), maxsplit=1, flags=re.M)
-        nodes, last, end = rest.rpartition("\n}")
-        out.write(name, f"{head}inline namespace graft {{\n{first}{nodes}\n}} // namespace graft\n{last}{end}")
-    narrow_headers(Part(replaced.kernels.whole, [*replaced.kernels.functions, *replaced.formulas.functions]), out)
+        out.write(name, with_nodes_in("graft", out.read(name)))
+    narrow_headers(Selection(replaced.kernels.whole, [*replaced.kernels.functions, *replaced.formulas.functions]), out)
 
 
 def generate_aten_headers(operators: Operators, wheel: Output) -> None:
     """Generate the headers that list operators: ``ATen/Functions.h``, ``ATen/core/TensorBody.h`` etc."""
-    upstream.gen_headers(operators.every, wheel, others=lambda name: name.endswith(".h") and name not in FROZEN)
+
+    def is_wanted(name: str) -> bool:
+        return name.endswith(".h") and name not in FROZEN
+
+    gen_headers(operators.every.arguments, wheel, others=is_wanted)
 
 
-def generate_unit_headers(part: Part, out: Output) -> None:
+def generate_unit_headers(selection: Selection, out: Output) -> None:
     """Generate those headers with this unit's operators only, which makes them much faster to parse."""
     # An operator on lists of tensors may use the autograd nodes of the one on tensors, which may be in another unit.
-    used = [info for each in part.with_infos for info in (each.info or {}).values()]
-    infos = {**{info.func.func: {"Default": info} for info in used}, **part.infos}
-    generate_autograd_headers(part, infos, out, "own")
+    used = [info for each in selection.with_infos for info in (each.info or {}).values()]
+    infos = {**{info.func.func: {"Default": info} for info in used}, **selection.infos}
+    generate_autograd_headers(selection, infos, out, "own")
 
 
-def generate_autograd_headers(part: Part, infos: Infos, out: Output, folder: str) -> None:
+def generate_autograd_headers(selection: Selection, infos: Infos, out: Output, folder: str) -> None:
     """Generate the headers of torch/csrc/autograd/generated below ``folder``, with the formulas ``infos``."""
-    templates, target = part.whole.autograd_templates, f"{folder}/torch/csrc/autograd/generated"
-    with upstream.autograd_writes(out, ".h"):
+    templates, target = selection.whole.autograd_templates, f"{folder}/torch/csrc/autograd/generated"
+    with autograd_writes(out, ".h"):
         gen_autograd_functions_lib(target, infos, templates)
-        upstream.gen_factories(part.overloads, target, templates)
-        gen_view_funcs(target, part.with_infos, templates)
-    pairs = [pair for pair in signatures(part.whole, method=False) if pair.function.root_name in part.root_names]
+        gen_factories(selection.overloads, target, templates)
+        gen_view_funcs(target, selection.with_infos, templates)
+    pairs = [
+        pair for pair in signatures(selection.whole, method=False) if pair.function.root_name in selection.root_names
+    ]
     manager = SelectingFileManager(target, templates, out=out)
     create_python_return_type_bindings_header(manager, pairs, lambda _: True, "python_return_types.h")
 
 
-def narrow_headers(part: Part, out: Output) -> None:
+def narrow_headers(selection: Selection, out: Output) -> None:
     """Write the headers that include all operators' headers, with only those that the unit's sources use."""
-    templates, roots = part.whole.templates, part.whole.roots_by_name
+    templates, roots = selection.whole.templates, selection.whole.roots_by_name
     sources = [name for name in out.names if name.suffix == ".cpp" and name.parts[0] not in ("vectorized", "cuda")]
     # The template contains handwritten functions.
     text = "\n".join([*map(out.read, sources), (templates / "Functions.h").read_text(encoding="utf-8")])
     named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
-    redispatch = list(map(ComputeRedispatchFunction(), part.overloads))
+    redispatch = list(map(ComputeRedispatchFunction(), selection.overloads))
     texts = {"RedispatchFunctions": {"function_redispatch_definitions": redispatch}}
     for name, suffix in (("Functions", ""), ("NativeFunctions", "_native"), ("Operators", "_ops")):
         includes = [f"#include <ATen/ops/{root}{suffix}.h>" for root in named]

@@ -42,18 +42,18 @@ def docstring_texts(documented: Mapping[Bound, str]) -> dict[str, str]:
     for bound, text in documented.items():
         is_plain = '"""' not in text and not text.endswith(("\\", '"'))
         doc = f'r"""\n{text}\n"""' if is_plain else repr(f"\n{text}\n")
-        module, owner = bound.public.rpartition(".")[0], bound.place.attribute
-        if bound.place.is_method:
+        module, owner = bound.public.rpartition(".")[0], bound.namespace.attribute
+        if bound.namespace.is_method:
             texts.setdefault(_METHODS, []).append(f'add_docstr_all("{bound.name}", {doc})\n')
-        elif bound.place.name == "torch":
+        elif bound.namespace.name == "torch":
             texts.setdefault(_FUNCTIONS, []).append(f"add_docstr(torch.{bound.name}, {doc})\n")
         elif not bound.short.startswith("_"):
             file = module.replace(".", "/") + (".py" if module == "torch.nn.functional" else "/__init__.py")
             imported = f"from torch._C import _add_docstr, {owner}  # type: ignore[attr-defined]\n"
             export = f'__all__ += ["{bound.short}"]\n'
             definition = f"{bound.short} = _add_docstr({owner}.{bound.name}, {doc})\n"
-            texts.setdefault(file, [imported]).append(definition + (export if bound.place.has_all else ""))
-            if bound.place.name == "nn":
+            texts.setdefault(file, [imported]).append(definition + (export if bound.namespace.has_all else ""))
+            if bound.namespace.name == "nn":
                 stub = f"from torch._C._nn import {bound.name} as {bound.short}\n{export}"
                 texts.setdefault(f"{file}i", []).append(stub)
     return {name: "\n".join(parts) for name, parts in texts.items()}

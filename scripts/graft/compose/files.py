@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.base import VERSION_FILE
-from ..codegen.description import PLACES, Description
+from ..codegen.description import NAMESPACES, Description
 from ..compile.manifest import Outside
 from ..core.errors import UsageError
 from ..core.files import files_below
@@ -84,13 +84,13 @@ class Composition:
 
     def insert(self, native: NativeFolder, description: Description) -> None:
         """Insert the added operators into files that upstream generates: stubs, and arguments for tests."""
-        documented = {(b.place.name, b.name): docstring(b, native.path / DOCS) for b in description.bound}
-        for place in PLACES:
-            if place.stub and (hints := description.hints.get(place.name)):
+        documented = {(b.namespace, b.name): docstring(b, native.path / DOCS) for b in description.bound}
+        for each in NAMESPACES:
+            if each.stub and (hints := description.hints.get(each.name)):
                 definitions = {
-                    name: with_docstring(texts, documented.get((place.name, name), "")) for name, texts in hints.items()
+                    name: with_docstring(texts, documented.get((each, name), "")) for name, texts in hints.items()
                 }
-                self._put(place.stub, insert_functions(self._upstream(place.stub), place.stub_class, definitions))
+                self._put(each.stub, insert_functions(self._upstream(each.stub), each.stub_class, definitions))
         if description.return_types:
             self._put(_RETURN_TYPES, insert_classes(self._upstream(_RETURN_TYPES), description.return_types))
         if description.annotated:
