@@ -14,7 +14,7 @@ from graft.core.layout import REPOSITORY, Layout
 from graft.fork.apply import MOVING_REF, apply
 from graft.fork.tree import Tree
 from helpers import git, write
-from small_tree import FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, times
+from small_tree import DESCRIPTION, FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, times
 
 # The files that Graft itself adds to every torch.
 INSTALLED = REPOSITORY / "scripts/graft/compose/appended"
@@ -77,7 +77,8 @@ def test_files_are_where_pytorch_looks_for_them(tree: Path, layout: Layout) -> N
     }
     for name, file in yaml.items():
         expected[name] += mark + NATIVE[file].encode()
-    expected["torch/_added_operators.py"] = repr([expected[name].decode() for name in yaml]).encode()
+    expected["torchgen/merged.py"] = repr([expected[name].decode() for name in yaml]).encode()
+    expected["torch/_added_operators.py"] = DESCRIPTION.module().encode()
     assert contents(tree) == expected
 
 

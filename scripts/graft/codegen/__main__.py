@@ -7,7 +7,6 @@ import gc
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from ..core.files import build_lock
 from ..inputs.entries import Entry, read_entries
 from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS
-from ..inputs.patches import ADDED
 from ..inputs.registered import registered_in
 from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, REPLACED, SOURCES_ARE_THERE
 from .bindings import generate_bindings
@@ -101,13 +99,13 @@ def generate(
     """Generate everything that a wheel needs, below ``out``:
 
     ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` has files of the wheel, and
-    ``operators.json`` describes the operators for docstrings, stubs and lists. ``judge`` may refuse the sources.
+    ``operators.json`` describes the operators for Python. ``judge`` may refuse the sources.
     """
     generated, wheel = Output(out), WheelOutput(out / "wheel", base)
     operators = load_operators(base, natives, wheel.folder)
     generate_sources(operators, read_policies(natives), generated, wheel, cuda)
     judge(operators, generated)
-    kernels, formulas = replacing = [entries_in(natives, file, replacing=True) for file in (FUNCTIONS, DERIVATIVES)]
+    kernels, formulas = (entries_in(natives, file, replacing=True) for file in (FUNCTIONS, DERIVATIVES))
     if kernels or formulas:
         generate_replacements(operators.replaced_by(kernels, formulas), base, generated, cuda)
     generate_fragments(operators, generated)
@@ -115,10 +113,7 @@ def generate(
     generated.prune(of=("units", "include"))
     wheel.prune(of=("torch/include/ATen/ops",))
     print(SOURCES_ARE_THERE, flush=True)
-    replaced = replaced_names(*replacing)
-    for name, keys in registered_names(operators, natives).items():
-        replaced.setdefault(name, []).extend(keys)
-    write_description(operators, generated, wheel, replaced)
+    generated.write(DESCRIPTION, describe(operators.new, replaced_parts(operators, natives, kernels, formulas)).dump())
     generate_aten_headers(operators, wheel)
     generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
     wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
@@ -162,37 +157,28 @@ def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
     for name, text in missing_names(natives).items():
         appended.write(name, text)
     operators = load_operators(base, natives, out / "wheel")
-    write_description(operators, Output(out), Output(out / "wheel"))
+    Output(out).write(DESCRIPTION, describe(operators.new).dump())
     # In these folders, which hold upstream's handwritten files, the build compiles every source.
     generate_batching_rules(operators.new, appended, "aten/src/ATen/functorch")
     generate_autocast(operators.new, read_policies(natives), appended, "aten/src/ATen")
 
 
-def write_description(
-    operators: Operators, generated: Output, wheel: Output, replaced: Mapping[str, list[str]] | None = None
-) -> None:
-    """Write ``operators.json`` and ``torch/_added_operators.py``."""
-    description = replace(describe(operators.new), replaced=dict(replaced or {}))
-    generated.write(DESCRIPTION, description.dump())
-    wheel.write(ADDED, description.module())
-
-
-def replaced_names(kernels: Sequence[Entry], formulas: Sequence[Entry]) -> dict[str, list[str]]:
-    """Return what entries replace, by operator."""
-    replaced = {entry.operator: list(entry.kernels) or ["CompositeImplicitAutograd"] for entry in kernels}
+def replaced_parts(
+    operators: Operators, natives: Sequence[Path], kernels: Sequence[Entry], formulas: Sequence[Entry]
+) -> dict[str, list[str]]:
+    """Return what is replaced of operators of PyTorch, by name: the dispatch keys of kernels in entries, `derivatives`
+    for formulas, and the dispatch keys that sources register something for.
+    """
+    found = {entry.operator: list(entry.kernels) or ["CompositeImplicitAutograd"] for entry in kernels}
     for entry in formulas:
-        replaced.setdefault(entry.operator, []).append("derivatives")
-    return replaced
-
-
-def registered_names(operators: Operators, natives: Sequence[Path]) -> dict[str, list[str]]:
-    """Return the dispatch keys that sources register something for, by operator of PyTorch."""
+        found.setdefault(entry.operator, []).append("derivatives")
     theirs = {str(f.func.name) for f in operators.functions if f not in operators.new}
-    found: dict[str, list[str]] = {}
+    registered: dict[str, dict[str, None]] = {}
     for _, each in registered_in(natives):
         for name in [name for name in each.names if name in theirs][:1]:
-            if each.key not in found.setdefault(name, []):
-                found[name].append(each.key)
+            registered.setdefault(name, {})[each.key] = None
+    for name, keys in registered.items():
+        found.setdefault(name, []).extend(keys)
     return found
 
 

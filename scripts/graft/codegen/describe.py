@@ -30,8 +30,8 @@ from .writing import is_auto_functionalized
 Signatures: TypeAlias = dict[str, list[PythonSignatureGroup]]
 
 
-def describe(new: Selection) -> Description:
-    """Describe the new operators for the writers of docstrings, stubs and lists."""
+def describe(new: Selection, replaced: Mapping[str, Sequence[str]] | None = None) -> Description:
+    """Describe the new operators, and what is ``replaced`` of others, for docstrings, stubs and lists."""
     names = {(namespace, name): groups for namespace in NAMESPACES for name, groups in names_in(new, namespace).items()}
     # torch/__init__.py excludes such functions.
     listed = {key: groups for key, groups in names.items() if key[0].is_method or not key[1].startswith("__")}
@@ -54,6 +54,7 @@ def describe(new: Selection) -> Description:
         bound=bound,
         hints={namespace.name: hints(at) for namespace, at in groups.items() if at},
         return_types={each[0]: [each[1].rstrip()] for each in named if each},
+        replaced=replaced or {},
         annotated=[line for namespace in NAMESPACES if namespace.annotated for line in _annotated(new, namespace)],
         writing=[qualified_name(f) for f in new.functions if is_auto_functionalized(f)],
     )

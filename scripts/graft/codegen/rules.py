@@ -44,7 +44,7 @@ _REGISTRATION = """\
   }}"""
 
 
-def registrations(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
+def registration_block(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
     """Return a C++ block that registers kernels for the first of the dispatch keys ``keys``, where none of
     them has one. Each of ``statements`` registers an operator's kernel with the library ``m``.
     """
@@ -53,8 +53,8 @@ def registrations(keys: Sequence[str], statements: Sequence[tuple[NativeFunction
     return _BLOCK.format(key=keys[0], is_unset=is_unset, registrations=lines)
 
 
-def replacements(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
-    """Return a C++ block like that of ``registrations``, which replaces kernels that are there."""
+def replacement_block(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
+    """Return a C++ block like that of ``registration_block``, which replaces kernels that are there."""
     lines = "\n".join(f"  {statement}" for _, statement in statements)
     return f"TORCH_LIBRARY_IMPL(aten, {keys[0]}, m) {{\n{lines}\n}}"
 
@@ -81,12 +81,12 @@ def generate_batching_rules(selection: Selection, out: Output, folder: str = "AT
     for kind, functions in boxed.items():
         if functions:
             rule = f"torch::CppFunction::makeFromBoxedFunction<&{kind.lower()}_batching_rule>()"
-            text = registrations(_BATCHED, [(f, f'm.impl("{f.func.name}", {rule});') for f in functions])
+            text = registration_block(_BATCHED, [(f, f'm.impl("{f.func.name}", {rule});') for f in functions])
             write_own(out, f"{folder}/BatchRulesOfAdded{kind}.cpp", {"registrations": text})
     without_meta = [f for f in selection.functions if lacks_meta(f, _keys_of(f, selection)) and f.namespace == "aten"]
     if without_meta:
         kernel = "torch::CppFunction::makeFromBoxedFunction<&writes_nothing>()"
-        text = registrations(["Meta"], [(f, f'm.impl("{f.func.name}", {kernel});') for f in without_meta])
+        text = registration_block(["Meta"], [(f, f'm.impl("{f.func.name}", {kernel});') for f in without_meta])
         write_own(out, f"{folder}/RegisterMetaOfWriting.cpp", {"registrations": text})
 
 
@@ -136,8 +136,8 @@ def generate_decompositions(selection: Selection, out: Output, folder: str, *, i
         function = f"{kernel.cpp_namespace}::{kernel.kernel}"
         statements.append((f, f'm.impl("{f.func.name}", static_cast<{pointer}>(::{function}));'))
     if statements:
-        form = replacements if is_replaced else registrations
-        env = {"headers": sorted(headers), "registrations": form(_BATCHED, statements)}
+        block = replacement_block if is_replaced else registration_block
+        env = {"headers": sorted(headers), "registrations": block(_BATCHED, statements)}
         write_own(out, f"{folder}/BatchRulesOfAddedComposites.cpp", env)
 
 
@@ -157,7 +157,7 @@ def generate_autocast(selection: Selection, policies: Mapping[str, str], out: Ou
     ]
     if listed:
         blocks = [
-            registrations([key], [(f, f"{macro}({arguments})") for f, arguments in listed])
+            registration_block([key], [(f, f"{macro}({arguments})") for f, arguments in listed])
             for key, macro in _AUTOCAST_KEYS.items()
         ]
         write_own(out, f"{folder}/RegisterAutocast.cpp", {"registrations": "\n\n".join(blocks)})

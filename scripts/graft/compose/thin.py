@@ -53,7 +53,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
         "hash": made.hash_,
         "extension": base.extension,
         "operators": made.description.operators,
-        "replaced": made.description.replaced,
+        "replaced": made.description.replaced_parts,
         "owners": sorted({namespace.attribute for namespace in NAMESPACES}),
         "behind": behind,
         "new": new,

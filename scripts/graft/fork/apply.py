@@ -164,7 +164,7 @@ def make_commits(tree: Tree, series: Sequence[Patch], snapshot: Snapshot, native
     lists = written_behind(generated_texts(native, generated), stack, scratch / "lists")
     stack.add(of_folder)
     stack.commit(_PYTHON_MESSAGE)
-    stack.add({**lists, ADDED: generated / "wheel" / ADDED})
+    stack.add(lists)
     stack.commit(_LISTS_MESSAGE)
     return stack
 
@@ -215,7 +215,8 @@ def generated_texts(native: NativeFolder, generated: Path) -> dict[str, str]:
     """Return what ``generate_python`` wrote and the native folder's ``python/``, by name in the tree."""
     appended = generated / "appended"
     texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
-    texts |= appended_texts(native, Description.load(generated / DESCRIPTION))
+    description = Description.load(generated / DESCRIPTION)
+    texts |= {**appended_texts(native, description), ADDED: description.module()}
     return {name.replace("torchgen/packaged/autograd/", "tools/autograd/"): text for name, text in texts.items()}
 
 
