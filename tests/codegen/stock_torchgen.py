@@ -124,7 +124,7 @@ def torchgen_says(native: Path) -> str | None:
     try:
         functions, derivatives = (str(packaged / path) for path in MERGED.values())
         tags = str(PACKAGED / "ATen/native/tags.yaml")
-        gen.parse_native_yaml(functions, tags, set(IGNORED_KEYS))
+        gen.parse_native_yaml(functions, tags, IGNORED_KEYS)
         load_derivatives(derivatives, functions, tags)
         operators = Operators(TREE, *(read_entries(native / name) for name in MERGED))
         assert operators.derivatives

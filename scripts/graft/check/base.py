@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..codegen.known import Kernels, known_operators, known_tags
-from ..codegen.torchgen import FunctionSchema, NativeFunction
+from ..codegen.known import known_operators, known_tags
+from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
 from ..inputs.entries import fields_of, texts_of_entries
 from .cplusplus import Definition, read_text
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from ..codegen.known import Kernels
 from ..codegen.lists import groups_accept
 from ..codegen.torchgen import (
     MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION,
     BackendIndex,
     FunctionSchema,
+    Kernels,
     SchemaKind,
     add_generated_native_functions,
     error_check_native_functions,

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..codegen.known import Kernels
 from ..codegen.operators import is_explicit_now, parse_replacing
 from ..codegen.torchgen import (
     Argument,
@@ -17,6 +16,7 @@ from ..codegen.torchgen import (
     BaseTy,
     BaseType,
     FunctionSchema,
+    Kernels,
     ListType,
     Location,
     NativeFunction,

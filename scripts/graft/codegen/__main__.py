@@ -1,4 +1,4 @@
-"""``python -m graft.codegen``: run torchgen on one merged operator set."""
+"""Run torchgen on one merged operator set. ``python -m graft.codegen`` generates what a source tree needs."""
 
 from __future__ import annotations
 
@@ -17,49 +17,25 @@ from ..inputs.entries import Entry, read_entries
 from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from ..inputs.registered import registered_in
-from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, REPLACED, SOURCES_ARE_THERE
+from . import DESCRIPTION, NO_CUDA, REPLACED, SOURCES_ARE_THERE, headers, rules, sources
 from .bindings import generate_bindings
 from .describe import describe
-from .headers import (
-    WheelOutput,
-    generate_aten_headers,
-    generate_autograd_headers,
-    generate_fragments,
-    generate_operator_headers,
-    generate_replaced_headers,
-    generate_replaced_nodes,
-    generate_unit_headers,
-    narrow_headers,
-)
 from .lists import entries_in, missing_names
 from .operators import Operators, Replacements
 from .output import Output
-from .rules import generate_autocast, generate_batching_rules, read_policies
-from .sources import (
-    generate_aten_sources,
-    generate_autograd_sources,
-    generate_cuda,
-    generate_replaced,
-    write_library,
-)
 from .torchgen import run_behind
 
 
 def main() -> int:
+    """Generate for a source tree; for a wheel, ``python -m graft.check`` does."""
     parser = argparse.ArgumentParser(prog="python -m graft.codegen", description=__doc__)
     parser.add_argument("--base", type=Path, required=True, help="the unpacked base")
     parser.add_argument("--native", type=Path, nargs="+", required=True, help="the native folders")
     parser.add_argument("--out", type=Path, required=True, help="receives the output")
-    parser.add_argument("--part", choices=("all", "python"), default="all", help="what to generate (default: all)")
-    parser.add_argument(
-        "--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what to generate for CUDA"
-    )
     parser.add_argument("--verbose", action="store_true", help="show a traceback on errors")
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
-
-    run = partial(generate, cuda=options.cuda) if options.part == "all" else generate_python
-    return reported(partial(run, options.base, options.native, options.out), options)
+    return reported(partial(generate_python, options.base, options.native, options.out), options)
 
 
 def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
@@ -101,21 +77,21 @@ def generate(
     ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` has files of the wheel, and
     ``operators.json`` describes the operators for Python. ``judge`` may refuse the sources.
     """
-    generated, wheel = Output(out), WheelOutput(out / "wheel", base)
+    generated, wheel = Output(out), headers.WheelOutput(out / "wheel", base)
     operators = load_operators(base, natives, wheel.folder)
-    generate_sources(operators, read_policies(natives), generated, wheel, cuda)
+    generate_sources(operators, rules.read_policies(natives), generated, wheel, cuda)
     judge(operators, generated)
     kernels, formulas = (entries_in(natives, file, replacing=True) for file in (FUNCTIONS, DERIVATIVES))
     if kernels or formulas:
         generate_replacements(operators.replaced_by(kernels, formulas), base, generated, cuda)
-    generate_fragments(operators, generated)
+    headers.generate_fragments(operators, generated)
     # Compilers must not find files of an earlier run.
     generated.prune(of=("units", "include"))
     wheel.prune(of=("torch/include/ATen/ops",))
     print(SOURCES_ARE_THERE, flush=True)
     generated.write(DESCRIPTION, describe(operators.new, replaced_parts(operators, natives, kernels, formulas)).dump())
-    generate_aten_headers(operators, wheel)
-    generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
+    headers.generate_aten_headers(operators, wheel)
+    headers.generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
     wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
     wheel.prune()
 
@@ -124,28 +100,28 @@ def generate_sources(
     operators: Operators, policies: Mapping[str, str], generated: Output, wheel: Output, cuda: str
 ) -> None:
     """Generate what is compiled: the sources of each unit below ``units``, and the headers of the new operators."""
-    generate_operator_headers(operators, wheel, generated)
+    headers.generate_operator_headers(operators, wheel, generated)
     for selection in operators.units():
         unit = Output(generated.folder / "units" / selection.functions[0].root_name)
-        generate_aten_sources(selection, unit)
-        generate_batching_rules(selection, unit)
-        generate_autocast(selection, policies, unit)
-        generate_cuda(selection, cuda, unit)
-        generate_autograd_sources(selection, unit)
-        write_library(unit)
+        sources.generate_aten_sources(selection, unit)
+        rules.generate_batching_rules(selection, unit)
+        rules.generate_autocast(selection, policies, unit)
+        sources.generate_cuda(selection, cuda, unit)
+        sources.generate_autograd_sources(selection, unit)
+        sources.write_library(unit)
         generate_bindings(selection, unit)
-        generate_unit_headers(selection, unit)
-        narrow_headers(selection, unit)
+        headers.generate_unit_headers(selection, unit)
+        headers.narrow_headers(selection, unit)
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
 def generate_replacements(replaced: Replacements, base: Path, generated: Output, cuda: str) -> None:
     """Generate the unit with what replaces kernels and derivative formulas of operators of the base."""
-    generate_replaced_headers(replaced.kernels, base, generated)
+    headers.generate_replaced_headers(replaced.kernels, base, generated)
     unit = Output(generated.folder / "units" / REPLACED)
-    generate_replaced(replaced, cuda, unit)
+    sources.generate_replaced(replaced, cuda, unit)
     generate_bindings(replaced.formulas, unit)
-    generate_replaced_nodes(replaced, unit)
+    headers.generate_replaced_nodes(replaced, unit)
     generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
@@ -159,8 +135,8 @@ def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
     operators = load_operators(base, natives, out / "wheel")
     Output(out).write(DESCRIPTION, describe(operators.new).dump())
     # In these folders, which hold upstream's handwritten files, the build compiles every source.
-    generate_batching_rules(operators.new, appended, "aten/src/ATen/functorch")
-    generate_autocast(operators.new, read_policies(natives), appended, "aten/src/ATen")
+    rules.generate_batching_rules(operators.new, appended, "aten/src/ATen/functorch")
+    rules.generate_autocast(operators.new, rules.read_policies(natives), appended, "aten/src/ATen")
 
 
 def replaced_parts(

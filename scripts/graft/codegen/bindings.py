@@ -7,37 +7,23 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from . import torchgen
 from .description import NAMESPACES, Namespace
 from .operators import Operators, Selection
 from .output import Output
-from .torchgen import (
-    BaseOperatorName,
-    NativeFunction,
-    PythonSignatureNativeFunctionPair,
-    autograd_writes,
-    create_python_bindings,
-    create_python_return_type_bindings,
-    gen_autograd_functions_python,
-    is_bound_in,
-    load_signatures,
-    operator_slots,
-    should_generate_py_binding,
-    template_env,
-    view_meta_env,
-    write_own,
-)
+from .torchgen import BaseOperatorName, NativeFunction, PythonSignatureNativeFunctionPair, is_bound_in
 
 
 @cache
 def signatures(operators: Operators, *, method: bool) -> Sequence[PythonSignatureNativeFunctionPair]:
     """Return every Python signature of functions, or methods, of the merged set, including deprecated ones."""
     deprecated = str(operators.packaged / "autograd/deprecated.yaml")
-    return load_signatures(operators.bindable, deprecated, method=method)
+    return torchgen.load_signatures(operators.bindable, deprecated, method=method)
 
 
 def new_names(selection: Selection, namespace: Namespace) -> frozenset[BaseOperatorName]:
     """Return the names in a namespace that have a new overload. Their binding is generated again with all overloads."""
-    new = filter(should_generate_py_binding, selection.added.functions)
+    new = filter(torchgen.should_generate_py_binding, selection.added.functions)
     return frozenset(f.func.name.name for f in new if is_bound_in(f, namespace.name))
 
 
@@ -45,8 +31,8 @@ def generate_bindings(selection: Selection, out: Output) -> None:
     """Generate ``bindings.cpp`` and the files that it includes, if it binds any operator."""
     # Each unit of a library defines a function of this name.
     shard = out.folder.name
-    with autograd_writes(out, ".cpp", shard):
-        gen_autograd_functions_python("python", selection.infos, selection.whole.autograd_templates)
+    with torchgen.autograd_writes(out, ".cpp", shard):
+        torchgen.gen_autograd_functions_python("python", selection.infos, selection.whole.autograd_templates)
     ops_headers: set[str] = set()
     texts: list[str] = []
     statements: list[str] = []
@@ -68,9 +54,9 @@ def generate_bindings(selection: Selection, out: Output) -> None:
         "register_nodes": register if has_nodes else "",
         "ops_headers": sorted(ops_headers),
         **_return_types(selection),
-        **view_meta_env(selection.added.view_groups),
+        **torchgen.view_meta_env(selection.added.view_groups),
     }
-    write_own(out, "bindings.cpp", env)
+    torchgen.write_own(out, "bindings.cpp", env)
 
 
 def _bindings_in(selection: Selection, namespace: Namespace) -> dict[str, Any]:
@@ -78,10 +64,10 @@ def _bindings_in(selection: Selection, namespace: Namespace) -> dict[str, Any]:
     name, method, names = namespace.name, namespace.is_method, new_names(selection, namespace)
     pairs = [p for p in signatures(selection.whole, method=method) if p.function.func.name.name in names]
     module = None if method else "torch" if name == "torch" else f"torch.{name}"
-    generate = partial(create_python_bindings, method=method)
-    env = template_env(generate, pairs, partial(is_bound_in, namespace=name), module, name)
+    generate = partial(torchgen.create_python_bindings, method=method)
+    env = torchgen.template_env(generate, pairs, partial(is_bound_in, namespace=name), module, name)
     if method:
-        env["py_method_defs"] += operator_slots(selection.whole.autograd_templates, set(map(str, names)))
+        env["py_method_defs"] += torchgen.operator_slots(selection.whole.autograd_templates, set(map(str, names)))
     return env
 
 
@@ -120,7 +106,7 @@ def _return_types(selection: Selection) -> dict[str, Any]:
         for pair in signatures(selection.whole, method=False)
         if pair.function in new and str(pair.function.func.name.name) not in old
     ]
-    env = template_env(create_python_return_type_bindings, pairs, lambda _: True, "")
+    env = torchgen.template_env(torchgen.create_python_return_type_bindings, pairs, lambda _: True, "")
     return {key: [text for text in value if text] for key, value in env.items() if key.startswith("py_")}
 
 

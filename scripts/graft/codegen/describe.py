@@ -8,22 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
+from . import torchgen
 from .bindings import named_returns, new_names
 from .description import NAMESPACES, Bound, Description, Namespace
 from .operators import Selection, qualified_name
-from .torchgen import (
-    NativeFunction,
-    PythonSignatureGroup,
-    PythonSignatureNativeFunctionPair,
-    SchemaKind,
-    gen_annotated_args,
-    group_overloads,
-    has_tensor_options,
-    is_bound_in,
-    native_function_manager,
-    returns_structseq_pyi,
-    signature,
-)
+from .torchgen import NativeFunction, PythonSignatureGroup, PythonSignatureNativeFunctionPair, SchemaKind, is_bound_in
 from .writing import is_auto_functionalized
 
 # The Python signatures of all overloads of a function, by its name.
@@ -39,7 +28,7 @@ def describe(new: Selection, replaced: Mapping[str, Sequence[str]] | None = None
     bound = _bound({key: groups for key, groups in names.items() if not key[1].startswith("__")})
     known = {(f.namespace, f.func.name.name) for f in new.whole.functions if f not in new}
     groups = {namespace: new_signature_groups(new, namespace) for namespace in NAMESPACES}
-    named = [returns_structseq_pyi(g.signature) for at in groups.values() for each in at.values() for g in each]
+    every = [group.signature for by_name in groups.values() for each in by_name.values() for group in each]
     return Description(
         operators=[qualified_name(f) for f in new.functions],
         overloads=[qualified_name(f) for f in new.functions if (f.namespace, f.func.name.name) in known],
@@ -53,7 +42,7 @@ def describe(new: Selection, replaced: Mapping[str, Sequence[str]] | None = None
         factories=[name for name, group in full.items() if makes_tensor(group)],
         bound=bound,
         hints={namespace.name: hints(at) for namespace, at in groups.items() if at},
-        return_types={each[0]: [each[1].rstrip()] for each in named if each},
+        return_types={each[0]: [each[1].rstrip()] for each in map(torchgen.returns_structseq_pyi, every) if each},
         replaced=replaced or {},
         annotated=[line for namespace in NAMESPACES if namespace.annotated for line in _annotated(new, namespace)],
         writing=[qualified_name(f) for f in new.functions if is_auto_functionalized(f)],
@@ -64,7 +53,7 @@ def _annotated(new: Selection, namespace: Namespace) -> list[str]:
     """Return the new operators' arguments for the calls in PyTorch's test_overrides.py."""
     names = new_names(new, namespace)
     return [
-        f"    {namespace.annotated}.{gen_annotated_args(f)}\n"
+        f"    {namespace.annotated}.{torchgen.gen_annotated_args(f)}\n"
         for f in new.functions
         if f.func.name.name in names and is_bound_in(f, namespace.name) and "generated" not in f.tags
     ]
@@ -78,10 +67,10 @@ def new_signature_groups(new: Selection, namespace: Namespace) -> Signatures:
     pairs: dict[str, list[PythonSignatureNativeFunctionPair]] = {str(name): [] for name in new_names(new, namespace)}
     for f in new.whole.bindable:
         if str(f.func.name.name) in pairs and is_bound_in(f, namespace.name):
-            with native_function_manager(f):
-                pair = PythonSignatureNativeFunctionPair(signature(f, method=namespace.is_method, pyi=True), f)
+            with torchgen.native_function_manager(f):
+                pair = PythonSignatureNativeFunctionPair(torchgen.signature(f, method=namespace.is_method, pyi=True), f)
             pairs[str(f.func.name.name)].append(pair)
-    groups = {name: [g for g in group_overloads(pairs[name]) if g.base in new] for name in sorted(pairs)}
+    groups = {name: [g for g in torchgen.group_overloads(pairs[name]) if g.base in new] for name in sorted(pairs)}
     return {name: each for name, each in groups.items() if each}
 
 
@@ -95,7 +84,7 @@ def makes_tensor(group: PythonSignatureGroup) -> bool:
     """Return whether this function creates a tensor on the device of its ``device`` argument."""
     name = group.signature.name
     follows_another = group.signature.method or name.endswith("_like") or name.startswith("new_")
-    return has_tensor_options(group.base) and not follows_another
+    return torchgen.has_tensor_options(group.base) and not follows_another
 
 
 def needs_symbolic_meta(f: NativeFunction) -> bool:

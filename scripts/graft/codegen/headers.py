@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import FRAGMENTS
+from . import FRAGMENTS, torchgen
 from .bindings import signatures
-from .known import Infos
 from .operators import Operators, Replacements, Selection
 from .output import Output
-from .torchgen import (
-    FUNCTIONS_KEYS,
-    ComputeBatchRulePlumbing,
-    ComputeRedispatchFunction,
-    ComputeTensorMethod,
-    SelectingFileManager,
-    Target,
-    autograd_writes,
-    compute_native_function_declaration,
-    create_python_return_type_bindings_header,
-    gen_autograd_functions_lib,
-    gen_factories,
-    gen_headers,
-    gen_source_files,
-    gen_view_funcs,
-    with_nodes_in,
-)
+from .torchgen import Infos, SelectingFileManager
 
 # These headers number names that the base's binaries were compiled with, so they stay unchanged. A new operator's
 # symbol is interned at run time.
@@ -84,14 +68,14 @@ def generate_operator_headers(operators: Operators, wheel: Output, internal: Out
     """Generate the headers for calling or defining the new operators: ``ATen/ops/<name>*.h``, and ``internal`` ones,
     which are needed to compile generated sources, but not shipped in a wheel.
     """
-    suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in FUNCTIONS_KEYS))
+    suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in torchgen.FUNCTIONS_KEYS))
     wanted = {f"{name}{suffix}.h" for name in operators.new.root_names for suffix in suffixes}
     # If the base has operators of the same name, one header declares them all.
     overloads = Selection(operators, operators.new.overloads)
-    gen_headers(overloads.arguments, wheel, of_operators=wanted.__contains__)
+    torchgen.gen_headers(overloads.arguments, wheel, of_operators=wanted.__contains__)
     names = ("FunctionalInverses.h", "ViewMetaClasses.h")
     manager = SelectingFileManager("include/ATen", operators.templates, out=internal, wanted=names.__contains__)
-    gen_source_files(operators.every.arguments, manager)
+    torchgen.gen_source_files(operators.every.arguments, manager)
 
 
 def generate_replaced_headers(kernels: Selection, base: Path, internal: Output) -> None:
@@ -104,13 +88,13 @@ def generate_replaced_headers(kernels: Selection, base: Path, internal: Output) 
     def is_missing(name: str) -> bool:
         return name.endswith("_dispatch.h") and not (base / "torch/include/ATen/ops" / name).is_file()
 
-    gen_headers(kernels.arguments, internal, of_operators=is_missing, include="include")
+    torchgen.gen_headers(kernels.arguments, internal, of_operators=is_missing, include="include")
     declared: dict[str, dict[str, None]] = {}
     for group in kernels.grouped:
         name = f"ATen/ops/{group.root_name}_native.h"
         text = (base / "torch/include" / name).read_text(encoding="utf-8")
         for index in kernels.whole.backend_indices.values():
-            found = [each for each in compute_native_function_declaration(group, index) if each not in text]
+            found = [each for each in torchgen.compute_native_function_declaration(group, index) if each not in text]
             space = next((kernel.cpp_namespace for kernel in index.index.values() if kernel.kernel in str(found)), "")
             lines = [f"namespace {space} {{\n{each}\n}} // namespace {space}\n" for each in found]
             declared.setdefault(name, {}).update(dict.fromkeys(lines))
@@ -126,7 +110,7 @@ def generate_replaced_nodes(replaced: Replacements, out: Output) -> None:
     generate_unit_headers(replaced.formulas, out)
     name = "own/torch/csrc/autograd/generated/Functions.h"
     if Path(name) in out.names:
-        out.write(name, with_nodes_in("graft", out.read(name)))
+        out.write(name, torchgen.with_nodes_in("graft", out.read(name)))
     narrow_headers(Selection(replaced.kernels.whole, [*replaced.kernels.functions, *replaced.formulas.functions]), out)
 
 
@@ -136,7 +120,7 @@ def generate_aten_headers(operators: Operators, wheel: Output) -> None:
     def is_wanted(name: str) -> bool:
         return name.endswith(".h") and name not in FROZEN
 
-    gen_headers(operators.every.arguments, wheel, others=is_wanted)
+    torchgen.gen_headers(operators.every.arguments, wheel, others=is_wanted)
 
 
 def generate_unit_headers(selection: Selection, out: Output) -> None:
@@ -150,15 +134,15 @@ def generate_unit_headers(selection: Selection, out: Output) -> None:
 def generate_autograd_headers(selection: Selection, infos: Infos, out: Output, folder: str) -> None:
     """Generate the headers of torch/csrc/autograd/generated below ``folder``, with the formulas ``infos``."""
     templates, target = selection.whole.autograd_templates, f"{folder}/torch/csrc/autograd/generated"
-    with autograd_writes(out, ".h"):
-        gen_autograd_functions_lib(target, infos, templates)
-        gen_factories(selection.overloads, target, templates)
-        gen_view_funcs(target, selection.with_infos, templates)
+    with torchgen.autograd_writes(out, ".h"):
+        torchgen.gen_autograd_functions_lib(target, infos, templates)
+        torchgen.gen_factories(selection.overloads, target, templates)
+        torchgen.gen_view_funcs(target, selection.with_infos, templates)
     pairs = [
         pair for pair in signatures(selection.whole, method=False) if pair.function.root_name in selection.root_names
     ]
     manager = SelectingFileManager(target, templates, out=out)
-    create_python_return_type_bindings_header(manager, pairs, lambda _: True, "python_return_types.h")
+    torchgen.create_python_return_type_bindings_header(manager, pairs, lambda _: True, "python_return_types.h")
 
 
 def narrow_headers(selection: Selection, out: Output) -> None:
@@ -168,7 +152,7 @@ def narrow_headers(selection: Selection, out: Output) -> None:
     # The template contains handwritten functions.
     text = "\n".join([*map(out.read, sources), (templates / "Functions.h").read_text(encoding="utf-8")])
     named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
-    redispatch = list(map(ComputeRedispatchFunction(), selection.overloads))
+    redispatch = list(map(torchgen.ComputeRedispatchFunction(), selection.overloads))
     texts = {"RedispatchFunctions": {"function_redispatch_definitions": redispatch}}
     for name, suffix in (("Functions", ""), ("NativeFunctions", "_native"), ("Operators", "_ops")):
         includes = [f"#include <ATen/ops/{root}{suffix}.h>" for root in named]
@@ -186,11 +170,12 @@ def generate_fragments(operators: Operators, out: Output) -> None:
     calls no new operator is compiled with the base's own headers, so adding one does not compile it again; others get
     headers with only the operators that they call.
     """
+    methods = partial(torchgen.ComputeTensorMethod, static_dispatch_backend_indices=[])
     parts = {
-        "declarations": ComputeTensorMethod(target=Target.DECLARATION, static_dispatch_backend_indices=[]),
-        "definitions": ComputeTensorMethod(target=Target.DEFINITION, static_dispatch_backend_indices=[]),
-        "plumbing": ComputeBatchRulePlumbing(),
-        "redispatch": ComputeRedispatchFunction(),
+        "declarations": methods(target=torchgen.Target.DECLARATION),
+        "definitions": methods(target=torchgen.Target.DEFINITION),
+        "plumbing": torchgen.ComputeBatchRulePlumbing(),
+        "redispatch": torchgen.ComputeRedispatchFunction(),
     }
     found: dict[str, dict[str, Any]] = {
         root: {"names": [], **{part: [] for part in parts}} for root in operators.new.root_names

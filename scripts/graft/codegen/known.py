@@ -9,28 +9,13 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from ..core.files import files_below, write_atomically
 from ..core.layout import HOME
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from . import torchgen
-from .torchgen import (
-    IGNORED_KEYS,
-    BackendMetadata,
-    DifferentiabilityInfo,
-    DispatchKey,
-    FunctionSchema,
-    NativeFunction,
-    OperatorName,
-    load_derivatives,
-    parse_native_yaml,
-    parse_tags_yaml,
-)
-
-Kernels: TypeAlias = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
-Infos: TypeAlias = dict[FunctionSchema, dict[str, DifferentiabilityInfo]]
+from .torchgen import Infos, Kernels, NativeFunction
 
 # torchgen gives it to functions that no YAML has.
 _GENERATED = "generated"
@@ -84,7 +69,7 @@ def tags_file(tree: Path) -> str:
 
 def known_tags(tree: Path) -> set[str]:
     """Return the valid tags of entries."""
-    return set(parse_tags_yaml(tags_file(tree)))
+    return set(torchgen.parse_tags_yaml(tags_file(tree)))
 
 
 def _identity(tree: Path) -> str:
@@ -101,7 +86,7 @@ def _identity(tree: Path) -> str:
 def _parsed(tree: Path) -> Known:
     functions, derivatives = (str(tree / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES))
     # The second function finds what the first has parsed.
-    parsed = parse_native_yaml(functions, tags_file(tree), set(IGNORED_KEYS))
-    infos, keys = load_derivatives(derivatives, functions, tags_file(tree))
+    parsed = torchgen.parse_native_yaml(functions, tags_file(tree), torchgen.IGNORED_KEYS)
+    infos, keys = torchgen.load_derivatives(derivatives, functions, tags_file(tree))
     kernels = {key: dict(index.index) for key, index in parsed.backend_indices.items()}
     return Known(list(parsed.native_functions), kernels, dict(infos), set(keys))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cached_property
@@ -14,31 +15,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..inputs.entries import Entry, fields_of, texts_of_entries
 from ..inputs.native import DERIVATIVES, FUNCTIONS
-from .known import Infos, Kernels, known_operators, known_tags, tags_file
+from . import torchgen
+from .known import known_operators, known_tags, tags_file
 from .torchgen import (
-    IGNORED_KEYS,
-    Arguments,
-    BackendIndex,
     DispatchKey,
     FunctionSchema,
-    Location,
+    Infos,
+    Kernels,
     NativeFunction,
     NativeFunctionsGroup,
     NativeFunctionsViewGroup,
-    NativeFunctionWithDifferentiabilityInfo,
-    SelectiveBuilder,
-    add_generated_native_functions,
-    add_view_copy_derivatives,
-    backend_index,
-    context,
-    cpp,
-    create_differentiability_info,
-    error_check_native_functions,
-    get_grouped_by_view_native_functions,
-    get_grouped_native_functions,
-    match_differentiability_info,
-    parse_native_yaml_struct,
-    should_generate_py_binding,
 )
 
 Grouped: TypeAlias = NativeFunction | NativeFunctionsGroup
@@ -54,7 +40,7 @@ class Derivatives(NamedTuple):
 
     infos: Infos
     keys: set[str]
-    functions: list[NativeFunctionWithDifferentiabilityInfo]
+    functions: list[torchgen.NativeFunctionWithDifferentiabilityInfo]
 
 
 class Operators:
@@ -78,13 +64,10 @@ class Operators:
         self.functions, kernels = self._known.functions, self._known.kernels
         if entries:
             self.functions, kernels = self._with(entries)
-        # Keys without kernels have an index, too.
-        self.backend_indices: dict[DispatchKey, BackendIndex] = parse_native_yaml_struct([], set()).backend_indices
-        self.backend_indices.update({key: backend_index(key, index) for key, index in kernels.items()})
-        self.grouped: list[Grouped] = list(get_grouped_native_functions(self.functions))
-        self.view_groups = [
-            g for g in get_grouped_by_view_native_functions(self.functions) if isinstance(g, NativeFunctionsViewGroup)
-        ]
+        self.backend_indices: dict[DispatchKey, torchgen.BackendIndex] = torchgen.backend_indices(kernels)
+        self.grouped: list[Grouped] = list(torchgen.get_grouped_native_functions(self.functions))
+        by_view = torchgen.get_grouped_by_view_native_functions(self.functions)
+        self.view_groups = [group for group in by_view if isinstance(group, NativeFunctionsViewGroup)]
         theirs = set() if entries is None else {f.func.name for f in self._known.functions}
         self.every = Selection(self, self.functions)
         self.new = Selection(self, [f for f in self.functions if f.func.name not in theirs])
@@ -96,14 +79,14 @@ class Operators:
         functions, kernels = self._known.written
         every = defaultdict(dict, kernels)
         for entry in entries:
-            with context(lambda: f"in {entry.file}:{entry.line}:\n  {entry.schema}"):  # noqa: B023
-                location = Location(str(entry.file), entry.line)
+            with _located(entry):
+                location = torchgen.Location(str(entry.file), entry.line)
                 fields = deepcopy(entry.fields)  # torchgen adds tags
-                function, of_function = NativeFunction.from_yaml(fields, location, self._tags, set(IGNORED_KEYS))
+                function, of_function = NativeFunction.from_yaml(fields, location, self._tags, torchgen.IGNORED_KEYS)
             functions.append(function)
-            BackendIndex.grow_index(every, of_function)
-        error_check_native_functions(functions)
-        add_generated_native_functions(functions, every)
+            torchgen.BackendIndex.grow_index(every, of_function)
+        torchgen.error_check_native_functions(functions)
+        torchgen.add_generated_native_functions(functions, every)
         return functions, every
 
     def replaced_by(self, kernels: Sequence[Entry], formulas: Sequence[Entry]) -> Replacements:
@@ -129,7 +112,7 @@ class Operators:
         explicit = {f.func.name: f for f, _ in parsed_entries if is_explicit_now(f, known[f.func.name])}
         if explicit:
             whole.functions = [explicit.get(f.func.name, f) for f in self.functions]
-            whole.grouped = list(get_grouped_native_functions(whole.functions))
+            whole.grouped = list(torchgen.get_grouped_native_functions(whole.functions))
         # In-place and functional variants of a structured operator run the kernel of its out variant.
         registered = [f for f in whole.functions if {f.func.name, f.structured_delegate} & names]
         differing: list[NativeFunction] = []
@@ -153,14 +136,14 @@ class Operators:
         if entries:
             self._add(entries, infos, keys)
         # This adds the formulas that torchgen derives, of operators on lists of tensors, to `infos`.
-        ordered = sorted(self.functions, key=lambda f: cpp.name(f.func))
-        return Derivatives(infos, keys, list(match_differentiability_info(ordered, infos)))
+        ordered = sorted(self.functions, key=lambda f: torchgen.cpp.name(f.func))
+        return Derivatives(infos, keys, list(torchgen.match_differentiability_info(ordered, infos)))
 
     def _add(self, entries: Sequence[Entry], infos: Infos, keys: set[str]) -> None:
         """Add the formulas of ``entries``, and those that are derived from them for copies of views."""
         texts = texts_of_entries(self.packaged / "autograd" / DERIVATIVES)
         by_signature: dict[FunctionSchema, list[NativeFunction]] = defaultdict(list)
-        for group in get_grouped_by_view_native_functions(self.functions):
+        for group in torchgen.get_grouped_by_view_native_functions(self.functions):
             for f in [group] if isinstance(group, NativeFunction) else group.functions(include_copy=True):
                 by_signature[f.func.signature()].append(f)
         by_schema = {str(f.func): f for f in self.functions}
@@ -169,15 +152,15 @@ class Operators:
         for entry in entries:
             theirs = fields_of(texts[entry.operator]) if entry.operator in texts else {}
             fields = derivatives_fields(entry.in_place_of(theirs).fields)
-            with context(lambda: f"in {entry.file}:{entry.line}:\n  {entry.schema}"):  # noqa: B023
-                schema, of_keys = create_differentiability_info(fields, by_signature, by_schema, numbers, keys)
+            with _located(entry):
+                schema, of_keys = torchgen.create_differentiability_info(fields, by_signature, by_schema, numbers, keys)
             # grad_fn keeps its name.
             before = {key: info.op for key, info in infos.get(schema, {}).items() if info.op}
             infos[schema] = {key: replace(info, op=before.get(key, info.op)) for key, info in of_keys.items()}
             for group in self.view_groups:
                 if group.view.func == schema and group.view_copy and str(group.view_copy.func.name) not in texts:
                     infos.pop(group.view_copy.func, None)  # it is derived from that of the view
-        add_view_copy_derivatives(infos, self.view_groups)
+        torchgen.add_view_copy_derivatives(infos, self.view_groups)
 
     def units(self) -> list[Selection]:
         """Divide the new functions among translation units, in the order of the YAML.
@@ -208,14 +191,14 @@ class Operators:
         for f in self.functions:
             names[f.func.name.unambiguous_name()] = f.root_name
             for is_faithful, is_symbolic in product((False, True), repeat=2):
-                name = cpp.name(f.func, faithful_name_for_out_overloads=is_faithful, symint_overload=is_symbolic)
-                names[name] = f.root_name
+                given = {"faithful_name_for_out_overloads": is_faithful, "symint_overload": is_symbolic}
+                names[torchgen.cpp.name(f.func, **given)] = f.root_name
         return names
 
     @cached_property
     def bindable(self) -> list[NativeFunction]:
         """Return the functions that get a Python binding (tools/autograd/gen_python_functions.py, gen)."""
-        return [f for f in self.functions if should_generate_py_binding(f)]
+        return [f for f in self.functions if torchgen.should_generate_py_binding(f)]
 
     @cached_property
     def derivatives(self) -> Derivatives:
@@ -257,13 +240,14 @@ class Selection:
         return [g for g in self.whole.view_groups if any(f in self for f in g.functions())]
 
     @property
-    def arguments(self) -> Arguments:
+    def arguments(self) -> torchgen.Arguments:
         """What torchgen's generators for ATen take of the functions."""
         chosen = {"is_root_operator": True, "is_used_for_training": True, "include_all_overloads": False}
         names = {name: dict(chosen) for name in sorted(self._names)}
-        selector = SelectiveBuilder.from_yaml_dict({"operators": names})
-        indices = self.whole.backend_indices
-        return Arguments(self.whole.templates, self.functions, self.grouped, self.view_groups, indices, selector)
+        selector = torchgen.SelectiveBuilder.from_yaml_dict({"operators": names})
+        whole = self.whole
+        groups = self.grouped, self.view_groups
+        return torchgen.Arguments(whole.templates, self.functions, *groups, whole.backend_indices, selector)
 
     @cached_property
     def infos(self) -> Infos:
@@ -276,7 +260,7 @@ class Selection:
         }
 
     @cached_property
-    def with_infos(self) -> list[NativeFunctionWithDifferentiabilityInfo]:
+    def with_infos(self) -> list[torchgen.NativeFunctionWithDifferentiabilityInfo]:
         """The functions with their derivative formulas."""
         return [f for f in self.whole.derivatives.functions if f.func in self]
 
@@ -288,6 +272,13 @@ class Replacements(NamedTuple):
     formulas: Selection
 
 
+def _located(entry: Entry) -> AbstractContextManager[None]:
+    """Put the place of an entry before errors that torchgen raises about it."""
+    located: AbstractContextManager[None]
+    located = torchgen.context(lambda: f"in {entry.file}:{entry.line}:\n  {entry.schema}")
+    return located
+
+
 def parse_replacing(entry: Entry, theirs: Mapping[str, Any], tags: set[str]) -> tuple[NativeFunction, Kernels]:
     """Parse an entry that takes the place of PyTorch's own, which has the values ``theirs``. Return the function, and
     the kernels that the entry names.
@@ -296,7 +287,7 @@ def parse_replacing(entry: Entry, theirs: Mapping[str, Any], tags: set[str]) -> 
     composite = str(DispatchKey.CompositeImplicitAutograd)
     if entry.kernels and composite not in entry.kernels:
         fields["dispatch"].pop(composite, None)  # autograd no longer sees what it is composed of
-    native, kernels = NativeFunction.from_yaml(fields, Location(str(entry.file), entry.line), tags, set())
+    native, kernels = NativeFunction.from_yaml(fields, torchgen.Location(str(entry.file), entry.line), tags, set())
     named = entry.kernels.keys() or {composite}
     return native, {key: of_key for key, of_key in kernels.items() if str(key) in named}
 

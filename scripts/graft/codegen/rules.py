@@ -9,19 +9,10 @@ import yaml
 
 from ..inputs.entries import Loader
 from ..inputs.native import AUTOCAST
+from . import torchgen
 from .operators import Selection
 from .output import Output
-from .torchgen import (
-    BaseTy,
-    BaseType,
-    DispatchKey,
-    NativeFunction,
-    NativeSignature,
-    OptionalType,
-    SchemaKind,
-    native_function_manager,
-    write_own,
-)
+from .torchgen import BaseTy, BaseType, DispatchKey, NativeFunction, OptionalType, SchemaKind, write_own
 from .writing import is_writing, lacks_meta
 
 # Batching rules and autocast policies are registered only if the folder did not register its own, which is known only
@@ -130,8 +121,8 @@ def generate_decompositions(selection: Selection, out: Output, folder: str, *, i
         kernel = kernels.get_kernel(f)
         if kernel is None or f.namespace != "aten" or f.manual_kernel_registration:
             continue
-        with native_function_manager(f):
-            pointer = NativeSignature(f.func, symint=kernel.supports_symint()).ptr_type()
+        with torchgen.native_function_manager(f):
+            pointer = torchgen.NativeSignature(f.func, symint=kernel.supports_symint()).ptr_type()
         headers.add(f"#include <ATen/ops/{f.root_name}_native.h>")
         function = f"{kernel.cpp_namespace}::{kernel.kernel}"
         statements.append((f, f'm.impl("{f.func.name}", static_cast<{pointer}>(::{function}));'))

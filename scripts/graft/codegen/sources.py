@@ -5,24 +5,11 @@ from __future__ import annotations
 import re
 from itertools import product
 
-from . import KERNELS, MISSING
+from . import KERNELS, MISSING, torchgen
 from .operators import Replacements, Selection
 from .output import Output
 from .rules import generate_decompositions
-from .torchgen import (
-    CUDA_KEYS,
-    KEYS_BUT_CUDA,
-    DispatchKey,
-    SelectingFileManager,
-    autograd_writes,
-    gen_autograd_functions_lib,
-    gen_inplace_or_view_type,
-    gen_source_files,
-    gen_trace_type,
-    gen_variable_type,
-    gen_view_funcs,
-    write_own,
-)
+from .torchgen import CUDA_KEYS, KEYS_BUT_CUDA, DispatchKey, SelectingFileManager
 
 FUNCTIONALIZATION = frozenset({"RegisterFunctionalization.cpp", "ViewMetaClasses.cpp"})
 
@@ -44,25 +31,25 @@ def generate_aten_sources(selection: Selection, out: Output) -> None:
 
     registrations = SelectingFileManager("ATen", templates, out=out, wanted=is_source)
     vectorized = SelectingFileManager("vectorized", templates, out=out, wanted=is_source)
-    gen_source_files(selection.arguments, registrations, vectorized, keys=KEYS_BUT_CUDA)
+    torchgen.gen_source_files(selection.arguments, registrations, vectorized, keys=KEYS_BUT_CUDA)
     # The generator for functionalization accepts no selector. A group may contain functions of the base, which are
     # registered already.
     functionalization = SelectingFileManager(
         "ATen", templates, out=out, wanted=FUNCTIONALIZATION.__contains__, keep_line=registers_new
     )
-    gen_source_files(selection.arguments, functionalization)
+    torchgen.gen_source_files(selection.arguments, functionalization)
 
 
 def generate_autograd_sources(selection: Selection, out: Output) -> None:
     """Generate the autograd nodes and kernels of the operators below ``out``."""
     whole, templates = selection.whole, selection.whole.autograd_templates
     target, yaml_files = str(out.folder / "autograd"), ("", whole.tags_file)  # the first is not read
-    with autograd_writes(out, ".cpp"):
-        gen_variable_type(target, *yaml_files, selection.with_infos, templates, whole.derivatives.keys)
-        gen_inplace_or_view_type(target, *yaml_files, selection.with_infos, templates)
-        gen_trace_type(target, selection.functions, templates)
-        gen_autograd_functions_lib(target, selection.infos, templates)
-        gen_view_funcs(target, selection.with_infos, templates)
+    with torchgen.autograd_writes(out, ".cpp"):
+        torchgen.gen_variable_type(target, *yaml_files, selection.with_infos, templates, whole.derivatives.keys)
+        torchgen.gen_inplace_or_view_type(target, *yaml_files, selection.with_infos, templates)
+        torchgen.gen_trace_type(target, selection.functions, templates)
+        torchgen.gen_autograd_functions_lib(target, selection.infos, templates)
+        torchgen.gen_view_funcs(target, selection.with_infos, templates)
 
 
 def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
@@ -73,14 +60,14 @@ def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
     whole = kernels.whole
     files = {f"Register{key}.cpp" for key in KEYS_BUT_CUDA}
     manager = SelectingFileManager("ATen", whole.templates, out=out, wanted=files.__contains__)
-    gen_source_files(kernels.arguments, manager, keys=KEYS_BUT_CUDA)
+    torchgen.gen_source_files(kernels.arguments, manager, keys=KEYS_BUT_CUDA)
     generate_decompositions(kernels, out, "ATen", is_replaced=True)
     if formulas.functions:
         target, templates = str(out.folder / "autograd"), whole.autograd_templates
         yaml_files, keys = ("", whole.tags_file), whole.derivatives.keys
-        with autograd_writes(out, ".cpp"):
-            gen_variable_type(target, *yaml_files, formulas.with_infos, templates, keys)
-            gen_autograd_functions_lib(target, formulas.infos, templates)
+        with torchgen.autograd_writes(out, ".cpp"):
+            torchgen.gen_variable_type(target, *yaml_files, formulas.with_infos, templates, keys)
+            torchgen.gen_autograd_functions_lib(target, formulas.infos, templates)
     if how == KERNELS:
         generate_cuda(kernels, how, out, _SWITCHED)
     write_library(out, _SWITCHED)
@@ -114,7 +101,7 @@ def generate_cuda(selection: Selection, how: str, out: Output, first: str = "") 
     if how == KERNELS:
         names = ("UfuncCUDA_", *(f"Register{key}.cpp" for key in CUDA_KEYS))
         manager = SelectingFileManager("cuda", selection.whole.templates, out=out, wanted=lambda n: n.startswith(names))
-        gen_source_files(selection.arguments, manager, keys=CUDA_KEYS)
+        torchgen.gen_source_files(selection.arguments, manager, keys=CUDA_KEYS)
         written = sorted(name.as_posix() for name in out.names if name.parent.name == "cuda" and name.suffix == ".cpp")
         if written:
             out.write("cuda.cpp", first + "".join(f'#include "{name}"\n' for name in written))
@@ -132,4 +119,4 @@ def _register_errors(selection: Selection, out: Output) -> None:
             blocks[block] = blocks.get(block, "") + f'  m.impl("{f.func.name}", missing());\n'
     texts = [f"TORCH_LIBRARY_IMPL({space}, {key}, m) {{\n{text}}}\n" for (key, space), text in blocks.items()]
     if texts:
-        write_own(out, "ATen/RegisterMissingCUDA.cpp", {"registrations": "\n".join(texts)})
+        torchgen.write_own(out, "ATen/RegisterMissingCUDA.cpp", {"registrations": "\n".join(texts)})

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from unittest.mock import patch
 
 from torchgen import gen, gen_functionalization_type, local, native_function_generation
@@ -44,7 +44,6 @@ from torchgen.gen import (
     get_grouped_by_view_native_functions,
     get_grouped_native_functions,
     parse_native_yaml,
-    parse_native_yaml_struct,
     parse_tags_yaml,
 )
 from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION, modifies_arguments
@@ -114,6 +113,8 @@ from torchgen.utils import FileManager, Target, context
 from .output import Output
 
 T = TypeVar("T")
+Kernels: TypeAlias = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
+Infos: TypeAlias = dict[FunctionSchema, dict[str, DifferentiabilityInfo]]
 Env = Callable[[], str | dict[str, Any]]
 Wanted = Callable[[str], bool]
 
@@ -121,7 +122,7 @@ Wanted = Callable[[str], bool]
 ABSENT_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
 # Those of their keys that torchgen's command line leaves out (torchgen/gen.py, main): the base's headers do not declare
 # kernels for them.
-IGNORED_KEYS = frozenset(key for key in dispatch_keys if str(key) in (*ABSENT_DEVICES, "SparseMPS", "SparseCsrMPS"))
+IGNORED_KEYS = {key for key in dispatch_keys if str(key) in (*ABSENT_DEVICES, "SparseMPS", "SparseCsrMPS")}
 # The dispatch keys of CUDA, dense and other: SparseCsrCUDA is one of them.
 CUDA_KEYS = [key for key in dispatch_keys if str(key).endswith("CUDA")]
 # Those of the other devices. Registrations for CUDA are written separately.
@@ -165,10 +166,17 @@ def entry_keys() -> frozenset[str]:
     return frozenset(found) - {"__line__"}  # torchgen's loader adds it
 
 
-def backend_index(key: DispatchKey, kernels: dict[OperatorName, BackendMetadata]) -> BackendIndex:
-    """Return the index of the kernels for a dispatch key (parse_native_yaml_struct in torchgen/gen.py)."""
-    is_of_cuda = gen.is_cuda_dispatch_key(key)
-    return BackendIndex(key, use_out_as_primary=True, external=False, device_guard=is_of_cuda, index=kernels)
+def backend_indices(
+    kernels: Mapping[DispatchKey, dict[OperatorName, BackendMetadata]],
+) -> dict[DispatchKey, BackendIndex]:
+    """Return the index of kernels for each dispatch key, also of keys without kernels (parse_native_yaml_struct in
+    torchgen/gen.py).
+    """
+    found = dict(gen.parse_native_yaml_struct([], set()).backend_indices)
+    for key, index in kernels.items():
+        is_of_cuda = gen.is_cuda_dispatch_key(key)
+        found[key] = BackendIndex(key, use_out_as_primary=True, external=False, device_guard=is_of_cuda, index=index)
+    return found
 
 
 def is_bound_in(f: NativeFunction, namespace: str) -> bool:

@@ -204,7 +204,7 @@ def generate_python(native: NativeFolder, base: Path, out: Path) -> None:
     Raises:
         OperatorError: torchgen's message, with file and line in the native folder.
     """
-    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out, "--part", "python"]
+    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out]
     # Run in another folder, so that Python does not import a torchgen from the current one.
     done = run_with_torchgen(base, "graft.codegen", *arguments, cwd=out)
     if done.returncode != 0:
