@@ -46,11 +46,6 @@ REFUSED = {
 }
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
-
-
 def found(known: BaseOperators, folder: Path, schema: str, kernel: str = "", derivatives: str = "") -> list[str]:
     """Return what check finds in a folder with one operator."""
     name = schema.partition("(")[0].partition(".")[0]
