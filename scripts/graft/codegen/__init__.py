@@ -12,11 +12,11 @@ operators, ``operators`` the merged ones. ``headers``, ``sources``, ``rules`` an
 writes the ``description`` that the rest of the builder reads. ``lists`` extends torchgen's lists of names.
 """
 
-# The generated files that compilers, and the writers of Python files, read.
+# Generated files: parts of headers for the compilers, and the description of the operators.
 FRAGMENTS = "fragments.json"
 DESCRIPTION = "operators.json"
 
-# The unit with what replaces kernels and formulas of the base's operators. No operator has such a name.
+# The unit that replaces kernels and formulas of the base. No operator has such a name.
 REPLACED = "Replaced__"
 
 # Printed when the sources are complete, so that compilation can start before the rest is generated.

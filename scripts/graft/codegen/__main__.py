@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
-    """Run generators. Print an error of theirs, with its place in the native folders; return the exit code."""
+    """Run a generator, and print its error, with the place in the native folders. Return the exit code."""
     natives: Sequence[Path] = options.native
     try:
         # A process left by a killed build must end first.
@@ -57,7 +57,7 @@ def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
 
 
 def explained(message: str, natives: Sequence[Path]) -> str:
-    """Return torchgen's ``message``, with the entries before it that it quotes without their place."""
+    """Return torchgen's ``message``; if it names no place, behind the places of the entries that it quotes."""
     if any(f"{native}/" in message for native in natives):
         return message
     files = [native / file for native in natives for file in (FUNCTIONS, DERIVATIVES)]
@@ -116,7 +116,7 @@ def generate_sources(
 
 
 def generate_replacements(replaced: Replacements, base: Path, generated: Output, cuda: str) -> None:
-    """Generate the unit with what replaces kernels and derivative formulas of operators of the base."""
+    """Generate the unit that replaces kernels and derivative formulas of the base."""
     headers.generate_replaced_headers(replaced.kernels, base, generated)
     unit = Output(generated.folder / "units" / REPLACED)
     sources.generate_replaced(replaced, cuda, unit)
@@ -126,9 +126,7 @@ def generate_replacements(replaced: Replacements, base: Path, generated: Output,
 
 
 def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
-    """Generate what the build of a source tree does not: lists of the added operators, and texts to append to its
-    files.
-    """
+    """Generate what the build of a source tree does not: texts to append to its files, and the description."""
     appended = Output(out / "appended")
     for name, text in missing_names(natives).items():
         appended.write(name, text)
@@ -161,8 +159,7 @@ def replaced_parts(
 def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operators:
     """Write the YAML of ``natives`` behind PyTorch's into ``wheel``, and parse it.
 
-    Raises:
-        ValueError: operators need changes in PyTorch's own sources; lists each of them with its place.
+    Operators that need changes in PyTorch's own sources are refused.
     """
     merge_with_base(natives, base, wheel)
     run_behind(missing_names(natives))

@@ -50,11 +50,7 @@ class WheelOutput(Output):
 
 
 def require_additions_only(name: str | Path, base: str, merged: str) -> None:
-    """Reject a header in which a line of the base's is missing or moved: the base's binaries were compiled with it.
-
-    Raises:
-        ValueError: names the first missing line.
-    """
+    """Reject a header in which a line of the base's is missing or moved: the base's binaries were compiled with it."""
     lines = iter(merged.splitlines())
     for number, wanted in enumerate(base.splitlines(), 1):
         if not any(line == wanted for line in lines):
@@ -103,9 +99,9 @@ def generate_replaced_headers(kernels: Selection, base: Path, internal: Output) 
 
 
 def generate_replaced_nodes(replaced: Replacements, out: Output) -> None:
-    """Generate the headers of the unit with what replaces parts of the base.
+    """Generate the headers of the unit that replaces kernels and formulas of the base.
 
-    Its nodes have the names of the base's, whose classes may differ, and so are in a namespace of their own.
+    Its autograd nodes have the names of the base's, but may be other classes, so they have a namespace of their own.
     """
     generate_unit_headers(replaced.formulas, out)
     name = "own/torch/csrc/autograd/generated/Functions.h"
@@ -124,7 +120,7 @@ def generate_aten_headers(operators: Operators, wheel: Output) -> None:
 
 
 def generate_unit_headers(selection: Selection, out: Output) -> None:
-    """Generate those headers with this unit's operators only, which makes them much faster to parse."""
+    """Generate the headers of autograd with one unit's operators only, which makes them much faster to parse."""
     # An operator on lists of tensors may use the autograd nodes of the one on tensors, which may be in another unit.
     used = [info for each in selection.with_infos for info in (each.info or {}).values()]
     infos = {**{info.func.func: {"Default": info} for info in used}, **selection.infos}

@@ -17,7 +17,7 @@ from ..inputs.native import DERIVATIVES, FUNCTIONS
 from . import torchgen
 from .torchgen import Infos, Kernels, NativeFunction
 
-# torchgen gives it to functions that no YAML has.
+# The tag that torchgen gives to functions that no YAML has.
 _GENERATED = "generated"
 
 

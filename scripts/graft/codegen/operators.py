@@ -25,6 +25,7 @@ from .torchgen import (
     NativeFunction,
     NativeFunctionsGroup,
     NativeFunctionsViewGroup,
+    cpp,
 )
 
 Grouped: TypeAlias = NativeFunction | NativeFunctionsGroup
@@ -64,7 +65,7 @@ class Operators:
         self.functions, kernels = self._known.functions, self._known.kernels
         if entries:
             self.functions, kernels = self._with(entries)
-        self.backend_indices: dict[DispatchKey, torchgen.BackendIndex] = torchgen.backend_indices(kernels)
+        self.backend_indices = torchgen.backend_indices(kernels)
         self.grouped: list[Grouped] = list(torchgen.get_grouped_native_functions(self.functions))
         by_view = torchgen.get_grouped_by_view_native_functions(self.functions)
         self.view_groups = [group for group in by_view if isinstance(group, NativeFunctionsViewGroup)]
@@ -92,10 +93,7 @@ class Operators:
     def replaced_by(self, kernels: Sequence[Entry], formulas: Sequence[Entry]) -> Replacements:
         """Return the operators of the base whose kernels and derivative formulas these entries replace.
 
-        Their ``whole`` has no other kernels, and the formulas of the merged set with the new ones.
-
-        Raises:
-            ValueError: PyTorch has one formula for an argument that an entry names and others.
+        Their ``whole`` has only these kernels, and the merged formulas with these in place of PyTorch's.
         """
         whole = copy(self)
         parsed_entries = self._parsed(kernels)
@@ -103,9 +101,8 @@ class Operators:
         for _, of_entry in parsed_entries:
             for key, of_key in of_entry.items():
                 named.setdefault(key, {}).update(of_key)
-        whole.backend_indices = copy(self.backend_indices)
-        for key in {*whole.backend_indices, *named}:
-            whole.backend_indices[key] = replace(whole.backend_indices[key], index=named.get(key, {}))
+        keys = [*self.backend_indices, *named]
+        whole.backend_indices = torchgen.backend_indices({key: named.get(key, {}) for key in keys})
         names = {name for of_key in named.values() for name in of_key}
         # With a kernel of its own, what was composed of others needs a formula, or an error in backward.
         known = {f.func.name: f for f in self.functions}
@@ -136,7 +133,7 @@ class Operators:
         if entries:
             self._add(entries, infos, keys)
         # This adds the formulas that torchgen derives, of operators on lists of tensors, to `infos`.
-        ordered = sorted(self.functions, key=lambda f: torchgen.cpp.name(f.func))
+        ordered = sorted(self.functions, key=lambda f: cpp.name(f.func))
         return Derivatives(infos, keys, list(torchgen.match_differentiability_info(ordered, infos)))
 
     def _add(self, entries: Sequence[Entry], infos: Infos, keys: set[str]) -> None:
@@ -191,8 +188,8 @@ class Operators:
         for f in self.functions:
             names[f.func.name.unambiguous_name()] = f.root_name
             for is_faithful, is_symbolic in product((False, True), repeat=2):
-                given = {"faithful_name_for_out_overloads": is_faithful, "symint_overload": is_symbolic}
-                names[torchgen.cpp.name(f.func, **given)] = f.root_name
+                name = cpp.name(f.func, faithful_name_for_out_overloads=is_faithful, symint_overload=is_symbolic)
+                names[name] = f.root_name
         return names
 
     @cached_property
@@ -230,7 +227,7 @@ class Selection:
 
     @property
     def grouped(self) -> list[Grouped]:
-        """The groups with one of the functions. They may contain others, which the selector excludes."""
+        """The groups with one of the functions. They may contain others, which are not generated."""
         members = ((g, [g] if isinstance(g, NativeFunction) else g.functions()) for g in self.whole.grouped)
         return [g for g, functions in members if any(f in self for f in functions)]
 
@@ -242,12 +239,8 @@ class Selection:
     @property
     def arguments(self) -> torchgen.Arguments:
         """What torchgen's generators for ATen take of the functions."""
-        chosen = {"is_root_operator": True, "is_used_for_training": True, "include_all_overloads": False}
-        names = {name: dict(chosen) for name in sorted(self._names)}
-        selector = torchgen.SelectiveBuilder.from_yaml_dict({"operators": names})
-        whole = self.whole
-        groups = self.grouped, self.view_groups
-        return torchgen.Arguments(whole.templates, self.functions, *groups, whole.backend_indices, selector)
+        groups, indices = (self.grouped, self.view_groups), self.whole.backend_indices
+        return torchgen.Arguments(self.whole.templates, self.functions, *groups, indices, self._names)
 
     @cached_property
     def infos(self) -> Infos:

@@ -1,4 +1,4 @@
-"""Sources of the new operators: registrations, dispatcher entry points, autograd, and what there is for CUDA."""
+"""Sources of the new operators: registrations, dispatcher entry points, autograd, and registrations for CUDA."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def generate_autograd_sources(selection: Selection, out: Output) -> None:
 
 
 def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
-    """Generate the registrations of kernels, for CUDA unless ``how`` says otherwise, and of derivative formulas, that
-    replace those of operators of the base. Their schemas, and all else about them, are the base's.
+    """Generate the registrations of kernels and derivative formulas that replace the base's. Schemas, and everything
+    else about the operators, stay the base's. ``how`` is about CUDA, as in ``generate_cuda``.
     """
     kernels, formulas = replaced
     whole = kernels.whole
@@ -73,7 +73,7 @@ def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
     write_library(out, _SWITCHED)
 
 
-# What replaces kernels of the base registers them so that they can be switched off and on.
+# Kernels that replace the base's are registered so that they can be switched off and on.
 _SWITCHED = '#include "graft_replaced.h"\n'
 
 

@@ -166,13 +166,11 @@ def entry_keys() -> frozenset[str]:
     return frozenset(found) - {"__line__"}  # torchgen's loader adds it
 
 
-def backend_indices(
-    kernels: Mapping[DispatchKey, dict[OperatorName, BackendMetadata]],
-) -> dict[DispatchKey, BackendIndex]:
-    """Return the index of kernels for each dispatch key, also of keys without kernels (parse_native_yaml_struct in
-    torchgen/gen.py).
+def backend_indices(kernels: Kernels) -> dict[DispatchKey, BackendIndex]:
+    """Return torchgen's index of the kernels for each dispatch key, also for keys without kernels
+    (parse_native_yaml_struct in torchgen/gen.py).
     """
-    found = dict(gen.parse_native_yaml_struct([], set()).backend_indices)
+    found: dict[DispatchKey, BackendIndex] = gen.parse_native_yaml_struct([], set()).backend_indices
     for key, index in kernels.items():
         is_of_cuda = gen.is_cuda_dispatch_key(key)
         found[key] = BackendIndex(key, use_out_as_primary=True, external=False, device_guard=is_of_cuda, index=index)
@@ -186,7 +184,7 @@ def is_bound_in(f: NativeFunction, namespace: str) -> bool:
 
 
 def operator_slots(templates: str, names: Iterable[str]) -> list[str]:
-    """Return entries such as ``__add__``, which torchgen's template binds by hand to the functions ``names``."""
+    """Return the entries, such as ``__add__``, that torchgen's template binds by hand to the functions ``names``."""
     text = Path(templates, "python_variable_methods.cpp").read_text(encoding="utf-8")
     entry = re.compile(r"^\s*(\{\"__\w+__\", .*TypeError_to_NotImplemented_<THPVariable_(\w+)>\).*\}),\s*$", re.M)
     return [f"{match[1]}," for match in entry.finditer(text) if match[2] in names]
@@ -200,7 +198,7 @@ def with_nodes_in(namespace: str, header: str) -> str:
 
 
 def run_behind(texts: Mapping[str, str]) -> None:
-    """Run each text in the module of the torchgen file that it belongs behind."""
+    """Run each text as if it stood at the end of torchgen's file of that name."""
     for file, text in texts.items():
         exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
 
@@ -296,7 +294,7 @@ class SelectingFileManager(FileManager):
 
 
 def write_own(out: Output, name: str, env: Mapping[str, Any]) -> None:
-    """Write a file of our template of that name."""
+    """Write the file that our template of its name makes."""
     path = Path(name)
     SelectingFileManager(path.parent, TEMPLATES, out=out).write(path.name, lambda: dict(env))
 
@@ -326,7 +324,7 @@ class Arguments(NamedTuple):
         groups: their groups, which may contain others.
         view_groups: their view groups (view, view_copy, view_inplace), likewise.
         indices: the kernels by dispatch key.
-        selector: selects only these operators.
+        names: the operators' names, with namespace and overload.
     """
 
     templates: Path
@@ -334,7 +332,13 @@ class Arguments(NamedTuple):
     groups: Sequence[NativeFunction | NativeFunctionsGroup]
     view_groups: Sequence[NativeFunctionsViewGroup]
     indices: Mapping[DispatchKey, BackendIndex]
-    selector: SelectiveBuilder
+    names: Iterable[str]
+
+    @property
+    def selector(self) -> SelectiveBuilder:
+        """torchgen's mechanism for generating only some operators, set to these."""
+        chosen = {"is_root_operator": True, "is_used_for_training": True, "include_all_overloads": False}
+        return SelectiveBuilder.from_yaml_dict({"operators": {name: dict(chosen) for name in sorted(self.names)}})
 
     @property
     def of_both(self) -> dict[str, Any]:
