@@ -62,14 +62,13 @@ def known_operators(tree: Path, kept: Path = HOME / "operators") -> Known:
     return known
 
 
-def tags_file(tree: Path) -> str:
-    """Return the path of the list of valid tags."""
-    return str(tree / PACKAGED[FUNCTIONS] / "tags.yaml")
-
-
 def known_tags(tree: Path) -> set[str]:
     """Return the valid tags of entries."""
-    return set(torchgen.parse_tags_yaml(tags_file(tree)))
+    return set(torchgen.parse_tags_yaml(_tags_file(tree)))
+
+
+def _tags_file(tree: Path) -> str:
+    return str(tree / PACKAGED[FUNCTIONS] / "tags.yaml")
 
 
 def _identity(tree: Path) -> str:
@@ -86,7 +85,7 @@ def _identity(tree: Path) -> str:
 def _parsed(tree: Path) -> Known:
     functions, derivatives = (str(tree / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES))
     # The second function finds what the first has parsed.
-    parsed = torchgen.parse_native_yaml(functions, tags_file(tree), torchgen.IGNORED_KEYS)
-    infos, keys = torchgen.load_derivatives(derivatives, functions, tags_file(tree))
+    parsed = torchgen.parse_native_yaml(functions, _tags_file(tree), torchgen.IGNORED_KEYS)
+    infos, keys = torchgen.load_derivatives(derivatives, functions, _tags_file(tree))
     kernels = {key: dict(index.index) for key, index in parsed.backend_indices.items()}
     return Known(list(parsed.native_functions), kernels, dict(infos), set(keys))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..inputs.entries import Entry, fields_of, texts_of_entries
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from . import torchgen
-from .known import known_operators, known_tags, tags_file
+from .known import known_operators, known_tags
 from .torchgen import (
     DispatchKey,
     FunctionSchema,
@@ -58,7 +58,6 @@ class Operators:
         self.packaged = base / "torchgen/packaged"
         self.templates = self.packaged / "ATen/templates"
         self.autograd_templates = str(self.packaged / "autograd/templates")
-        self.tags_file = tags_file(base)
         self._tags = known_tags(base)
         self._formulas = formulas
         self._known = known_operators(base)

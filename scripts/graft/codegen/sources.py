@@ -40,16 +40,20 @@ def generate_aten_sources(selection: Selection, out: Output) -> None:
     torchgen.gen_source_files(selection.arguments, functionalization)
 
 
-def generate_autograd_sources(selection: Selection, out: Output) -> None:
-    """Generate the autograd nodes and kernels of the operators below ``out``."""
-    whole, templates = selection.whole, selection.whole.autograd_templates
-    target, yaml_files = str(out.folder / "autograd"), ("", whole.tags_file)  # the first is not read
+def generate_autograd_sources(selection: Selection, out: Output, *, is_replaced: bool = False) -> None:
+    """Generate the autograd nodes and kernels of the operators below ``out``; if ``is_replaced``, only what depends on
+    derivative formulas.
+    """
+    target, templates = str(out.folder / "autograd"), selection.whole.autograd_templates
+    yaml_files = "", ""  # torchgen does not read them here
+    formulas, keys = selection.with_infos, selection.whole.derivatives.keys
     with torchgen.autograd_writes(out, ".cpp"):
-        torchgen.gen_variable_type(target, *yaml_files, selection.with_infos, templates, whole.derivatives.keys)
-        torchgen.gen_inplace_or_view_type(target, *yaml_files, selection.with_infos, templates)
-        torchgen.gen_trace_type(target, selection.functions, templates)
+        torchgen.gen_variable_type(target, *yaml_files, formulas, templates, keys)
         torchgen.gen_autograd_functions_lib(target, selection.infos, templates)
-        torchgen.gen_view_funcs(target, selection.with_infos, templates)
+        if not is_replaced:
+            torchgen.gen_inplace_or_view_type(target, *yaml_files, formulas, templates)
+            torchgen.gen_trace_type(target, selection.functions, templates)
+            torchgen.gen_view_funcs(target, formulas, templates)
 
 
 def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
@@ -57,17 +61,12 @@ def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
     else about the operators, stay the base's. ``how`` is about CUDA, as in ``generate_cuda``.
     """
     kernels, formulas = replaced
-    whole = kernels.whole
     files = {f"Register{key}.cpp" for key in KEYS_BUT_CUDA}
-    manager = SelectingFileManager("ATen", whole.templates, out=out, wanted=files.__contains__)
+    manager = SelectingFileManager("ATen", kernels.whole.templates, out=out, wanted=files.__contains__)
     torchgen.gen_source_files(kernels.arguments, manager, keys=KEYS_BUT_CUDA)
     generate_decompositions(kernels, out, "ATen", is_replaced=True)
     if formulas.functions:
-        target, templates = str(out.folder / "autograd"), whole.autograd_templates
-        yaml_files, keys = ("", whole.tags_file), whole.derivatives.keys
-        with torchgen.autograd_writes(out, ".cpp"):
-            torchgen.gen_variable_type(target, *yaml_files, formulas.with_infos, templates, keys)
-            torchgen.gen_autograd_functions_lib(target, formulas.infos, templates)
+        generate_autograd_sources(formulas, out, is_replaced=True)
     if how == KERNELS:
         generate_cuda(kernels, how, out, _SWITCHED)
     write_library(out, _SWITCHED)
