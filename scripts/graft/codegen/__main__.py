@@ -23,7 +23,7 @@ from .describe import describe
 from .lists import entries_in, missing_names
 from .operators import Operators, Replacements
 from .output import Output
-from .torchgen import run_behind
+from .torchgen import extend_modules
 
 
 def main() -> int:
@@ -162,7 +162,7 @@ def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operator
     Operators that need changes in PyTorch's own sources are refused.
     """
     merge_with_base(natives, base, wheel)
-    run_behind(missing_names(natives))
+    extend_modules(missing_names(natives))
     operators = Operators(base, *(entries_in(natives, file, replacing=False) for file in (FUNCTIONS, DERIVATIVES)))
     faults = [
         f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in PyTorch's "

@@ -56,7 +56,7 @@ def generate_bindings(selection: Selection, out: Output) -> None:
         **_return_types(selection),
         **torchgen.view_meta_env(selection.added.view_groups),
     }
-    torchgen.write_own(out, "bindings.cpp", env)
+    torchgen.write_from_template(out, "bindings.cpp", env)
 
 
 def _bindings_in(selection: Selection, namespace: Namespace) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from . import torchgen
 from .bindings import named_returns, new_names
-from .description import NAMESPACES, Bound, Description, Namespace
+from .description import NAMESPACES, BoundName, Description, Namespace
 from .operators import Selection, qualified_name
 from .torchgen import NativeFunction, PythonSignatureGroup, PythonSignatureNativeFunctionPair, SchemaKind, is_bound_in
 from .writing import is_auto_functionalized
@@ -127,7 +127,7 @@ def _hints(group: PythonSignatureGroup) -> list[str]:
     return [in_python.sub(lambda match: _REDUCTIONS.get(match[0], "..."), text) for text in given if text]
 
 
-def _bound(documented: Mapping[tuple[Namespace, str], Sequence[PythonSignatureGroup]]) -> list[Bound]:
+def _bound(documented: Mapping[tuple[Namespace, str], Sequence[PythonSignatureGroup]]) -> list[BoundName]:
     """Return what is documented: names of the base keep their documentation."""
     public = {(p, n): f"{'torch.Tensor' if p.is_method else 'torch'}.{p.public_name(n)}" for p, n in documented}
     functions = {name: public[namespace, name] for namespace, name in documented if not namespace.is_method}
@@ -143,7 +143,9 @@ def _bound(documented: Mapping[tuple[Namespace, str], Sequence[PythonSignatureGr
         elif root != name and root in functions:
             reference = f"In-place version of :func:`{functions[root]}`"
         lines = dict.fromkeys(f"{short}{signature_line(group)}" for group in groups)
-        bound.append(Bound(namespace, name, public[namespace, name], "\n".join(lines), reference, _derived(groups[0])))
+        bound.append(
+            BoundName(namespace, name, public[namespace, name], "\n".join(lines), reference, _derived(groups[0]))
+        )
     return bound
 
 

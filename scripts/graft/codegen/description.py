@@ -65,7 +65,7 @@ PYTHON_MODULES = frozenset(namespace.name for namespace in NAMESPACES) - {"metho
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundName:
     """A name that added operators are bound to, and that the base does not have.
 
     Args:
@@ -116,7 +116,7 @@ class Description:
     functions: Mapping[str, str] = field(default_factory=dict)
     public: Mapping[str, str] = field(default_factory=dict)
     factories: Sequence[str] = ()
-    bound: Sequence[Bound] = ()
+    bound: Sequence[BoundName] = ()
     hints: Mapping[str, Mapping[str, list[str]]] = field(default_factory=dict)
     return_types: Mapping[str, list[str]] = field(default_factory=dict)
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Description:
     def load(cls, path: Path) -> Description:
         """Read the JSON in a file."""
         fields = json.loads(path.read_text(encoding="utf-8"))
-        bound = [Bound(Namespace(**each.pop("namespace")), **each) for each in fields.pop("bound")]
+        bound = [BoundName(Namespace(**each.pop("namespace")), **each) for each in fields.pop("bound")]
         return cls(bound=bound, **fields)
 
     def module(self, there: str = "") -> str:

@@ -12,7 +12,7 @@ from ..inputs.native import AUTOCAST
 from . import torchgen
 from .operators import Selection
 from .output import Output
-from .torchgen import BaseTy, BaseType, DispatchKey, NativeFunction, OptionalType, SchemaKind, write_own
+from .torchgen import BaseTy, BaseType, DispatchKey, NativeFunction, OptionalType, SchemaKind, write_from_template
 from .writing import is_writing, lacks_meta
 
 # Batching rules and autocast policies are registered only if the folder did not register its own, which is known only
@@ -73,12 +73,12 @@ def generate_batching_rules(selection: Selection, out: Output, folder: str = "AT
         if functions:
             rule = f"torch::CppFunction::makeFromBoxedFunction<&{kind.lower()}_batching_rule>()"
             text = registration_block(_BATCHED, [(f, f'm.impl("{f.func.name}", {rule});') for f in functions])
-            write_own(out, f"{folder}/BatchRulesOfAdded{kind}.cpp", {"registrations": text})
+            write_from_template(out, f"{folder}/BatchRulesOfAdded{kind}.cpp", {"registrations": text})
     without_meta = [f for f in selection.functions if lacks_meta(f, _keys_of(f, selection)) and f.namespace == "aten"]
     if without_meta:
         kernel = "torch::CppFunction::makeFromBoxedFunction<&writes_nothing>()"
         text = registration_block(["Meta"], [(f, f'm.impl("{f.func.name}", {kernel});') for f in without_meta])
-        write_own(out, f"{folder}/RegisterMetaOfWriting.cpp", {"registrations": text})
+        write_from_template(out, f"{folder}/RegisterMetaOfWriting.cpp", {"registrations": text})
 
 
 def _keys_of(f: NativeFunction, selection: Selection) -> set[DispatchKey]:
@@ -129,7 +129,7 @@ def generate_decompositions(selection: Selection, out: Output, folder: str, *, i
     if statements:
         block = replacement_block if is_replaced else registration_block
         env = {"headers": sorted(headers), "registrations": block(_BATCHED, statements)}
-        write_own(out, f"{folder}/BatchRulesOfAddedComposites.cpp", env)
+        write_from_template(out, f"{folder}/BatchRulesOfAddedComposites.cpp", env)
 
 
 # Policies that upstream registers without an additional signature.
@@ -151,7 +151,7 @@ def generate_autocast(selection: Selection, policies: Mapping[str, str], out: Ou
             registration_block([key], [(f, f"{macro}({arguments})") for f, arguments in listed])
             for key, macro in _AUTOCAST_KEYS.items()
         ]
-        write_own(out, f"{folder}/RegisterAutocast.cpp", {"registrations": "\n\n".join(blocks)})
+        write_from_template(out, f"{folder}/RegisterAutocast.cpp", {"registrations": "\n\n".join(blocks)})
 
 
 def read_policies(natives: Sequence[Path]) -> dict[str, str]:

@@ -118,4 +118,4 @@ def _register_errors(selection: Selection, out: Output) -> None:
             blocks[block] = blocks.get(block, "") + f'  m.impl("{f.func.name}", missing());\n'
     texts = [f"TORCH_LIBRARY_IMPL({space}, {key}, m) {{\n{text}}}\n" for (key, space), text in blocks.items()]
     if texts:
-        torchgen.write_own(out, "ATen/RegisterMissingCUDA.cpp", {"registrations": "\n".join(texts)})
+        torchgen.write_from_template(out, "ATen/RegisterMissingCUDA.cpp", {"registrations": "\n".join(texts)})

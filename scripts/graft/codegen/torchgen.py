@@ -197,7 +197,7 @@ def with_nodes_in(namespace: str, header: str) -> str:
     return f"{head}inline namespace {namespace} {{\n{first}{nodes}\n}} // namespace {namespace}\n{last}{end}"
 
 
-def run_behind(texts: Mapping[str, str]) -> None:
+def extend_modules(texts: Mapping[str, str]) -> None:
     """Run each text as if it stood at the end of torchgen's file of that name."""
     for file, text in texts.items():
         exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
@@ -293,7 +293,7 @@ class SelectingFileManager(FileManager):
         return "../tools/autograd/templates"
 
 
-def write_own(out: Output, name: str, env: Mapping[str, Any]) -> None:
+def write_from_template(out: Output, name: str, env: Mapping[str, Any]) -> None:
     """Write the file that our template of its name makes."""
     path = Path(name)
     SelectingFileManager(path.parent, TEMPLATES, out=out).write(path.name, lambda: dict(env))
@@ -341,7 +341,7 @@ class Arguments(NamedTuple):
         return SelectiveBuilder.from_yaml_dict({"operators": {name: dict(chosen) for name in sorted(self.names)}})
 
     @property
-    def of_both(self) -> dict[str, Any]:
+    def common(self) -> dict[str, Any]:
         """The arguments of both ``gen_headers`` and ``gen_source_files``."""
         return {
             "native_functions": self.functions,
@@ -379,7 +379,7 @@ def gen_headers(
     declare = gen.get_native_function_declarations if of_operators else lambda **_: []
     with patch.object(gen, "get_native_function_declarations", declare):
         gen.gen_headers(
-            **given.of_both,
+            **given.common,
             **more,
             valid_tags=set(),  # for enum_tag.h
             selector=SelectiveBuilder.get_nop_selector(),
@@ -400,7 +400,7 @@ def gen_source_files(
     operators themselves are registered.
     """
     gen.gen_source_files(
-        **given.of_both,
+        **given.common,
         view_groups=given.view_groups,
         selector=given.selector if keys else SelectiveBuilder.get_nop_selector(),
         aoti_fm=manager,

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..codegen.description import Bound
+from ..codegen.description import BoundName
 
 _FUNCTIONS = "torch/_torch_docs.py"
 _METHODS = "torch/_tensor_docs.py"
@@ -21,7 +21,7 @@ _METHODS = "torch/_tensor_docs.py"
 _OVERLOAD = "@overload\n"
 
 
-def docstring(bound: Bound, folder: Path) -> str:
+def docstring(bound: BoundName, folder: Path) -> str:
     """Return the docstring of ``bound``: its signatures, then the text of its file in the folder ``docs/``."""
     written = folder / f"{bound.name.removesuffix('_')}.rst"
     body = bound.reference
@@ -36,7 +36,7 @@ def _filled(text: str, derived: str) -> str:
     return re.sub(r"^(\s*)\{(\w+)\}\s*?$", lambda m: f"{m[1]}{told[m[2]]}" if m[2] in told else m[0], text, flags=re.M)
 
 
-def docstring_texts(documented: Mapping[Bound, str]) -> dict[str, str]:
+def docstring_texts(documented: Mapping[BoundName, str]) -> dict[str, str]:
     """Return the code that sets docstrings and public names, by the file that it is appended to."""
     texts: dict[str, list[str]] = {}
     for bound, text in documented.items():
