@@ -227,6 +227,13 @@ def test_description_says_what_is_replaced(made: Path) -> None:
     }
 
 
+def test_dispatch_stubs_are_named_and_are_no_operators() -> None:
+    """Python looks the operators of this module up."""
+    description = Description(replaced={"trace": ["CPU"]}, stubs=["lerp_kernel"])
+    assert description.replaced_lines == ["trace (CPU)", "lerp_kernel (dispatch stub)"]
+    assert "lerp_kernel" not in description.module()
+
+
 def test_in_the_yaml_of_a_source_tree_the_entry_takes_the_place_of_pytorch_s(base: Path) -> None:
     path = base / "torchgen/packaged/ATen/native/native_functions.yaml"
     entries = [entry for entry in read_entries(FOLDER / "native_functions.yaml") if entry.is_replacing]
