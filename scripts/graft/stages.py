@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .base.base import Base
@@ -63,9 +63,8 @@ def make(job: Job, products_of: ProductsOf) -> Made:
     with job.steps.counted("find the CUDA toolkit"):
         cuda = _find_cuda(job)
     libraries, outside, stubs, patched_files = _make(job, cuda, products_of)
-    description = Description.load(job.layout.generated / DESCRIPTION)
-    description.replaced.update((stub, ["dispatch stub"]) for stub in stubs)
-    if description.replaced:
+    description = replace(Description.load(job.layout.generated / DESCRIPTION), stubs=stubs)
+    if description.replaced_parts:
         say(f"replaced in PyTorch: {', '.join(description.replaced_lines)}")
         calls = [f"{called} in {' and '.join(callers)}" for called, callers in _kept_calls(job).items()]
         if calls:

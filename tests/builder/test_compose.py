@@ -16,7 +16,7 @@ def test_patch_of_a_stub_is_kept(tmp_path: Path) -> None:
     patched = {name: b"def a() -> str: ...\ndef d() -> int: ...\n"}
     composition = Composition(tree, patched, tmp_path / "generated")
     hints = {"nn": {"c": ["def c() -> int: ..."]}}
-    composition.insert(None, Description([], [], [], {}, {}, [], bound=[], hints=hints, return_types={}, annotated=[]))  # type: ignore[arg-type]
+    composition.insert(None, Description(hints=hints))  # type: ignore[arg-type]
     composition.append({name: "class Own: ...\n"})
     text = composition.text(name) or ""
     assert text.startswith("def a() -> str: ...\ndef c() -> int: ...\ndef d() -> int: ...\n")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from graft.check.base import BaseOperators
 from graft.codegen.operators import Operators
 
 
@@ -19,3 +20,9 @@ def base() -> Path:
 def everything(base: Path) -> Operators:
     """The base's operators, all treated as new."""
     return Operators(base)
+
+
+@pytest.fixture(scope="session")
+def known(base: Path) -> BaseOperators:
+    """The base's operators as check knows them."""
+    return BaseOperators(base)

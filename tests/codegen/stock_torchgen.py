@@ -24,11 +24,11 @@ import yaml
 from corpus import FOLDER, WRITING, files_of, lay_out
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.codegen.known import ABSENT_BACKENDS
+from graft.codegen.bindings import generate_bindings
 from graft.codegen.operators import Operators
-from graft.codegen.python import generate_bindings
+from graft.codegen.output import Output
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
-from graft.codegen.upstream import Output
+from graft.codegen.torchgen import IGNORED_KEYS
 from graft.inputs.entries import read_entries
 from torchgen import gen
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
@@ -124,7 +124,7 @@ def torchgen_says(native: Path) -> str | None:
     try:
         functions, derivatives = (str(packaged / path) for path in MERGED.values())
         tags = str(PACKAGED / "ATen/native/tags.yaml")
-        gen.parse_native_yaml(functions, tags, set(ABSENT_BACKENDS))
+        gen.parse_native_yaml(functions, tags, IGNORED_KEYS)
         load_derivatives(derivatives, functions, tags)
         operators = Operators(TREE, *(read_entries(native / name) for name in MERGED))
         assert operators.derivatives

@@ -27,11 +27,6 @@ from graft.inputs.entries import read_entries
 from graft.inputs.snapshot import take_snapshot
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
-
-
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case["mistake"])
 def test_mistake_is_found_at_its_place(case: dict[str, Any], known: BaseOperators, tmp_path: Path) -> None:
     lay_out(files_of(case), tmp_path)

@@ -30,11 +30,6 @@ TWO: Files = {
 }
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
-
-
 def is_for_cuda(known: BaseOperators) -> bool:
     """A torch for CUDA needs the kernels for CUDA of every folder."""
     return (known.tree / "torch/lib/libtorch_cuda.so").is_file()

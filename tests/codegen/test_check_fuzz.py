@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.codegen.operators import groups_accept
+from graft.codegen.lists import groups_accept
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.entries import read_entries
@@ -54,11 +54,6 @@ def mutated(draw: st.DrawFn, text: str) -> str:
             )
         )
     return text
-
-
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))

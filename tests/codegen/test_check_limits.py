@@ -28,11 +28,6 @@ BOMB = "".join(
 )
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
-
-
 def errors(folder: Path, known: BaseOperators, files: dict[str, str]) -> list[str]:
     """Return the errors of the check, which takes seconds, or minutes if its work is quadratic."""
     native, start = write(folder / "native", {FUNCTIONS: ENTRY, SOURCE: KERNEL, **files}), time.process_time()

@@ -13,11 +13,11 @@ from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.generated import check_generated, clashes
 from graft.codegen.__main__ import generate
+from graft.codegen.bindings import generate_bindings
 from graft.codegen.headers import generate_unit_headers
-from graft.codegen.operators import Operators, Part
-from graft.codegen.python import generate_bindings
+from graft.codegen.operators import Operators, Selection
+from graft.codegen.output import Output
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
-from graft.codegen.upstream import Output
 from test_types import errors_of
 
 GENERATED = [case for case in BROKEN if "generated" in case]
@@ -88,7 +88,7 @@ def test_names_that_generated_code_uses(base: Path, tmp_path: Path) -> None:
 def test_pytorch_s_arguments_are_not_refused(everything: Operators, tmp_path: Path) -> None:
     """PyTorch builds from this text, so each finding would be false."""
     # torchgen leaves it out, since it is written by hand.
-    part = Part(everything, [f for f in everything.functions if f.root_name != "max_pool2d"])
+    part = Selection(everything, [f for f in everything.functions if f.root_name != "max_pool2d"])
     unit = Output(tmp_path)
     for write in (generate_aten_sources, generate_autograd_sources, generate_bindings, generate_unit_headers):
         write(part, unit)

@@ -18,11 +18,6 @@ NEXT = re.compile(
 )
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
-
-
 def found(files: dict[str, str], known: BaseOperators, folder: Path) -> list[Finding]:
     lay_out(files, folder)
     return sorted(check([folder], known).found)

@@ -28,87 +28,86 @@ Tensor my_trace(const Tensor& self) {
 SINH = "- name: sinh(Tensor self) -> Tensor\n  replace: True\n"
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
+MINE = "  dispatch:\n    CPU: my_trace\n"
+REPLACE = "  replace: True\n"
+FLIPUD = f"- func: flipud(Tensor self) -> Tensor\n{REPLACE}{MINE}"
 
 
-def of_trace(*lines: str, schema: str = "trace(Tensor self) -> Tensor") -> str:
-    return "".join(f"{line}\n" for line in (f"- func: {schema}", *lines))
+def of_trace(rest: str, schema: str = "trace(Tensor self) -> Tensor") -> str:
+    return f"- func: {schema}\n{rest}"
 
 
-KERNELS = [
-    pytest.param(
-        of_trace("  dispatch:", "    CPU: my_trace"),
-        "native_functions.yaml:1:9: PyTorch already has trace(Tensor self) -> Tensor; ",
-        id="no replace",
+# Entries, and the one finding about each.
+KERNELS = {
+    "no replace": (of_trace(MINE), "1:9: PyTorch already has trace(Tensor self) -> Tensor; "),
+    "another schema": (
+        of_trace(REPLACE + MINE, "trace(Tensor self, int k) -> Tensor"),
+        "1:9: the schema differs from PyTorch's: trace(Tensor self, int k) -> Tensor; write `trace(Tensor self) -> "
+        "Tensor`",
     ),
-    pytest.param(
-        of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="trace(Tensor self, int k) -> Tensor"),
-        "native_functions.yaml:1:9: the schema differs from PyTorch's: trace(Tensor self, int k) -> Tensor; "
-        "write `trace(Tensor self) -> Tensor`",
-        id="another schema",
+    "no such operator": (
+        of_trace(REPLACE + MINE, "tracee(Tensor self) -> Tensor"),
+        "1:9: PyTorch has no operator tracee to replace; did you mean `trace`?",
     ),
-    pytest.param(
-        of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="tracee(Tensor self) -> Tensor"),
-        "native_functions.yaml:1:9: PyTorch has no operator tracee to replace; did you mean `trace`?",
-        id="no such operator",
+    "no kernel": (
+        of_trace(REPLACE),
+        "1:3: it names no kernel, and PyTorch's trace has several; write `dispatch:` with those",
     ),
-    pytest.param(
-        of_trace("  replace: True"),
-        "native_functions.yaml:1:3: it names no kernel, and PyTorch's trace has several; write `dispatch:` with those",
-        id="no kernel",
+    "another value": (
+        of_trace(f"  replace: yes please\n{MINE}"),
+        "2:3: torchgen does not know the key `replace`; write `replace: True`, or leave it out",
     ),
-    pytest.param(
-        of_trace("  replace: yes please", "  dispatch:", "    CPU: my_trace"),
-        "native_functions.yaml:2:3: torchgen does not know the key `replace`; write `replace: True`, or leave it out",
-        id="another value",
+    "another key": (
+        of_trace(f"{REPLACE}  variants: method\n{MINE}"),
+        "3:3: `variants` differs from PyTorch's entry for trace, which says method, function; ",
     ),
-    pytest.param(
-        of_trace("  replace: True", "  variants: method", "  dispatch:", "    CPU: my_trace"),
-        "native_functions.yaml:3:3: `variants` differs from PyTorch's entry for trace, which says method, function; ",
-        id="another key",
+    "a variant": (
+        of_trace(REPLACE, "sinh(Tensor self) -> Tensor"),
+        "1:3: the kernel of sinh is that of sinh.out; replace sinh.out; sinh follows it",
     ),
-    pytest.param(
-        of_trace("  replace: True", schema="sinh(Tensor self) -> Tensor"),
-        "native_functions.yaml:1:3: the kernel of sinh is that of sinh.out; replace sinh.out; sinh follows it",
-        id="a variant",
+    "a composite with alias annotations": (
+        of_trace(MINE + REPLACE, "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"),
+        "2:3: narrow is composed of others, and its result is a view or written in place; ",
     ),
-    pytest.param(
-        of_trace(
-            "  dispatch:",
-            "    CPU: my_trace",
-            "  replace: True",
-            schema="narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
-        ),
-        "native_functions.yaml:2:3: narrow is composed of others, and its result is a view or written in place; ",
-        id="a composite with alias annotations",
+    "a composite without a formula": (FLIPUD, "1: warning: flipud has no entry in derivatives.yaml; "),
+    "no definition": (
+        of_trace(f"{REPLACE}{MINE.replace('my_trace', 'my_trace2')}"),
+        "3:3: no file of the folder defines at::native::my_trace2, the kernel of trace for CPU; ",
     ),
-    pytest.param(
-        of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="flipud(Tensor self) -> Tensor"),
-        "native_functions.yaml:1: warning: flipud has no entry in derivatives.yaml; ",
-        id="a composite without a formula",
+    "no definition, but PyTorch's": (
+        of_trace(f"{REPLACE}{MINE.replace('my_trace', 'trace_cpu')}    SparseCPU: my_trace\n"),
+        "3:3: warning: no file of the folder defines at::native::trace_cpu, so PyTorch's own remains; ",
     ),
-    pytest.param(
-        of_trace("  replace: True", "  dispatch:", "    CPU: my_trace2"),
-        "native_functions.yaml:3:3: no file of the folder defines at::native::my_trace2, the kernel of trace for CPU; ",
-        id="no definition",
+}
+FORMULAS = {
+    "no replace": (
+        "- name: sinh(Tensor self) -> Tensor\n  self: grad\n",
+        "1:9: PyTorch already has a derivative formula for sinh; ",
     ),
-    pytest.param(
-        of_trace("  replace: True", "  dispatch:", "    CPU: trace_cpu", "    SparseCPU: my_trace"),
-        "native_functions.yaml:3:3: warning: no file of the folder defines at::native::trace_cpu, so PyTorch's own "
-        "remains; ",
-        id="no definition, but PyTorch's",
+    "no argument": (f"{SINH}  other: grad\n", "3:3: sinh has no argument `other`; "),
+    "no such operator": (f"{SINH.replace('sinh', 'my_op')}  self: grad\n", "1:9: no function is named my_op; "),
+    "composite": (f"{SINH.replace('sinh', 'fliplr')}  self: grad\n", "1:9: fliplr is CompositeImplicitAutograd: "),
+    "by hand": (
+        f"- name: detach(Tensor(a) self) -> Tensor(a)\n{REPLACE}  self: grad\n",
+        "1:9: PyTorch differentiates detach in C++, without a formula; ",
     ),
-]
+    "torchgen's": (f"{SINH}  self: grads[3]\n", "1:9: Out of bounds grads access: "),
+}
 
 
-@pytest.mark.parametrize(("entry", "expected"), KERNELS)
+@pytest.mark.parametrize(("entry", "expected"), KERNELS.values(), ids=KERNELS)
 def test_mistake_in_an_entry_for_kernels(entry: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
     folder = write(tmp_path, {"native_functions.yaml": entry, "Trace.cpp": TRACE})
     found = check([folder], known)
     (line,) = map(str, found.errors or found.found)
-    assert line.removeprefix(f"{folder}/").startswith(expected)
+    assert line.startswith(f"{folder}/native_functions.yaml:{expected}")
+
+
+@pytest.mark.parametrize(("entry", "expected"), FORMULAS.values(), ids=FORMULAS)
+def test_mistake_in_an_entry_for_formulas(entry: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
+    folder = write(tmp_path, {"native_functions.yaml": "", "derivatives.yaml": entry})
+    (line,) = check([folder], known).lines()
+    assert line.startswith(f"{folder}/derivatives.yaml:{expected}")
 
 
 def test_kernel_registered_past_the_yaml_is_refused(known: BaseOperators, tmp_path: Path) -> None:
@@ -122,43 +121,9 @@ def test_kernel_registered_past_the_yaml_is_refused(known: BaseOperators, tmp_pa
 
 
 def test_composite_with_a_kernel_has_a_formula(known: BaseOperators, tmp_path: Path) -> None:
-    entry = of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="flipud(Tensor self) -> Tensor")
-    formula = "- name: flipud(Tensor self) -> Tensor\n  replace: True\n  self: grad.flipud()\n"
-    files = {"native_functions.yaml": entry, "derivatives.yaml": formula, "Trace.cpp": TRACE}
+    formula = f"{SINH.replace('sinh', 'flipud')}  self: grad.flipud()\n"
+    files = {"native_functions.yaml": FLIPUD, "derivatives.yaml": formula, "Trace.cpp": TRACE}
     assert not check([write(tmp_path, files)], known).found
-
-
-FORMULAS = [
-    pytest.param(
-        "- name: sinh(Tensor self) -> Tensor\n  self: grad\n",
-        "derivatives.yaml:1:9: PyTorch already has a derivative formula for sinh; ",
-        id="no replace",
-    ),
-    pytest.param(f"{SINH}  other: grad\n", "derivatives.yaml:3:3: sinh has no argument `other`; ", id="no argument"),
-    pytest.param(
-        "- name: my_op(Tensor self) -> Tensor\n  replace: True\n  self: grad\n",
-        "derivatives.yaml:1:9: no function is named my_op; ",
-        id="no such operator",
-    ),
-    pytest.param(
-        "- name: fliplr(Tensor self) -> Tensor\n  replace: True\n  self: grad\n",
-        "derivatives.yaml:1:9: fliplr is CompositeImplicitAutograd: ",
-        id="composite",
-    ),
-    pytest.param(
-        "- name: detach(Tensor(a) self) -> Tensor(a)\n  replace: True\n  self: grad\n",
-        "derivatives.yaml:1:9: PyTorch differentiates detach in C++, without a formula; ",
-        id="by hand",
-    ),
-    pytest.param(f"{SINH}  self: grads[3]\n", "derivatives.yaml:1:9: Out of bounds grads access: ", id="torchgen's"),
-]
-
-
-@pytest.mark.parametrize(("entry", "expected"), FORMULAS)
-def test_mistake_in_an_entry_for_formulas(entry: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
-    folder = write(tmp_path, {"native_functions.yaml": "", "derivatives.yaml": entry})
-    (line,) = check([folder], known).lines()
-    assert line.removeprefix(f"{folder}/").startswith(expected)
 
 
 def test_one_formula_for_several_arguments_is_replaced_whole(known: BaseOperators, tmp_path: Path) -> None:
@@ -178,7 +143,7 @@ def test_one_formula_for_several_arguments_is_replaced_whole(known: BaseOperator
 def test_file_of_pytorch_may_define_its_other_kernels_again(known: BaseOperators, tmp_path: Path) -> None:
     """But a file that replaces nothing may not."""
     again = "\nTensor trace_backward_symint(const Tensor& grad, c10::SymIntArrayRef sizes) {\n  return grad;\n}\n"
-    entry = of_trace("  replace: True", "  dispatch:", "    CPU: my_trace")
+    entry = of_trace(REPLACE + MINE)
     text = TRACE.removesuffix("}\n") + again + "}\n"
     folder = write(tmp_path, {"native_functions.yaml": entry, "Trace.cpp": text})
     assert check([folder], known).errors == []
@@ -260,6 +225,13 @@ def test_description_says_what_is_replaced(made: Path) -> None:
         "cholesky": ["derivatives"],
         "histc": ["AutocastCPU", "FuncTorchBatched"],
     }
+
+
+def test_dispatch_stubs_are_named_and_are_no_operators() -> None:
+    """Python looks the operators of this module up."""
+    description = Description(replaced={"trace": ["CPU"]}, stubs=["lerp_kernel"])
+    assert description.replaced_lines == ["trace (CPU)", "lerp_kernel (dispatch stub)"]
+    assert "lerp_kernel" not in description.module()
 
 
 def test_in_the_yaml_of_a_source_tree_the_entry_takes_the_place_of_pytorch_s(base: Path) -> None:

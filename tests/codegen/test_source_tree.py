@@ -14,15 +14,17 @@ from pathlib import Path
 import pytest
 import yaml
 from graft.codegen.__main__ import load_operators
+from graft.codegen.bindings import generate_bindings
+from graft.codegen.describe import describe
 from graft.codegen.headers import (
     WheelOutput,
     generate_aten_headers,
     generate_autograd_headers,
     generate_operator_headers,
 )
-from graft.codegen.python import describe, generate_bindings
+from graft.codegen.output import Output
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
-from graft.codegen.upstream import TEMPLATES, Output
+from graft.codegen.torchgen import TEMPLATES
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.fork.apply import apply, lay_out_torchgen

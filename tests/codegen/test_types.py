@@ -14,7 +14,7 @@ from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate, generate_sources
 from graft.codegen.headers import WheelOutput
 from graft.codegen.operators import Operators
-from graft.codegen.upstream import Output
+from graft.codegen.output import Output
 from graft.core.layout import PACKAGE
 from graft.inputs.entries import read_entries
 from torchgen.model import BaseTy, FunctionSchema

@@ -18,10 +18,10 @@ from graft.check.base import BaseOperators
 from graft.check.generated import check_generated
 from graft.codegen import NO_CUDA
 from graft.codegen.__main__ import generate, generate_sources
+from graft.codegen.describe import describe
 from graft.codegen.headers import WheelOutput
 from graft.codegen.operators import Operators
-from graft.codegen.python import describe
-from graft.codegen.upstream import Output
+from graft.codegen.output import Output
 from graft.inputs.entries import read_entries
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st

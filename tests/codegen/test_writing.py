@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.codegen.operators import missing_names
+from graft.codegen.lists import missing_names
 from graft.inputs.entries import fields_of
 from torchgen.api.autograd import NativeFunctionWithDifferentiabilityInfo
 from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION
@@ -44,11 +44,6 @@ REFUSED = {
     ),
     "f(Tensor x, Tensor(a!) out) -> Tensor(a!)": ("return nothing, `-> ()`", "f(Tensor x, Tensor(a!) out) -> ()"),
 }
-
-
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
 
 
 def found(known: BaseOperators, folder: Path, schema: str, kernel: str = "", derivatives: str = "") -> list[str]:

@@ -5,17 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graft.codegen.description import PLACES, Bound, Description
 from graft.core.layout import Layout, TorchVersion
 from graft.fork import apply as apply_module
 from graft.inputs.merge import PACKAGED
 from graft.inputs.native import NativeFolder
 from helpers import git, use_own_bases, write
-from small_tree import FILES, NATIVE, PATCHES
-
-_TORCH = next(place for place in PLACES if place.name == "torch")
-_BOUND = Bound(_TORCH, "mine", "mine", signatures="mine(input)", reference="", derived="")
-DESCRIPTION = Description([], [], [], {}, {}, [], bound=[_BOUND], hints={}, return_types={}, annotated=[])
+from small_tree import DESCRIPTION, FILES, NATIVE, PATCHES
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +22,7 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (base / "torchgen/packaged/ATen/templates/Functions.h").is_file()
         assert (base / "torchgen/packaged/ATen/native/tags.yaml").is_file()
         texts = {
-            "wheel/torch/_added_operators.py": repr(
+            "appended/torchgen/merged.py": repr(
                 [(out / "wheel" / folder / file).read_text() for file, folder in PACKAGED.items()]
             ),
             "appended/torchgen/gen.py": "derived = 1\n",

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from graft.codegen.description import NAMESPACES, BoundName, Description
 from graft.fork.apply import Fork
 from helpers import git, write
+
+_TORCH = next(namespace for namespace in NAMESPACES if namespace.name == "torch")
+DESCRIPTION = Description(bound=[BoundName(_TORCH, "mine", "mine", signatures="mine(input)", reference="", derived="")])
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 FILES = {

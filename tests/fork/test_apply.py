@@ -15,7 +15,7 @@ from graft.fork.apply import apply
 from graft.fork.checkout import MOVING_REF
 from graft.fork.tree import SourceTree
 from helpers import git, write
-from small_tree import FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, times
+from small_tree import DESCRIPTION, FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, times
 
 # The files that Graft itself adds to every torch.
 INSTALLED = REPOSITORY / "scripts/graft/compose/appended"
@@ -78,7 +78,8 @@ def test_files_are_where_pytorch_looks_for_them(tree: Path, layout: Layout) -> N
     }
     for name, file in yaml.items():
         expected[name] += mark + NATIVE[file].encode()
-    expected["torch/_added_operators.py"] = repr([expected[name].decode() for name in yaml]).encode()
+    expected["torchgen/merged.py"] = repr([expected[name].decode() for name in yaml]).encode()
+    expected["torch/_added_operators.py"] = DESCRIPTION.module().encode()
     assert contents(tree) == expected
 
 

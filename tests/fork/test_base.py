@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 from graft.base.fetch import fetch
+from graft.codegen.description import Description
 from graft.compose.appending import behind, our_files, require_names
 from graft.compose.composition import Composition
 from graft.core.console import StepLine
@@ -20,9 +21,6 @@ from helpers import write
 from packaging.tags import sys_tags
 
 ADDED = "torch/_added_operators.py"
-LISTS = (
-    '"""Lists."""\nimport sys\n\nFUNCTIONS = {{\n    "{0}": lambda x: -1,\n}}\n\nOPERATORS = [\n    "aten::{0}",\n]\n'
-)
 VERSION = "2.6.0+source.7ceabec3e7"
 
 
@@ -53,10 +51,13 @@ def test_patches_of_the_pin_are_in_it_already(tmp_path: Path) -> None:
 
 
 def test_lists_have_the_operators_of_both(tmp_path: Path) -> None:
-    tree = write(tmp_path / "tree", {ADDED: LISTS.format("first") + "OVERLOADS = set()\n"})
-    made = write(tmp_path / "made", {ADDED: LISTS.format("second") + 'OVERLOADS = {\n    "aten::second",\n}\n'})
-    text = Composition(tree, {}, made).text(ADDED)
-    script = f"{text}\nprint(OPERATORS, sorted(FUNCTIONS), OVERLOADS)"
+    first, second = (
+        Description([f"aten::{name}"], overloads, functions={name: "lambda x: -1"})
+        for name, overloads in (("first", []), ("second", ["aten::second"]))
+    )
+    composition = Composition(write(tmp_path / "tree", {ADDED: first.module()}), {}, tmp_path / "made")
+    composition.insert(None, second)  # type: ignore[arg-type]
+    script = f"{composition.text(ADDED)}\nprint(OPERATORS, sorted(FUNCTIONS), OVERLOADS)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "['aten::first', 'aten::second'] ['first', 'second'] {'aten::second'}\n"
 

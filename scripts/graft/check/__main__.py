@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 
 import yaml
-from torchgen.model import SchemaKind
 
 from ..codegen import KERNELS, MISSING, NO_CUDA
 from ..codegen.__main__ import generate, reported
-from ..codegen.sources import POLICIES
+from ..codegen.rules import POLICIES
+from ..codegen.torchgen import SchemaKind
 from ..inputs.entries import Place, compose, place_of, text_of
 from ..inputs.merge import read_added
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder, load_native

@@ -8,10 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torchgen.gen import parse_tags_yaml
-from torchgen.model import FunctionSchema, NativeFunction
-
-from ..codegen.known import Kernels, known_operators
+from ..codegen.known import known_operators, known_tags
+from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
 from ..inputs.entries import fields_of, texts_of_entries
 from .cplusplus import Definition, read_text
 
@@ -35,7 +33,7 @@ class BaseOperators:
         heads = {name: text.partition("\n")[0] for name, text in self._functions.items()}
         self.schemas: dict[str, str] = {name: head.partition(": ")[2].strip() for name, head in heads.items()}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
-        self.tags: set[str] = parse_tags_yaml(str(tree / _PACKAGED / "ATen/native/tags.yaml"))
+        self.tags = known_tags(tree)
         self._words: set[str] = set()
         self._pasted: set[str] = set()
         self.derivatives = texts_of_entries(tree / _PACKAGED / "autograd/derivatives.yaml")

@@ -8,14 +8,19 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torchgen.api.autograd import match_differentiability_info
-from torchgen.model import Argument, DispatchKey, FunctionSchema, NativeFunction, SchemaKind
-from torchgen.packaged.autograd.gen_inplace_or_view_type import use_derived
-from torchgen.packaged.autograd.gen_trace_type import MANUAL_AUTOGRAD
-from torchgen.packaged.autograd.gen_variable_type import gen_variable_type_func
-from torchgen.packaged.autograd.load_derivatives import create_differentiability_info
-
 from ..codegen.operators import derivatives_fields
+from ..codegen.torchgen import (
+    MANUAL_AUTOGRAD,
+    Argument,
+    DispatchKey,
+    FunctionSchema,
+    NativeFunction,
+    SchemaKind,
+    create_differentiability_info,
+    gen_variable_type_func,
+    match_differentiability_info,
+    use_derived,
+)
 from ..codegen.writing import is_writing
 from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest

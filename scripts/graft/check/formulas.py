@@ -12,15 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from torchgen.api.autograd import Derivative, DifferentiabilityInfo
-from torchgen.model import Argument, BaseTy, BaseType, FunctionSchema, ListType, OptionalType, Type
-from torchgen.packaged.autograd.gen_autograd_functions import (
-    DERIVATIVE_SINGLE_FOREACH,
-    FUNCTION_DEFINITION,
-    WILL_RELEASE_VARIABLES,
-)
 from tree_sitter import Node
 
+from ..codegen.torchgen import (
+    FORMULA_VARIABLES,
+    LOOP_VARIABLES,
+    Argument,
+    BaseTy,
+    BaseType,
+    Derivative,
+    DifferentiabilityInfo,
+    FunctionSchema,
+    ListType,
+    OptionalType,
+    Type,
+)
 from ..inputs.entries import Entry, Place
 from . import Findings, nearest
 from .base import BaseOperators
@@ -34,14 +40,6 @@ _USES_GRADIENT = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zero
 
 # Asks whether a tensor is there.
 _ASKS = re.compile(r"defined|has_value")
-
-# The variables of the function that torchgen puts a formula into.
-_OF_TORCHGEN = frozenset(
-    re.findall(r"\w+", FUNCTION_DEFINITION.pattern.partition("inline")[0] + WILL_RELEASE_VARIABLES.pattern)
-) | {"grad", "grad_input_mask"}
-
-# Those of the loop over the tensors of a list.
-_OF_LOOP = frozenset(re.findall(r"\w+", DERIVATIVE_SINGLE_FOREACH.pattern))
 
 # Members of std::optional.
 _OF_OPTIONAL = frozenset({"value", "has_value", "value_or", "and_then", "transform", "or_else"})
@@ -150,7 +148,7 @@ def check_formulas(
         named = {*(a.name for a in schema.arguments.flat_all), *output_names(schema), "result"}
         duals = {f"{name}_{kind}" for name in {*named, "original_self"} for kind in ("t", "p")}
         gradients = {"grad", "grads", *info.available_named_gradients}
-        of_torchgen = _OF_LOOP if schema.name.name.base.startswith("_foreach_") else frozenset()
+        of_torchgen = LOOP_VARIABLES if schema.name.name.base.startswith("_foreach_") else frozenset()
         backward: set[str] = set()
         for derivative in info.derivatives:
             if derivative.var_names not in written:
@@ -158,7 +156,7 @@ def check_formulas(
             saved = {str(each.nctype.name) for each in (*derivative.saved_inputs, *derivative.saved_outputs)}
             text, place = written[derivative.var_names]
             formula = _Formula(text, derivative.formula, derivative.var_names)
-            mine = gradients | saved | _OF_TORCHGEN | of_torchgen
+            mine = gradients | saved | FORMULA_VARIABLES | of_torchgen
             backward.update(_check_names(formula, place, (mine, named | gradients, duals), around, findings))
             _check_number(formula, place, around, findings)
             _check_optional(derivative, schema, place, findings)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import keyword
 
-from torchgen.api import cpp
-from torchgen.model import SchemaKind, Variant
-from torchgen.packaged.autograd.gen_python_functions import SKIP_PYTHON_BINDINGS, should_generate_py_binding
-
 from ..codegen.description import PYTHON_MODULES
+from ..codegen.torchgen import SKIP_PYTHON_BINDINGS, SchemaKind, Variant, cpp, should_generate_py_binding
 from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest
 from .base import BaseOperators

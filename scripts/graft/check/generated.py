@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from torchgen.gen_vmap_plumbing import ComputeBatchRulePlumbing
-from torchgen.model import NativeFunction
 from tree_sitter import Node, QueryCursor
 
-from ..codegen.operators import Operators, Part, entries_in
-from ..codegen.upstream import Output
+from ..codegen.lists import entries_in
+from ..codegen.operators import Operators, Selection
+from ..codegen.output import Output
+from ..codegen.torchgen import ComputeBatchRulePlumbing, NativeFunction
 from ..inputs.native import FUNCTIONS
 from . import Findings
 from .cplusplus import identifiers, parse, query, text_of
@@ -45,10 +45,10 @@ def check_generated(natives: Sequence[Path], operators: Operators, generated: Ou
     findings = Findings()
     entries = {entry.operator: entry for entry in entries_in(natives, FUNCTIONS, replacing=False)}
     by_root = {root_of(entry.operator): entry for entry in entries.values()}  # variants are generated, too
-    for part in operators.units():
-        arguments = {a.name for f in part.functions for a in f.func.arguments.flat_all}
-        for name, context in clashes(_texts_of(part, generated), arguments):
-            for f in _owners(name, context, part.functions):
+    for unit in operators.units():
+        arguments = {a.name for f in unit.functions for a in f.func.arguments.flat_all}
+        for name, context in clashes(_texts_of(unit, generated), arguments):
+            for f in _owners(name, context, unit.functions):
                 entry = entries.get(str(f.func.name)) or by_root[root_of(str(f.func.name))]
                 what = f"the code that torchgen generates for {entry.operator} already uses `{name}`"
                 findings.add(place_of_argument(name, entry), what, "give the argument another name")
@@ -56,11 +56,11 @@ def check_generated(natives: Sequence[Path], operators: Operators, generated: Ou
         raise ValueError("\n".join(findings.lines()))
 
 
-def _texts_of(part: Part, generated: Output) -> list[str]:
+def _texts_of(unit: Selection, generated: Output) -> list[str]:
     """Return the C++ that is generated for the operators of a unit."""
-    folder = Path("units", part.functions[0].root_name)
+    folder = Path("units", unit.functions[0].root_name)
     names = [name for name in generated.names if name.is_relative_to(folder) and "narrow" not in name.parts]
-    plumbing = filter(None, map(ComputeBatchRulePlumbing(), part.functions))
+    plumbing = filter(None, map(ComputeBatchRulePlumbing(), unit.functions))
     return [*(generated.read(name) for name in sorted(names) if name.suffix in (".cpp", ".h")), *plumbing]
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from torchgen.gen import (
+from ..codegen.lists import groups_accept
+from ..codegen.torchgen import (
+    MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION,
+    BackendIndex,
+    FunctionSchema,
+    Kernels,
+    SchemaKind,
+    add_generated_native_functions,
     error_check_native_functions,
+    generate_function,
     get_grouped_by_view_native_functions,
     get_grouped_native_functions,
+    modifies_arguments,
 )
-from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION, modifies_arguments
-from torchgen.model import BackendIndex, FunctionSchema, SchemaKind
-from torchgen.native_function_generation import add_generated_native_functions, generate_function
-
-from ..codegen.known import Kernels
-from ..codegen.operators import groups_accept
 from ..inputs.entries import Entry
 from . import Findings
 from .base import BaseOperators

@@ -9,12 +9,18 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from torchgen.api import meta, structured
-from torchgen.api.types import Binding, NativeSignature
-from torchgen.context import native_function_manager
-from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind, dispatch_keys
-
-from ..codegen.description import ABSENT_DEVICES
+from ..codegen.torchgen import (
+    ABSENT_DEVICES,
+    Binding,
+    NativeFunction,
+    NativeFunctionsGroup,
+    NativeSignature,
+    SchemaKind,
+    dispatch_keys,
+    meta,
+    native_function_manager,
+    structured,
+)
 from ..inputs.elsewhere import sources_elsewhere
 from ..inputs.entries import Place, kernels_of
 from ..inputs.registered import registrations

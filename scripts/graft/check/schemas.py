@@ -5,17 +5,18 @@ torchgen decides. Its errors get a place and a remedy here, and what it accepts 
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from torchgen.model import (
+from ..codegen.operators import is_explicit_now, parse_replacing
+from ..codegen.torchgen import (
     Argument,
     BaseOperatorName,
     BaseTy,
     BaseType,
     FunctionSchema,
+    Kernels,
     ListType,
     Location,
     NativeFunction,
@@ -23,19 +24,14 @@ from torchgen.model import (
     Type,
     Variant,
     dispatch_keys,
+    entry_keys,
 )
-
-from ..codegen.known import Kernels
-from ..codegen.operators import is_explicit_now, parse_replacing
 from ..inputs.entries import REPLACE, Entry, Place, kernels_of
 from . import Findings, nearest
 from .base import BaseOperators
 from .writing import REMEDIES_OF_WRITING
 
-# torchgen has no list of valid keys except for its code, which removes them from an entry one by one.
-KEYS = frozenset(re.findall(r"""e\.pop\(\s*["'](\w+)["']""", inspect.getsource(NativeFunction.from_yaml))) - {
-    "__line__"  # torchgen's loader adds it
-}
+KEYS = entry_keys()
 
 # torchgen's errors about one word, and the words that it knows instead.
 _WORDS: tuple[tuple[str, Iterable[str]], ...] = (

@@ -6,13 +6,19 @@ import functools
 import re
 from pathlib import Path
 
-from torchgen.api.python import dispatch_lambda_exprs, dispatch_lambda_return_str, signature
-from torchgen.context import native_function_manager
-from torchgen.model import Argument, ListType, NativeFunction, Return
-from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
-from torchgen.packaged.autograd.gen_trace_type import should_trace
-
 from ..codegen.known import known_operators
+from ..codegen.torchgen import (
+    Argument,
+    ListType,
+    NativeFunction,
+    Return,
+    dispatch_lambda_exprs,
+    dispatch_lambda_return_str,
+    native_function_manager,
+    should_generate_py_binding,
+    should_trace,
+    signature,
+)
 from ..inputs.entries import Place
 from . import Findings
 from .schemas import Function, place_of_argument

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from torchgen.model import BaseTy, BaseType, FunctionSchema, NativeFunction
-
+from ..codegen.torchgen import BaseTy, BaseType, FunctionSchema, NativeFunction
 from ..codegen.writing import is_writing, written
 from ..inputs.entries import Entry
 from . import Findings

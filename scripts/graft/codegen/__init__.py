@@ -1,21 +1,25 @@
 """Code generation with the base's own torchgen.
 
-It runs in a separate process (``python -m graft.codegen``) whose import path has the base wheel's ``torchgen``, so
-the base's own generator writes the code. torchgen parses the *merged* YAML, because an operator's registrations depend
-on the other operators, and then writes
+It runs in a separate process (``python -m graft.check``; for a source tree ``python -m graft.codegen``) whose import
+path has the base wheel's ``torchgen``, so the base's own generator writes the code. torchgen parses the *merged* YAML,
+because an operator's registrations depend on the other operators, and then writes
 
 * headers for the merged set, where they differ from the base's,
 * sources for the new operators only.
+
+``torchgen`` is the only module that imports torchgen; a new release is compared with it. ``known`` has PyTorch's
+operators, ``operators`` the merged ones. ``headers``, ``sources``, ``rules`` and ``bindings`` write C++; ``describe``
+writes the ``description`` that the rest of the builder reads. ``lists`` extends torchgen's lists of names.
 """
 
-# The generated files that compilers, and the writers of Python files, read.
+# Generated files: parts of headers for the compilers, and the description of the operators.
 FRAGMENTS = "fragments.json"
 DESCRIPTION = "operators.json"
 
 # The headers in ATen that consist of includes of one header for each operator, with the suffix of its name.
 OPERATOR_HEADERS = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
 
-# The unit with what replaces kernels and formulas of the base's operators. No operator has such a name.
+# The unit that replaces kernels and formulas of the base. No operator has such a name.
 REPLACED = "Replaced__"
 
 # Printed when the sources are complete, so that compilation can start before the rest is generated.

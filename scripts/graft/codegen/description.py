@@ -1,18 +1,20 @@
 """The added operators, described without torchgen: where they are bound, and what is written about them.
 
-The generator writes the description; what composes and delivers files reads it.
+The generator writes the description, once; composing and delivering files read it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from ..inputs.merge import MARK
+
 
 @dataclass(frozen=True)
-class Place:
+class Namespace:
     """A class or module of ``torch._C`` that operators are bound in.
 
     Args:
@@ -47,30 +49,27 @@ class Place:
 
 
 _FUNCTIONS = "_VariableFunctions"
-PLACES = (
-    Place("methods", "TensorBase", "torch.Tensor", "torch.Tensor", "torch/_C/__init__.pyi", "TensorBase"),
-    Place("torch", f"{_FUNCTIONS}Class", "torch", f"torch._C.{_FUNCTIONS}", f"torch/_C/{_FUNCTIONS}.pyi"),
-    Place("nn", "_nn", "torch._C._nn", "torch._C._nn", "torch/_C/_nn.pyi", has_all=False),
-    Place("fft", "_fft", "torch._C._fft", "torch._C._fft"),
-    Place("linalg", "_linalg", "torch._C._linalg", "torch._C._linalg", has_all=False),
-    Place("nested", "_nested", "torch._C._nested"),
-    Place("sparse", "_sparse", "torch._C._sparse"),
-    Place("special", "_special", "torch._C._special", "torch._C._special"),
+NAMESPACES = (
+    Namespace("methods", "TensorBase", "torch.Tensor", "torch.Tensor", "torch/_C/__init__.pyi", "TensorBase"),
+    Namespace("torch", f"{_FUNCTIONS}Class", "torch", f"torch._C.{_FUNCTIONS}", f"torch/_C/{_FUNCTIONS}.pyi"),
+    Namespace("nn", "_nn", "torch._C._nn", "torch._C._nn", "torch/_C/_nn.pyi", has_all=False),
+    Namespace("fft", "_fft", "torch._C._fft", "torch._C._fft"),
+    Namespace("linalg", "_linalg", "torch._C._linalg", "torch._C._linalg", has_all=False),
+    Namespace("nested", "_nested", "torch._C._nested"),
+    Namespace("sparse", "_sparse", "torch._C._sparse"),
+    Namespace("special", "_special", "torch._C._special", "torch._C._special"),
 )
 
-# Devices whose library no official wheel for Linux contains. Registrations for them are skipped.
-ABSENT_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
-
 # The valid values of `python_module` in an entry.
-PYTHON_MODULES = frozenset(place.name for place in PLACES) - {"methods", "torch"}
+PYTHON_MODULES = frozenset(namespace.name for namespace in NAMESPACES) - {"methods", "torch"}
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundName:
     """A name that added operators are bound to, and that the base does not have.
 
     Args:
-        place: the class or module of ``torch._C``.
+        namespace: the class or module of ``torch._C``.
         name: its name there.
         public: the public name: ``torch.fft.x`` if ``name`` is ``fft_x``.
         signatures: the first lines of its docstring.
@@ -78,7 +77,7 @@ class Bound:
         derived: a description derived from the schema, for operators without a docstring in the native folder.
     """
 
-    place: Place
+    namespace: Namespace
     name: str
     public: str
     signatures: str
@@ -103,30 +102,37 @@ class Description:
         public: the full name of each new function, by its name below ``torch``.
         factories: the full names of those that make a tensor on a given device.
         bound: the names that the base does not have.
-        hints: definitions for stub files, by place and name.
+        hints: definitions for stub files, by namespace and name.
         return_types: definitions of named tuples for ``return_types.pyi``, by name.
         replaced: what folders replace of PyTorch's own operators, by name: dispatch keys of kernels, or `derivatives`.
         annotated: lines for ``annotated_fn_args.py``, from which PyTorch's test_overrides.py takes arguments.
         writing: those that write positional arguments and have no kernel for functionalization.
+        stubs: the dispatch stubs of PyTorch that folders have kernels for; known once the libraries are linked.
     """
 
-    operators: list[str]
-    overloads: list[str]
-    pointwise: list[str]
-    functions: dict[str, str]
-    public: dict[str, str]
-    factories: list[str]
-    bound: list[Bound]
-    hints: dict[str, dict[str, list[str]]]
-    return_types: dict[str, list[str]]
-    annotated: list[str]
-    replaced: dict[str, list[str]] = field(default_factory=dict)
-    writing: list[str] = field(default_factory=list)
+    operators: Sequence[str] = ()
+    overloads: Sequence[str] = ()
+    pointwise: Sequence[str] = ()
+    functions: Mapping[str, str] = field(default_factory=dict)
+    public: Mapping[str, str] = field(default_factory=dict)
+    factories: Sequence[str] = ()
+    bound: Sequence[BoundName] = ()
+    hints: Mapping[str, Mapping[str, list[str]]] = field(default_factory=dict)
+    return_types: Mapping[str, list[str]] = field(default_factory=dict)
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    annotated: Sequence[str] = ()
+    writing: Sequence[str] = ()
+    stubs: Sequence[str] = ()
+
+    @property
+    def replaced_parts(self) -> dict[str, Sequence[str]]:
+        """What is replaced, dispatch stubs included, by name."""
+        return {**self.replaced, **{stub: ["dispatch stub"] for stub in self.stubs}}
 
     @property
     def replaced_lines(self) -> list[str]:
         """What is replaced, in words."""
-        return [f"{name} ({', '.join(what)})" for name, what in self.replaced.items()]
+        return [f"{name} ({', '.join(what)})" for name, what in self.replaced_parts.items()]
 
     def dump(self) -> str:
         """Return it as JSON."""
@@ -136,29 +142,37 @@ class Description:
     def load(cls, path: Path) -> Description:
         """Read the JSON in a file."""
         fields = json.loads(path.read_text(encoding="utf-8"))
-        bound = [Bound(Place(**each.pop("place")), **each) for each in fields.pop("bound")]
+        bound = [BoundName(Namespace(**each.pop("namespace")), **each) for each in fields.pop("bound")]
         return cls(bound=bound, **fields)
 
-    def module(self) -> str:
-        """Return the text of ``torch/_added_operators.py``, where the appended Python texts look the operators up."""
+    def module(self, there: str = "") -> str:
+        """Return the text of ``torch/_added_operators.py``, where the appended Python texts look the operators up.
 
-        def lines(items: Iterable[str]) -> str:
-            return "".join(f"    {item},\n" for item in items)
+        Args:
+            there: the text of a base that was built with operators, which stays before it.
+        """
+        values = {
+            "FUNCTIONS": _lines("{}", (f'"{name}": {stand_in}' for name, stand_in in self.functions.items())),
+            "PUBLIC": _lines("{}", (f'"{name}": "{bound}"' for name, bound in self.public.items())),
+            "OPERATORS": _names("[]", self.operators),
+            "OVERLOADS": _names("{}", self.overloads) if self.overloads else "set()",
+            "FACTORIES": _names("[]", self.factories),
+            "POINTWISE": _names("[]", self.pointwise),
+            "WRITING": _names("[]", self.writing),
+            "REPLACED": _lines("{}", (f'"aten::{name}": {json.dumps(what)}' for name, what in self.replaced.items())),
+        }
+        assign = {name: "=" if not there else "+=" if value[0] == "[" else "|=" for name, value in values.items()}
+        text = "\n\n".join(f"{name} {assign[name]} {value}" for name, value in values.items())
+        return f"{there}{MARK}{text}\n" if there else f"{_MODULE}{text}\n"
 
-        def names(items: Iterable[str]) -> str:
-            return lines(f'"{item}"' for item in items)
 
-        functions = lines(f'"{name}": {stand_in}' for name, stand_in in self.functions.items())
-        public = lines(f'"{name}": "{bound}"' for name, bound in self.public.items())
-        replaced = lines(f'"aten::{name}": {json.dumps(what)}' for name, what in self.replaced.items())
-        overloads = f"{{\n{names(self.overloads)}}}" if self.overloads else "set()"
-        return (
-            f"{_MODULE}FUNCTIONS = {{\n{functions}}}\n\nPUBLIC = {{\n{public}}}\n\n"
-            f"OPERATORS = [\n{names(self.operators)}]\n\nOVERLOADS = {overloads}\n\n"
-            f"FACTORIES = [\n{names(self.factories)}]\n\nPOINTWISE = [\n{names(self.pointwise)}]\n\n"
-            f"WRITING = [\n{names(self.writing)}]\n\n"
-            f"REPLACED = {{\n{replaced}}}\n"
-        )
+def _lines(brackets: str, items: Iterable[str]) -> str:
+    """Return a list, dictionary or set of Python, with each item in a line of its own."""
+    return "\n".join([brackets[0], *(f"    {item}," for item in items), brackets[1]])
+
+
+def _names(brackets: str, names: Iterable[str]) -> str:
+    return _lines(brackets, (f'"{name}"' for name in names))
 
 
 _MODULE = '''"""Operators that were added to this torch. Generated.

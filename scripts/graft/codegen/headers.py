@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torchgen.dest import compute_native_function_declaration
-from torchgen.gen import ComputeRedispatchFunction, ComputeTensorMethod
-from torchgen.gen_vmap_plumbing import ComputeBatchRulePlumbing
-from torchgen.packaged.autograd.gen_autograd_functions import gen_autograd_functions_lib
-from torchgen.packaged.autograd.gen_python_functions import create_python_return_type_bindings_header
-from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
-from torchgen.utils import Target
-
-from . import FRAGMENTS, OPERATOR_HEADERS, upstream
-from .known import Infos
-from .operators import Operators, Part, Replaced
-from .python import signatures
-from .upstream import FUNCTIONS_KEYS, Output, SelectingFileManager
+from . import FRAGMENTS, OPERATOR_HEADERS, torchgen
+from .bindings import signatures
+from .operators import Operators, Replacements, Selection
+from .output import Output
+from .torchgen import Infos, SelectingFileManager
 
 # These headers number names that the base's binaries were compiled with, so they stay unchanged. A new operator's
 # symbol is interned at run time.
@@ -57,11 +50,7 @@ class WheelOutput(Output):
 
 
 def require_additions_only(name: str | Path, base: str, merged: str) -> None:
-    """Reject a header in which a line of the base's is missing or moved: the base's binaries were compiled with it.
-
-    Raises:
-        ValueError: names the first missing line.
-    """
+    """Reject a header in which a line of the base's is missing or moved: the base's binaries were compiled with it."""
     lines = iter(merged.splitlines())
     for number, wanted in enumerate(base.splitlines(), 1):
         if not any(line == wanted for line in lines):
@@ -75,16 +64,17 @@ def generate_operator_headers(operators: Operators, wheel: Output, internal: Out
     """Generate the headers for calling or defining the new operators: ``ATen/ops/<name>*.h``, and ``internal`` ones,
     which are needed to compile generated sources, but not shipped in a wheel.
     """
-    suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in FUNCTIONS_KEYS))
+    suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in torchgen.FUNCTIONS_KEYS))
     wanted = {f"{name}{suffix}.h" for name in operators.new.root_names for suffix in suffixes}
     # If the base has operators of the same name, one header declares them all.
-    upstream.gen_headers(Part(operators, operators.new.overloads), wheel, of_operators=wanted.__contains__)
+    overloads = Selection(operators, operators.new.overloads)
+    torchgen.gen_headers(overloads.arguments, wheel, of_operators=wanted.__contains__)
     names = ("FunctionalInverses.h", "ViewMetaClasses.h")
     manager = SelectingFileManager("include/ATen", operators.templates, out=internal, wanted=names.__contains__)
-    upstream.gen_source_files(operators.every, manager)
+    torchgen.gen_source_files(operators.every.arguments, manager)
 
 
-def generate_replaced_headers(kernels: Part, base: Path, internal: Output) -> None:
+def generate_replaced_headers(kernels: Selection, base: Path, internal: Output) -> None:
     """Generate ``ATen/ops/<name>_native.h``: the base's header, and the kernels that it does not declare; and
     ``<name>_<key>_dispatch.h`` for keys that PyTorch has no kernel for.
 
@@ -94,13 +84,13 @@ def generate_replaced_headers(kernels: Part, base: Path, internal: Output) -> No
     def is_missing(name: str) -> bool:
         return name.endswith("_dispatch.h") and not (base / "torch/include/ATen/ops" / name).is_file()
 
-    upstream.gen_headers(kernels, internal, of_operators=is_missing, include="include")
+    torchgen.gen_headers(kernels.arguments, internal, of_operators=is_missing, include="include")
     declared: dict[str, dict[str, None]] = {}
     for group in kernels.grouped:
         name = f"ATen/ops/{group.root_name}_native.h"
         text = (base / "torch/include" / name).read_text(encoding="utf-8")
         for index in kernels.whole.backend_indices.values():
-            found = [each for each in compute_native_function_declaration(group, index) if each not in text]
+            found = [each for each in torchgen.compute_native_function_declaration(group, index) if each not in text]
             space = next((kernel.cpp_namespace for kernel in index.index.values() if kernel.kernel in str(found)), "")
             lines = [f"namespace {space} {{\n{each}\n}} // namespace {space}\n" for each in found]
             declared.setdefault(name, {}).update(dict.fromkeys(lines))
@@ -108,53 +98,57 @@ def generate_replaced_headers(kernels: Part, base: Path, internal: Output) -> No
         internal.write(f"include/{name}", "".join([f"#pragma once\n#include_next <{name}>\n", *lines_of]))
 
 
-def generate_replaced_nodes(replaced: Replaced, out: Output) -> None:
-    """Generate the headers of the unit with what replaces parts of the base.
+def generate_replaced_nodes(replaced: Replacements, out: Output) -> None:
+    """Generate the headers of the unit that replaces kernels and formulas of the base.
 
-    Its nodes have the names of the base's, whose classes may differ, and so are in a namespace of their own.
+    Its autograd nodes have the names of the base's, but may be other classes, so they have a namespace of their own.
     """
     generate_unit_headers(replaced.formulas, out)
     name = "own/torch/csrc/autograd/generated/Functions.h"
     if Path(name) in out.names:
-        head, first, rest = re.split(r"(^#ifdef _WIN32\nstruct )", out.read(name), maxsplit=1, flags=re.M)
-        nodes, last, end = rest.rpartition("\n}")
-        out.write(name, f"{head}inline namespace graft {{\n{first}{nodes}\n}} // namespace graft\n{last}{end}")
-    narrow_headers(Part(replaced.kernels.whole, [*replaced.kernels.functions, *replaced.formulas.functions]), out)
+        out.write(name, torchgen.with_nodes_in("graft", out.read(name)))
+    narrow_headers(Selection(replaced.kernels.whole, [*replaced.kernels.functions, *replaced.formulas.functions]), out)
 
 
 def generate_aten_headers(operators: Operators, wheel: Output) -> None:
     """Generate the headers that list operators: ``ATen/Functions.h``, ``ATen/core/TensorBody.h`` etc."""
-    upstream.gen_headers(operators.every, wheel, others=lambda name: name.endswith(".h") and name not in FROZEN)
+
+    def is_wanted(name: str) -> bool:
+        return name.endswith(".h") and name not in FROZEN
+
+    torchgen.gen_headers(operators.every.arguments, wheel, others=is_wanted)
 
 
-def generate_unit_headers(part: Part, out: Output) -> None:
-    """Generate those headers with this unit's operators only, which makes them much faster to parse."""
+def generate_unit_headers(selection: Selection, out: Output) -> None:
+    """Generate the headers of autograd with one unit's operators only, which makes them much faster to parse."""
     # An operator on lists of tensors may use the autograd nodes of the one on tensors, which may be in another unit.
-    used = [info for each in part.with_infos for info in (each.info or {}).values()]
-    infos = {**{info.func.func: {"Default": info} for info in used}, **part.infos}
-    generate_autograd_headers(part, infos, out, "own")
+    used = [info for each in selection.with_infos for info in (each.info or {}).values()]
+    infos = {**{info.func.func: {"Default": info} for info in used}, **selection.infos}
+    generate_autograd_headers(selection, infos, out, "own")
 
 
-def generate_autograd_headers(part: Part, infos: Infos, out: Output, folder: str) -> None:
+def generate_autograd_headers(selection: Selection, infos: Infos, out: Output, folder: str) -> None:
     """Generate the headers of torch/csrc/autograd/generated below ``folder``, with the formulas ``infos``."""
-    templates, target = part.whole.autograd_templates, f"{folder}/torch/csrc/autograd/generated"
-    with upstream.autograd_writes(out, ".h"):
-        gen_autograd_functions_lib(target, infos, templates)
-        upstream.gen_factories(part.overloads, target, templates)
-        gen_view_funcs(target, part.with_infos, templates)
-    pairs = [pair for pair in signatures(part.whole, method=False) if pair.function.root_name in part.root_names]
+    templates, target = selection.whole.autograd_templates, f"{folder}/torch/csrc/autograd/generated"
+    with torchgen.autograd_writes(out, ".h"):
+        torchgen.gen_autograd_functions_lib(target, infos, templates)
+        torchgen.gen_factories(selection.overloads, target, templates)
+        torchgen.gen_view_funcs(target, selection.with_infos, templates)
+    pairs = [
+        pair for pair in signatures(selection.whole, method=False) if pair.function.root_name in selection.root_names
+    ]
     manager = SelectingFileManager(target, templates, out=out)
-    create_python_return_type_bindings_header(manager, pairs, lambda _: True, "python_return_types.h")
+    torchgen.create_python_return_type_bindings_header(manager, pairs, lambda _: True, "python_return_types.h")
 
 
-def narrow_headers(part: Part, out: Output) -> None:
+def narrow_headers(selection: Selection, out: Output) -> None:
     """Write the headers that include all operators' headers, with only those that the unit's sources use."""
-    templates, roots = part.whole.templates, part.whole.roots_by_name
+    templates, roots = selection.whole.templates, selection.whole.roots_by_name
     sources = [name for name in out.names if name.suffix == ".cpp" and name.parts[0] not in ("vectorized", "cuda")]
     # The template contains handwritten functions.
     text = "\n".join([*map(out.read, sources), (templates / "Functions.h").read_text(encoding="utf-8")])
     named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
-    redispatch = list(map(ComputeRedispatchFunction(), part.overloads))
+    redispatch = list(map(torchgen.ComputeRedispatchFunction(), selection.overloads))
     texts = {"RedispatchFunctions": {"function_redispatch_definitions": redispatch}}
     for name, suffix in OPERATOR_HEADERS.items():
         includes = [f"#include <ATen/ops/{root}{suffix}.h>" for root in named]
@@ -172,11 +166,12 @@ def generate_fragments(operators: Operators, out: Output) -> None:
     calls no new operator is compiled with the base's own headers, so adding one does not compile it again; others get
     headers with only the operators that they call.
     """
+    methods = partial(torchgen.ComputeTensorMethod, static_dispatch_backend_indices=[])
     parts = {
-        "declarations": ComputeTensorMethod(target=Target.DECLARATION, static_dispatch_backend_indices=[]),
-        "definitions": ComputeTensorMethod(target=Target.DEFINITION, static_dispatch_backend_indices=[]),
-        "plumbing": ComputeBatchRulePlumbing(),
-        "redispatch": ComputeRedispatchFunction(),
+        "declarations": methods(target=torchgen.Target.DECLARATION),
+        "definitions": methods(target=torchgen.Target.DEFINITION),
+        "plumbing": torchgen.ComputeBatchRulePlumbing(),
+        "redispatch": torchgen.ComputeRedispatchFunction(),
     }
     found: dict[str, dict[str, Any]] = {
         root: {"names": [], **{part: [] for part in parts}} for root in operators.new.root_names

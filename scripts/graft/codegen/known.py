@@ -9,27 +9,15 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
-
-from torchgen import gen
-from torchgen.api.autograd import DifferentiabilityInfo
-from torchgen.model import BackendIndex, BackendMetadata, DispatchKey, FunctionSchema, NativeFunction, OperatorName
-from torchgen.packaged.autograd.load_derivatives import load_derivatives
 
 from ..core.files import files_below, write_atomically
 from ..core.layout import HOME
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
+from . import torchgen
+from .torchgen import Infos, Kernels, NativeFunction
 
-Kernels: TypeAlias = dict[DispatchKey, dict[OperatorName, BackendMetadata]]
-Infos: TypeAlias = dict[FunctionSchema, dict[str, DifferentiabilityInfo]]
-
-# As torchgen's own command line filters the keys of absent devices (torchgen/gen.py, main).
-ABSENT_BACKENDS = frozenset(
-    {DispatchKey.MPS, DispatchKey.SparseMPS, DispatchKey.SparseCsrMPS, DispatchKey.XPU, DispatchKey.MTIA}
-)
-
-# torchgen gives it to functions that no YAML has.
+# The tag that torchgen gives to functions that no YAML has.
 _GENERATED = "generated"
 
 
@@ -74,17 +62,20 @@ def known_operators(tree: Path, kept: Path = HOME / "operators") -> Known:
     return known
 
 
-def backend_index(key: DispatchKey, kernels: dict[OperatorName, BackendMetadata]) -> BackendIndex:
-    """Return torchgen's index of the kernels for a dispatch key (parse_native_yaml_struct in torchgen/gen.py)."""
-    is_of_cuda = gen.is_cuda_dispatch_key(key)
-    return BackendIndex(key, use_out_as_primary=True, external=False, device_guard=is_of_cuda, index=kernels)
+def known_tags(tree: Path) -> set[str]:
+    """Return the valid tags of entries."""
+    return set(torchgen.parse_tags_yaml(_tags_file(tree)))
+
+
+def _tags_file(tree: Path) -> str:
+    return str(tree / PACKAGED[FUNCTIONS] / "tags.yaml")
 
 
 def _identity(tree: Path) -> str:
-    """Return a hash of what decides how operators are parsed: torchgen and its YAML, Python, this module."""
+    """Return a hash of what decides how operators are parsed: torchgen, its YAML, Python, and our modules."""
     digest = hashlib.sha256(f"{sys.version} {sys.implementation.cache_tag}".encode())
     texts = [name for name in files_below(tree / "torchgen") if name.suffix in (".py", ".yaml")]
-    for path in (Path(__file__), *(tree / "torchgen" / name for name in texts)):
+    for path in (Path(__file__), Path(torchgen.__file__), *(tree / "torchgen" / name for name in texts)):
         data = path.read_bytes()
         digest.update(f"{path.name}\0{len(data)}\0".encode())
         digest.update(data)
@@ -93,9 +84,8 @@ def _identity(tree: Path) -> str:
 
 def _parsed(tree: Path) -> Known:
     functions, derivatives = (str(tree / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES))
-    tags = str(tree / "torchgen/packaged/ATen/native/tags.yaml")
-    # The other function finds what this one has parsed.
-    parsed = gen.parse_native_yaml(functions, tags, set(ABSENT_BACKENDS))
-    infos, keys = load_derivatives(derivatives, functions, tags)
+    # The second function finds what the first has parsed.
+    parsed = torchgen.parse_native_yaml(functions, _tags_file(tree), torchgen.IGNORED_KEYS)
+    infos, keys = torchgen.load_derivatives(derivatives, functions, _tags_file(tree))
     kernels = {key: dict(index.index) for key, index in parsed.backend_indices.items()}
     return Known(list(parsed.native_functions), kernels, dict(infos), set(keys))

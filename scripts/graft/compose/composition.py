@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ..base.base import VERSION_FILE
-from ..codegen.description import PLACES, Description
+from ..codegen.description import NAMESPACES, Description
 from ..compile.manifest import Outside
 from ..core.errors import UsageError
 from ..core.files import files_below
-from ..inputs.merge import MARK
 from ..inputs.native import DOCS, NativeFolder
 from ..inputs.patches import ADDED
 from .appending import appended_texts, behind, our_files
@@ -68,9 +67,6 @@ class Composition:
         self._tree = tree
         self.files: dict[str, bytes] = dict(patched)
         self.files |= {name.as_posix(): (generated / name).read_bytes() for name in files_below(generated)}
-        if (tree / ADDED).is_file():
-            texts = (tree / ADDED).read_text(encoding="utf-8"), self.files[ADDED].decode("utf-8")
-            self._put(ADDED, extended(*texts))
 
     def text(self, name: str) -> str | None:
         """Return the current text of ``name``, or None if there is no such file."""
@@ -80,14 +76,15 @@ class Composition:
         return None if content is None else content.decode("utf-8")
 
     def insert(self, native: NativeFolder, description: Description) -> None:
-        """Insert the added operators into files that upstream generates: stubs, and arguments for tests."""
-        documented = {(b.place.name, b.name): docstring(b, native.path / DOCS) for b in description.bound}
-        for place in PLACES:
-            if place.stub and (hints := description.hints.get(place.name)):
+        """List the added operators, also in files that upstream generates: stubs, and arguments for tests."""
+        self._put(ADDED, description.module(self.text(ADDED) or ""))
+        documented = {(b.namespace, b.name): docstring(b, native.path / DOCS) for b in description.bound}
+        for each in NAMESPACES:
+            if each.stub and (hints := description.hints.get(each.name)):
                 definitions = {
-                    name: with_docstring(texts, documented.get((place.name, name), "")) for name, texts in hints.items()
+                    name: with_docstring(texts, documented.get((each, name), "")) for name, texts in hints.items()
                 }
-                self._put(place.stub, insert_functions(self._upstream(place.stub), place.stub_class, definitions))
+                self._put(each.stub, insert_functions(self._upstream(each.stub), each.stub_class, definitions))
         if description.return_types:
             self._put(_RETURN_TYPES, insert_classes(self._upstream(_RETURN_TYPES), description.return_types))
         if description.annotated:
@@ -109,14 +106,6 @@ class Composition:
         return text
 
 
-def extended(lists: str, more: str) -> str:
-    """Return the text of a module that extends the lists and dictionaries of ``lists`` by those of ``more``."""
-    more = re.sub(r"\A.*?^(?=[A-Z]+ = )", "", more, flags=re.M | re.S)
-    more = re.sub(r"^([A-Z]+) = (?=\[)", r"\1 += ", more, flags=re.M)
-    more = re.sub(r"^([A-Z]+) = ", r"\1 |= ", more, flags=re.M)
-    return f"{lists}{MARK}{more}"
-
-
 def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> dict[str, bytes]:
     """Compose every file of a grafted torch that differs from the base's.
 
@@ -130,7 +119,7 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
     composition.insert(made.native, made.description)
     composition.append(appended_texts(made.native, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)
-    note = {**note, "replaced": made.description.replaced}
+    note = {**note, "replaced": made.description.replaced_parts}
     own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
     own |= {name: path.read_bytes() for name, path in made.libraries.items()}
     return {**composition.files, **installed_headers(tree, made.native), **own}
@@ -165,7 +154,7 @@ def describe_additions(base: str, description: Description) -> str:
         "The added operators are under the license of their authors:\n",
         *(f"    {name}\n" for name in names),
     ]
-    if description.replaced:
+    if description.replaced_parts:
         parts += ["So are these parts, which replace PyTorch's own:\n"]
         parts += [f"    {line}\n" for line in description.replaced_lines]
     return "".join(parts)

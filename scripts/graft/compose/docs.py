@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..codegen.description import Bound
+from ..codegen.description import BoundName
 
 _FUNCTIONS = "torch/_torch_docs.py"
 _METHODS = "torch/_tensor_docs.py"
@@ -21,7 +21,7 @@ _METHODS = "torch/_tensor_docs.py"
 _OVERLOAD = "@overload\n"
 
 
-def docstring(bound: Bound, folder: Path) -> str:
+def docstring(bound: BoundName, folder: Path) -> str:
     """Return the docstring of ``bound``: its signatures, then the text of its file in the folder ``docs/``."""
     written = folder / f"{bound.name.removesuffix('_')}.rst"
     body = bound.reference
@@ -38,24 +38,24 @@ def _filled(text: str, derived: str) -> str:
     )
 
 
-def docstring_texts(documented: Mapping[Bound, str]) -> dict[str, str]:
+def docstring_texts(documented: Mapping[BoundName, str]) -> dict[str, str]:
     """Return the code that sets docstrings and public names, by the file that it is appended to."""
     texts: dict[str, list[str]] = {}
     for bound, text in documented.items():
         is_plain = '"""' not in text and not text.endswith(("\\", '"'))
         doc = f'r"""\n{text}\n"""' if is_plain else repr(f"\n{text}\n")
-        module, owner = bound.public.rpartition(".")[0], bound.place.attribute
-        if bound.place.is_method:
+        module, owner = bound.public.rpartition(".")[0], bound.namespace.attribute
+        if bound.namespace.is_method:
             texts.setdefault(_METHODS, []).append(f'add_docstr_all("{bound.name}", {doc})\n')
-        elif bound.place.name == "torch":
+        elif bound.namespace.name == "torch":
             texts.setdefault(_FUNCTIONS, []).append(f"add_docstr(torch.{bound.name}, {doc})\n")
         elif not bound.short.startswith("_"):
             file = module.replace(".", "/") + (".py" if module == "torch.nn.functional" else "/__init__.py")
             imported = f"from torch._C import _add_docstr, {owner}  # type: ignore[attr-defined]\n"
             export = f'__all__ += ["{bound.short}"]\n'
             definition = f"{bound.short} = _add_docstr({owner}.{bound.name}, {doc})\n"
-            texts.setdefault(file, [imported]).append(definition + (export if bound.place.has_all else ""))
-            if bound.place.name == "nn":
+            texts.setdefault(file, [imported]).append(definition + (export if bound.namespace.has_all else ""))
+            if bound.namespace.name == "nn":
                 stub = f"from torch._C._nn import {bound.name} as {bound.short}\n{export}"
                 texts.setdefault(f"{file}i", []).append(stub)
     return {name: "\n".join(parts) for name, parts in texts.items()}

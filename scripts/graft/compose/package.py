@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.base import Base
-from ..codegen.description import PLACES
+from ..codegen.description import NAMESPACES
 from ..core.files import files_below
 from .appending import appended_texts
 from .composition import ANNOTATED, Composition, Made
@@ -53,8 +53,8 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
         "hash": made.hash_,
         "extension": base.extension,
         "operators": made.description.operators,
-        "replaced": made.description.replaced,
-        "owners": sorted({place.attribute for place in PLACES}),
+        "replaced": made.description.replaced_parts,
+        "owners": sorted({namespace.attribute for namespace in NAMESPACES}),
         "behind": behind,
         "new": new,
         "stars": star_importers(base.tree, behind),

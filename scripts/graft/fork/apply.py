@@ -152,7 +152,7 @@ def make_commits(
     lists = written_behind(generated_texts(native, generated), stack, scratch / "lists")
     stack.add(of_folder)
     stack.commit(_PYTHON_MESSAGE)
-    stack.add({**lists, ADDED: generated / "wheel" / ADDED})
+    stack.add(lists)
     stack.commit(_LISTS_MESSAGE)
     return stack
 
@@ -184,7 +184,7 @@ def lay_out_torchgen(stack: Stack, base: Path) -> None:
 
 def generate_python(native: NativeFolder, base: Path, out: Path) -> None:
     """Run Graft's generator for what a source tree's build does not generate, with the tree's torchgen in ``base``."""
-    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out, "--part", "python"]
+    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out]
     # Run in another folder, so that Python does not import a torchgen from the current one.
     done = run_with_torchgen(base, "graft.codegen", *arguments, cwd=out)
     if done.returncode != 0:
@@ -195,7 +195,8 @@ def generated_texts(native: NativeFolder, generated: Path) -> dict[str, str]:
     """Return what ``generate_python`` wrote and the native folder's ``python/``, by name in the tree."""
     appended = generated / "appended"
     texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
-    texts |= appended_texts(native, Description.load(generated / DESCRIPTION))
+    description = Description.load(generated / DESCRIPTION)
+    texts |= {**appended_texts(native, description), ADDED: description.module()}
     return {name.replace("torchgen/packaged/autograd/", "tools/autograd/"): text for name, text in texts.items()}
 
 

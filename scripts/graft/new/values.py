@@ -7,12 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from torchgen import local
-from torchgen.api import structured
-from torchgen.api.types import Binding, NativeSignature
-from torchgen.model import Argument, BaseTy, BaseType, FunctionSchema, ListType, SchemaKind, Type
-from torchgen.native_function_generation import functional_to_out_signature
-
+from ..codegen.torchgen import (
+    Argument,
+    BaseTy,
+    BaseType,
+    Binding,
+    FunctionSchema,
+    ListType,
+    NativeSignature,
+    SchemaKind,
+    Type,
+    functional_to_out_signature,
+    local,
+    structured,
+)
 from ..core.errors import OperatorError
 from ..inputs.spelling import respelled
 

@@ -85,7 +85,7 @@ template <PyObject* (*Func)(PyObject*, PyObject*, PyObject*)>
   return result;
 }
 
-${places}
+${namespaces}
 
 } // namespace torch::autograd
 
@@ -99,7 +99,7 @@ namespace {
 
 void bind(PyObject* torch_c) {
   [[maybe_unused]] const py::handle module(torch_c);
-  ${bind_places}
+  ${bind_namespaces}
   {
     using namespace torch::autograd;
     [[maybe_unused]] auto return_types_module = module.attr("_return_types");

@@ -1,5 +1,5 @@
-# Upstream increments the versions of what is returned. Of operators of native folders that write positional arguments,
-# the versions of these are incremented.
+# Upstream increments the versions of returned tensors. For operators of native folders that write positional arguments,
+# the versions of the written ones are incremented.
 import functools
 
 from torchgen.context import native_function_manager

@@ -1,6 +1,6 @@
 # Operators of native folders that write positional arguments, by name with overload. They are recorded, although some
-# of them return no tensor. Those that write a list are not: TorchScript does not know that its elements are written,
-# and drops the call. What their kernels call is recorded; only composite kernels call nothing but operators.
+# return no tensor. Those that write a list are refused, since TorchScript does not know that its elements are written,
+# and drops the call; but not those with composite kernels, whose calls of other operators are recorded.
 import functools
 
 _WRITING = set()

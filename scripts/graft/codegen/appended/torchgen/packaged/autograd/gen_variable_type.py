@@ -1,5 +1,6 @@
-# Upstream's kernels for Autograd go by what is returned. Operators of native folders that write positional arguments
-# get one made from these: it checks them as those of in-place operators, and gives them a node whose backward raises.
+# Upstream derives kernels for Autograd from the returned tensors. For operators of native folders that write positional
+# arguments, they are derived from the written ones: the kernel checks them as for in-place operators, and gives them a
+# node whose backward raises.
 import functools
 
 from torchgen.api.types import DispatcherSignature

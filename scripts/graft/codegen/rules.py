@@ -1,0 +1,164 @@
+"""Kernels that follow from an operator's entry: batching rules, so that ``torch.vmap`` needs no loop, and autocast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from ..inputs.entries import Loader
+from ..inputs.native import AUTOCAST
+from . import torchgen
+from .operators import Selection
+from .output import Output
+from .torchgen import BaseTy, BaseType, DispatchKey, NativeFunction, OptionalType, SchemaKind, write_from_template
+from .writing import is_writing, lacks_meta
+
+# Batching rules and autocast policies are registered only if the folder did not register its own, which is known only
+# after its initializers have run. In a grafted library they run before those of generated code (scripts/graft/compile).
+# In a source tree they run after, and replace the derived ones.
+
+_BLOCK = """\
+TORCH_LIBRARY_IMPL(aten, {key}, m) {{
+  // What the native folder registers itself comes first.
+  const auto is_free = [](const char* name, const char* overload) {{
+    const auto op = c10::Dispatcher::singleton().findOp({{std::string("aten::") + name, overload}});
+    return !op || ({is_unset});
+  }};
+{registrations}
+}}"""
+
+_REGISTRATION = """\
+  if (is_free("{name.name}", "{name.overload_name}")) {{
+    {statement}
+  }}"""
+
+
+def registration_block(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
+    """Return a C++ block that registers kernels for the first of the dispatch keys ``keys``, where none of
+    them has one. Each of ``statements`` registers an operator's kernel with the library ``m``.
+    """
+    is_unset = " && ".join(f"!op->hasKernelForDispatchKey(c10::DispatchKey::{each})" for each in keys)
+    lines = "\n".join(_REGISTRATION.format(name=f.func.name, statement=statement) for f, statement in statements)
+    return _BLOCK.format(key=keys[0], is_unset=is_unset, registrations=lines)
+
+
+def replacement_block(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
+    """Return a C++ block like that of ``registration_block``, which replaces kernels that are there."""
+    lines = "\n".join(f"  {statement}" for _, statement in statements)
+    return f"TORCH_LIBRARY_IMPL(aten, {keys[0]}, m) {{\n{lines}\n}}"
+
+
+# They are registered as decompositions: what a folder registers for FuncTorchBatched takes precedence, in any order. In
+# a source tree their files are linked before LegacyBatchingRegistrations.cpp, like upstream's: PyTorch 2.6 ignores
+# decompositions that are registered after the fallback (getRuntimeDispatchKeySet lacks their key).
+_BATCHED = ("FuncTorchBatchedDecomposition", "FuncTorchBatched")
+
+# Under vmap a kernel cannot read values, and each sample needs its own random numbers.
+_TAGS_THAT_LOOP = {"nondeterministic_seeded", "data_dependent_output", "dynamic_output_shape"}
+
+_TENSOR = BaseType(BaseTy.Tensor)
+
+
+def generate_batching_rules(selection: Selection, out: Output, folder: str = "ATen") -> None:
+    """Generate the rules in a folder below ``out``, and kernels for Meta of operators that only write arguments."""
+    generate_decompositions(selection, out, folder)
+    boxed = {
+        "Pointwise": [f for f in selection.functions if is_batched_pointwise(f)],
+        "Explicit": [f for f in selection.functions if is_batched_by_its_kernel(f, selection)],
+        "Writing": [f for f in selection.functions if is_writing(f) and f.namespace == "aten"],
+    }
+    for kind, functions in boxed.items():
+        if functions:
+            rule = f"torch::CppFunction::makeFromBoxedFunction<&{kind.lower()}_batching_rule>()"
+            text = registration_block(_BATCHED, [(f, f'm.impl("{f.func.name}", {rule});') for f in functions])
+            write_from_template(out, f"{folder}/BatchRulesOfAdded{kind}.cpp", {"registrations": text})
+    without_meta = [f for f in selection.functions if lacks_meta(f, _keys_of(f, selection)) and f.namespace == "aten"]
+    if without_meta:
+        kernel = "torch::CppFunction::makeFromBoxedFunction<&writes_nothing>()"
+        text = registration_block(["Meta"], [(f, f'm.impl("{f.func.name}", {kernel});') for f in without_meta])
+        write_from_template(out, f"{folder}/RegisterMetaOfWriting.cpp", {"registrations": text})
+
+
+def _keys_of(f: NativeFunction, selection: Selection) -> set[DispatchKey]:
+    return {key for key, index in selection.whole.backend_indices.items() if index.has_kernel(f)}
+
+
+def is_batched_pointwise(f: NativeFunction) -> bool:
+    """Return whether ``f`` is elementwise and takes and returns individual tensors."""
+    tensors = (_TENSOR, OptionalType(_TENSOR))
+    takes = all(a.type in tensors for a in f.func.arguments.flat_all if a.type.is_tensor_like())
+    returns = bool(f.func.returns) and all(r.type == _TENSOR for r in f.func.returns)
+    is_of_kind = f.func.kind() in (SchemaKind.functional, SchemaKind.inplace)
+    # Composite operators are decomposed instead.
+    is_written = not f.has_composite_implicit_autograd_kernel and f.namespace == "aten"
+    is_random = "nondeterministic_seeded" in f.tags
+    return "pointwise" in f.tags and takes and returns and is_of_kind and is_written and not is_random
+
+
+def is_batched_by_its_kernel(f: NativeFunction, selection: Selection) -> bool:
+    """Return whether ``f`` has one kernel for every backend, which can only call other operators, and mutates no
+    argument.
+
+    An additional meta kernel does not matter, since it computes nothing.
+    """
+    keys = _keys_of(f, selection) - {DispatchKey.Meta}
+    arguments = f.func.arguments.flat_all
+    takes = any(a.type.is_tensor_like() for a in arguments)
+    writes = any(a.annotation is not None and a.annotation.is_write for a in arguments)
+    is_random = any(a.type.is_base_ty_like(BaseTy.Generator) for a in arguments)
+    is_explicit = keys == {DispatchKey.CompositeExplicitAutograd} and f.namespace == "aten"
+    loops = writes or is_random or f.tags & _TAGS_THAT_LOOP
+    return is_explicit and takes and not loops and not is_batched_pointwise(f)
+
+
+def generate_decompositions(selection: Selection, out: Output, folder: str, *, is_replaced: bool = False) -> None:
+    """Generate the rules of composite operators; if ``is_replaced``, in place of the base's."""
+    kernels = selection.whole.backend_indices[DispatchKey.CompositeImplicitAutograd]
+    headers, statements = set(), []
+    for f in selection.functions:
+        kernel = kernels.get_kernel(f)
+        if kernel is None or f.namespace != "aten" or f.manual_kernel_registration:
+            continue
+        with torchgen.native_function_manager(f):
+            pointer = torchgen.NativeSignature(f.func, symint=kernel.supports_symint()).ptr_type()
+        headers.add(f"#include <ATen/ops/{f.root_name}_native.h>")
+        function = f"{kernel.cpp_namespace}::{kernel.kernel}"
+        statements.append((f, f'm.impl("{f.func.name}", static_cast<{pointer}>(::{function}));'))
+    if statements:
+        block = replacement_block if is_replaced else registration_block
+        env = {"headers": sorted(headers), "registrations": block(_BATCHED, statements)}
+        write_from_template(out, f"{folder}/BatchRulesOfAddedComposites.cpp", env)
+
+
+# Policies that upstream registers without an additional signature.
+POLICIES = ("lower_precision_fp", "fp32", "fp32_set_opt_dtype", "promote")
+
+# The dispatch keys that a policy is registered for, each with upstream's macro. `Autocast` is the key of CUDA.
+_AUTOCAST_KEYS = {"AutocastCPU": "KERNEL_CPU", "Autocast": "KERNEL_CUDA"}
+
+
+def generate_autocast(selection: Selection, policies: Mapping[str, str], out: Output, folder: str = "ATen") -> None:
+    """Generate the registrations of ``policies``: for operators, those that ``torch.autocast`` casts arguments by."""
+    listed = [
+        (f, f"{str(f.func.name).replace('.', ', ')}, {policies[str(f.func.name)]}")
+        for f in selection.functions
+        if str(f.func.name) in policies
+    ]
+    if listed:
+        blocks = [
+            registration_block([key], [(f, f"{macro}({arguments})") for f, arguments in listed])
+            for key, macro in _AUTOCAST_KEYS.items()
+        ]
+        write_from_template(out, f"{folder}/RegisterAutocast.cpp", {"registrations": "\n\n".join(blocks)})
+
+
+def read_policies(natives: Sequence[Path]) -> dict[str, str]:
+    """Return the policy of each operator, by name with overload, in the files ``autocast.yaml`` of native folders.
+
+    They list operators by the names of upstream's policies: ``fp32: [my_loss]``.
+    """
+    texts = [(native / AUTOCAST).read_text(encoding="utf-8") for native in natives if (native / AUTOCAST).is_file()]
+    lists = [pair for text in texts for pair in (yaml.load(text, Loader) or {}).items()]
+    return {name: policy for policy, names in lists for name in names}
