@@ -36,10 +36,10 @@ os._exit(0)
 
 
 def run_on_two_ranks(program: str, folder: Path) -> None:
-    """Run ``program`` with ``torch``, ``dist`` and ``rank`` defined. It can import the modules in this folder."""
+    """Run ``program`` with ``torch``, ``dist`` and ``rank`` defined. It can import what tests can."""
     (folder / "program.py").write_text(f"{_PREAMBLE}{program}{_END}")
     command = [sys.executable, str(folder / "program.py")]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     processes = [
         subprocess.Popen(
             [*command, str(rank), str(folder / "store")],
