@@ -241,7 +241,7 @@ def test_package_may_be_imported_first(both: Environment) -> None:
 
 
 def test_threads_call_operators_while_a_wheel_is_imported(both: Environment) -> None:
-    """Threads run forward and backward of another wheel's operator and one of torch, which gets an overload meanwhile."""
+    """Forward and backward of another wheel's operator, and of one of torch that gets an overload meanwhile."""
     done = both.run(THREADS, TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout.split()
     assert len(done) == 9 and done.pop() == "[2,3,0,1]"
     assert all(int(during) > 0 for during in done), done
