@@ -64,7 +64,7 @@ def test_installed_files_are_never_written_to(stock: Environment, folder: Path) 
     assert added == {"torch.graft", "torch_graft.pth"}
 
 
-def test_what_is_there_is_told(developed: Environment, folder: Path) -> None:
+def test_what_is_there_is_listed(developed: Environment, folder: Path) -> None:
     about = developed.about()
     assert "make develop" in about
     assert f"{folder}: unchanged since" in about

@@ -1,6 +1,4 @@
-"""The same for a torch with CUDA. There is no GPU to run the kernel, but torch imports, and its dispatch table has the
-kernel.
-"""
+"""Develop and a thin wheel for a torch with CUDA. No GPU runs the kernel, but the dispatch table has it."""
 
 from __future__ import annotations
 

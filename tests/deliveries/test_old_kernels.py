@@ -1,4 +1,4 @@
-"""Files of PyTorch 2.6.0 in the place of a newer torch's, untouched but for calls that count: the bits are the same."""
+"""Files of PyTorch 2.6.0 replace those of a newer torch, unchanged but for calls that count. The bits stay the same."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_headers_that_no_folder_of_the_build_has(developer: Developer, project: 
     assert developer.run(VALUE).stdout.startswith("0.0 0.76")
 
 
-def test_mistake_is_told_where_it_is_and_torch_still_works(developer: Developer, project: Path) -> None:
+def test_mistake_is_reported_with_its_line_and_torch_still_works(developer: Developer, project: Path) -> None:
     edit(project, ".tanh()", ".tanhh()")
     code = "import torch; print(torch.ones(1).item(), hasattr(torch, 'soft_step'))\n"
     done = developer.run(f"{code}try:\n    import my_ops\nexcept ImportError as error: print(error)")

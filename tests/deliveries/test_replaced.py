@@ -220,13 +220,13 @@ print("eye" in make_fx(torch.trace, torch._decomp.get_decompositions([torch.ops.
     ]
 
 
-def test_what_is_replaced_is_told(delivered: Environment) -> None:
+def test_what_is_replaced_is_listed(delivered: Environment) -> None:
     expected = "replaced   trace (CPU, FuncTorchBatched), renorm.out (CPU), fliplr (CompositeImplicitAutograd), "
     assert expected in delivered.about()
 
 
 @pytest.mark.slow
-def test_two_thin_wheels_that_replace_the_same_are_told(wheel: Environment, tmp_path: Path) -> None:
+def test_two_thin_wheels_that_replace_the_same_are_reported(wheel: Environment, tmp_path: Path) -> None:
     kernel = "cpu/LerpKernel.cpp"
     folder = write(tmp_path / "second", {kernel: (FOLDER / kernel).read_text()})
     make("thin-wheel", wheel, "--pin", "installed", "--native", folder, "--out", tmp_path, "--name", "second")

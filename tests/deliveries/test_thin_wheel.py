@@ -225,7 +225,7 @@ def test_operators_of_two_wheels_are_as_torch_s_own(printed: dict[str, str], exp
     assert printed[expression] == EXPECTED[expression]
 
 
-def test_both_are_told(both: Environment) -> None:
+def test_both_are_listed(both: Environment) -> None:
     about = both.about()
     assert "a thin wheel, loaded by the installed torch, cut_ops" in about
     assert "a thin wheel, loaded by the installed torch, rolled_ops" in about
@@ -241,7 +241,7 @@ def test_package_may_be_imported_first(both: Environment) -> None:
 
 
 def test_threads_call_operators_while_a_wheel_is_imported(both: Environment) -> None:
-    """Forward and backward, of another thin wheel and of torch, one of which gets a new overload meanwhile."""
+    """Forward and backward of another wheel's operator, and of one of torch that gets an overload meanwhile."""
     done = both.run(THREADS, TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout.split()
     assert len(done) == 9 and done.pop() == "[2,3,0,1]"
     assert all(int(during) > 0 for during in done), done

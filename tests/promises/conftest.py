@@ -52,8 +52,8 @@ OTHERWISE = {"TZ": "Pacific/Chatham", "LC_ALL": "C", "LANGUAGE": "de", "PYTHONHA
 
 @pytest.fixture(scope="session")
 def disturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
-    """Interrupted, killed, and with limited file sizes; then built, in another environment than ``plain``, of which it
-    shares nothing but the base.
+    """The README's folder: interrupted, killed, with limited file sizes, then built. It shares only the base with
+    ``plain``, and its surroundings differ.
     """
     folder = tmp_path_factory.mktemp("another")
     place = Place(folder / "deep/er $HOME|folder", base, shares=("base",), umask=0o077, **OTHERWISE)

@@ -45,7 +45,7 @@ def test_compile_error(plain: Place, texts: dict[str, str]) -> None:
 
 
 def test_wrong_formula_is_compiled_once(plain: Place, texts: dict[str, str]) -> None:
-    """It is in a generated source, which takes seconds."""
+    """The formula is in a generated source, which takes seconds to compile."""
     write(plain.home, {"log": f'#!/bin/sh\necho "$*" >>{plain.home}/calls\nexec "$@"\n'})
     (plain.home / "log").chmod(0o755)
     formula = (plain.home / "my_ops" / FORMULAS).read_text(encoding="utf-8")
@@ -104,7 +104,7 @@ def test_files_are_listed_on_request_also_if_one_has_an_error(plain: Place) -> N
 
 
 def test_verbose_shows_an_error_once(plain: Place) -> None:
-    """Of two files, which are checked separately, behind the traceback."""
+    """The errors of two files, which are checked separately, follow the traceback."""
     mistakes = {FUNCTIONS: "- func: soft_clip(Tensor self) -> Tensro\n", "docs/soft_clap.rst": "Clips.\n"}
     with plain.edited(mistakes):
         done = plain.run(plain.command("check", "-v"))

@@ -48,8 +48,8 @@ FORMULA = """- name: soft_clip(Tensor self, Scalar limit=1) -> Tensor
 
 
 def texts_of(home: Path) -> dict[str, list[str | None]]:
-    """Return the texts that each file of the home folder may have, or None where it may be missing. The first of all of
-    them are a valid folder.
+    """Return the texts that each file of the home folder may have, or None where it may be missing. The first texts
+    together are a valid folder.
     """
     return {
         "my_ops/SoftClip.cpp": [KERNEL.format(home=home, factor=factor) for factor in (1, 2)],
@@ -94,7 +94,7 @@ def from_nothing(home: Path, base: Path, folder: Path) -> tuple[str, str] | None
 def change_meanwhile(
     place: Place, texts: dict[str, list[str | None]], state: dict[str, int], draw: random.Random
 ) -> None:
-    """Build, and save the header elsewhere meanwhile. Which of both a snapshot and its compilers see is theirs."""
+    """Build, and save the header elsewhere meanwhile. The snapshot and the compilers may see either text."""
     process = place.start(place.command())
     time.sleep(draw.uniform(0, 10))
     state["elsewhere.h"] = 1 - state["elsewhere.h"]

@@ -37,7 +37,7 @@ constexpr bool width = at::vec::is_vec_specialized_for<T>::value;
 
 
 @pytest.mark.slow
-def test_name_that_only_newer_releases_have_is_told_with_its_line(tmp_path: Path) -> None:
+def test_name_that_only_newer_releases_have_is_reported_with_its_line(tmp_path: Path) -> None:
     if not shutil.which("dpkg-source"):
         pytest.skip("Debian's tools are not installed")
     source = kernel("soft_clip", "const Tensor& self", "return self.tanh();")
