@@ -11,7 +11,7 @@ from graft.fork import apply as apply_module
 from graft.inputs.merge import PACKAGED
 from graft.inputs.native import NativeFolder
 from helpers import git, use_own_bases, write
-from small_tree import FILES, NATIVE, PATCHES
+from small_tree import FILES, NATIVE, PATCHES, repository
 
 _TORCH = next(place for place in PLACES if place.name == "torch")
 _BOUND = Bound(_TORCH, "mine", "mine", signatures="mine(input)", reference="", derived="")
@@ -47,11 +47,7 @@ def own_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    folder = write(tmp_path / "pytorch", FILES)
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=upstream")
-    return folder
+    return repository(tmp_path / "pytorch", FILES)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ _MOST_PROCESSES = 8
 # The number of lines shown if pytest crashed.
 _MOST_LINES = 60
 
-# How far pytest is, and what it says at its end.
+# Pytest's progress, and the end of its output.
 _PROGRESS = re.compile(r"\[ *(\d+%)\]")
 _FAULTS = re.compile(r"=+ (?:FAILURES|ERRORS)")
 _SUMMARY = re.compile(r"=* ?(\d+ (?:passed|failed|error|skipped).*?)(?: in [\d.]+s.*)?$")
@@ -151,7 +151,7 @@ def run_pytest(
 ) -> Outcome:
     """Run the tests of a part. Return whether they passed, or ``extra`` selected none.
 
-    Without ``extra``, one line tells how far they are; of tests that fail all is shown.
+    Without ``extra``, one line shows the progress, and pytest's own output only if a test fails.
     """
     options = [
         *(["-q"] if extra else ["-v"]),
