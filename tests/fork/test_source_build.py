@@ -18,7 +18,7 @@ from graft.core.errors import CompileError, FetchError, OperatorError, PackError
 from graft.core.layout import Layout
 from graft.fork.apply import NATIVE as NATIVE_FOLDER
 from graft.fork.apply import apply
-from graft.fork.fetch import Cache
+from graft.fork.cache import Cache
 from graft.fork.pytorch_build import GENERATORS, PyTorchBuild
 from graft.fork.source_build import build_source, check_source
 from graft.fork.tree import SourceTree

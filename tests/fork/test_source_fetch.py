@@ -13,8 +13,9 @@ import pytest
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, ToolchainError
 from graft.core.layout import REPOSITORY
+from graft.fork.cache import Cache, cache_of
 from graft.fork.debian import configured_mirrors, refuse_missing_packages
-from graft.fork.fetch import Cache, cache_of, fetch_tree
+from graft.fork.fetch import fetch_tree
 from graft.fork.tree import FUNCTIONS_YAML
 from graft.inputs.pin import DebianSource, GitSource, Pin, load_pin
 from helpers import git, write
