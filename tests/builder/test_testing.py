@@ -6,12 +6,10 @@ import datetime
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -31,7 +29,7 @@ from helpers import write
 from tests.kit import environments, testing
 from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
 from tests.kit.nights import faults_of
-from tests.kit.parts import Outcome, Suite, run_parts
+from tests.kit.parts import Suite, run_parts
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
 from tests.kit.skips import differences
 from tests.kit.testing import one_at_a_time, without_warnings_about
@@ -168,31 +166,6 @@ def test_parts_are_run_and_reported(
     results = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
     assert results.keys() == {"1-wheel.xml", "2-wheel.xml"}
     assert (results["1-wheel.xml"] == "") == ("abort" in first)
-
-
-@pytest.mark.parametrize(
-    ("words", "is_selected"),
-    [
-        ("", True),
-        ("-x", True),
-        ("-k clip", True),
-        ("-kCLIP", True),
-        ("-k pool", False),
-        ("-k 'not pool'", True),
-        ("-k 'pool or (clip and grow)'", True),
-        ("-k clip -k pool", False),
-    ],
-)
-def test_nothing_is_built_for_a_part_of_which_no_test_can_be_selected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, is_selected: bool
-) -> None:
-    write(tmp_path, {"native_functions.yaml": "- func: soft_clip(Tensor self) -> Tensor", "tests/test_a.py": ""})
-    prepared: list[bool] = []
-    part = Suite("grammar", "one", [], prepare=lambda: prepared.append(True) or {}, named_in=[tmp_path])
-    monkeypatch.setattr("tests.kit.parts.run_pytest", lambda *_: Outcome.PASSED)
-    with suppress(Failed):
-        run_parts(Path(sys.executable), [part], {}, shlex.split(words))
-    assert prepared == [True] * is_selected
 
 
 SKIPPING = """

@@ -20,7 +20,8 @@ from graft.core.files import build_lock, files_below
 from graft.core.layout import PACKAGE, PATCHES, REPOSITORY
 from graft.fork import syntax
 from graft.fork.apply import lay_out_torchgen
-from graft.fork.fetch import cache_of, fetch_tree
+from graft.fork.cache import cache_of
+from graft.fork.fetch import fetch_tree
 from graft.fork.stack import Stack
 from graft.fork.tree import open_tree, pinned_base
 from graft.inputs.pin import load_pin

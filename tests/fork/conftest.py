@@ -10,7 +10,7 @@ from graft.fork import apply as apply_module
 from graft.inputs.merge import PACKAGED
 from graft.inputs.native import NativeFolder
 from helpers import git, use_own_bases, write
-from small_tree import DESCRIPTION, FILES, NATIVE, PATCHES
+from small_tree import DESCRIPTION, FILES, NATIVE, PATCHES, repository
 
 
 @pytest.fixture(autouse=True)
@@ -42,11 +42,7 @@ def own_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    folder = write(tmp_path / "pytorch", FILES)
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=upstream")
-    return folder
+    return repository(tmp_path / "pytorch", FILES)
 
 
 @pytest.fixture

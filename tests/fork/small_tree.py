@@ -101,11 +101,24 @@ def log(tree: Path, fork: Fork, form: str) -> list[str]:
     return git(tree, "log", "--reverse", f"--format={form}", f"{fork.base}..HEAD").splitlines()
 
 
-def commit_upstream(tree: Path, patches: Path, files: Mapping[str, str]) -> Path:
-    """Commit files to the small tree, and pin that commit. Return the tree."""
+def commit(tree: Path, files: Mapping[str, str], message: str = "commit") -> None:
+    """Write files and commit them."""
     write(tree, files)
     git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", "--message=kernels")
+    git(tree, "commit", "--quiet", f"--message={message}")
+
+
+def repository(folder: Path, files: Mapping[str, str]) -> Path:
+    """Return a new repository with one commit of these files."""
+    write(folder, files)
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    commit(folder, {})
+    return folder
+
+
+def commit_upstream(tree: Path, patches: Path, files: Mapping[str, str]) -> Path:
+    """Commit files to the small tree, and pin that commit. Return the tree."""
+    commit(tree, files)
     pin = patches / "pin.yaml"
     pin.write_text(pin.read_text().replace(git(tree, "rev-parse", "HEAD~1"), git(tree, "rev-parse", "HEAD")))
     return tree

@@ -10,7 +10,8 @@ from asking import asked
 from graft.core.errors import SourceError, UsageError
 from graft.core.layout import Layout, TorchVersion
 from graft.fork.branch import import_branch
-from helpers import git, write
+from helpers import git
+from small_tree import commit, commit_upstream
 
 NATIVE = "aten/src/ATen/native"
 FUNCTIONS = """- func: add(Tensor self) -> Tensor
@@ -71,12 +72,7 @@ BEFORE = {
 @pytest.fixture
 def upstream(tree: Path, patches: Path) -> Path:
     """A checkout whose commit is pinned."""
-    write(tree, BEFORE)
-    git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", "--message=kernels")
-    pin = patches / "pin.yaml"
-    pin.write_text(pin.read_text().replace(git(tree, "rev-parse", "HEAD~1"), git(tree, "rev-parse", "HEAD")))
-    return tree
+    return commit_upstream(tree, patches, BEFORE)
 
 
 @pytest.fixture
@@ -87,9 +83,7 @@ def into(tmp_path: Path, layout: Layout) -> Path:
 def of_branch(tree: Path, into: Path, changes: dict[str, str]) -> dict[str, str]:
     """Return the imported files of a branch that makes changes."""
     git(tree, "checkout", "--quiet", "-b", "fix")
-    write(tree, changes)
-    git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", "--message=fix")
+    commit(tree, changes)
     git(tree, "checkout", "--quiet", "main")
     import_branch(asked(source=str(tree), branch="fix", native=(into,), pin=TorchVersion("1.2.0")))
     return {path.relative_to(into).as_posix(): path.read_text() for path in into.rglob("*") if path.is_file()}

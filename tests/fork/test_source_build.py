@@ -18,7 +18,7 @@ from graft.core.errors import CompileError, FetchError, OperatorError, PackError
 from graft.core.layout import Layout
 from graft.fork.apply import NATIVE as NATIVE_FOLDER
 from graft.fork.apply import apply
-from graft.fork.fetch import Cache
+from graft.fork.cache import Cache
 from graft.fork.pytorch_build import GENERATORS, PyTorchBuild
 from graft.fork.source_build import build_source, check_source
 from graft.fork.tree import SourceTree
@@ -27,7 +27,7 @@ from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
 from graft.options import Request
 from helpers import git, write
-from small_tree import FILES, NATIVE, contents
+from small_tree import FILES, NATIVE, contents, repository
 
 # What a user may have in a checkout: untracked files, and a develop install.
 UNTRACKED = {
@@ -106,10 +106,7 @@ def with_submodules(tmp_path: Path, patches: Path) -> Path:
     """A checkout with a submodule in a submodule, like PyTorch's."""
     folders = {"inner": {"inner.h": "// inner\n"}, "outer": {"outer.h": "// outer\n"}, "pytorch": FILES}
     for name, files in folders.items():
-        folder = write(tmp_path / "repositories" / name, files)
-        git(folder, "init", "--quiet", "--initial-branch=main")
-        git(folder, "add", "--all")
-        git(folder, "commit", "--quiet", "--message=first")
+        repository(tmp_path / "repositories" / name, files)
     allowed = ["-c", "protocol.file.allow=always"]
     for name, inner in (("outer", "inner"), ("pytorch", "outer")):
         folder = tmp_path / "repositories" / name

@@ -13,37 +13,27 @@ import pytest
 from graft.core.console import StepLine
 from graft.core.errors import FetchError, ToolchainError
 from graft.core.layout import REPOSITORY
+from graft.fork.cache import Cache, cache_of
 from graft.fork.debian import configured_mirrors, refuse_missing_packages
-from graft.fork.fetch import Cache, cache_of, fetch_tree
+from graft.fork.fetch import fetch_tree
 from graft.fork.tree import FUNCTIONS_YAML
 from graft.inputs.pin import DebianSource, GitSource, Pin, load_pin
-from helpers import git
+from helpers import git, write
+from small_tree import commit, repository
 
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-source") is None, reason="Debian's tools are not installed")
-
-
-def repository(folder: Path, name: str, text: str) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=first")
-    return folder
 
 
 @pytest.fixture
 def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with a submodule. git rejects submodules in a local folder unless configured otherwise."""
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
-    third = repository(tmp_path / "third", "include/third.h", "// third\n")
-    folder = repository(tmp_path / "upstream", FUNCTIONS_YAML, "- func: add(Tensor self) -> Tensor\n")
+    third = repository(tmp_path / "third", {"include/third.h": "// third\n"})
+    folder = repository(tmp_path / "upstream", {FUNCTIONS_YAML: "- func: add(Tensor self) -> Tensor\n"})
     git(folder, "submodule", "--quiet", "add", str(third), "third_party/third")
     git(folder, "commit", "--quiet", "--message=third")
     git(folder, "tag", "-a", "v1.2.0", "-m", "release")
-    (folder / "later").touch()
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=later")
+    commit(folder, {"later": ""})
     return folder
 
 
@@ -127,9 +117,7 @@ def mirror(tmp_path: Path) -> Path:
         "debian/changelog": "pytorch (1.2.0) unstable; urgency=low\n\n  * A test.\n\n"
         " -- Someone <someone@example.com>  Sat, 01 Jan 2000 00:00:00 +0000\n",
     }
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    write(folder, files)
     pool = tmp_path / "mirror/pool/main/p/pytorch"
     pool.mkdir(parents=True)
     subprocess.run(["dpkg-source", "--build", folder], cwd=pool, stdout=subprocess.DEVNULL, check=True)

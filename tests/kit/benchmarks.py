@@ -29,7 +29,7 @@ REQUIREMENTS = REPOSITORY / "tests/kit/bench/requirements.txt"
 # it again page by page. That can take longer than the call. The profiler, which measures memory, logs starts and stops.
 _VARIABLES = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_MAX_": "0", "KINETO_LOG_LEVEL": "99"}
 
-# Of the comparison with other ways to add an operator: rows of `make bench-build`, in its order, and the columns.
+# The comparison with other ways to add an operator has these rows of `make bench-build`, in its order, and columns.
 _ROWS = (NOTHING, f"{DEVELOP}, kernel edited", f"{DEVELOP}, operator added")
 _ORDER = ("graft", "custom_op", "extension")
 

@@ -23,7 +23,8 @@ from graft.core.errors import GraftError
 from graft.core.files import build_lock
 from graft.core.layout import HOME, PATCHES, REPOSITORY
 from graft.core.process import run
-from graft.fork.fetch import cache_of, fetch_tree
+from graft.fork.cache import cache_of
+from graft.fork.fetch import fetch_tree
 from graft.inputs.pin import load_pin
 
 from ..shared.snippets import Snippet, documents, snippets_of

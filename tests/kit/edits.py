@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from graft.inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES, NativeFolder
 
-# The kernel that the first edit is of, if a folder has it.
+# The first edit changes this kernel, if a folder has it.
 _USUAL = Path("cpu/TwicePlusKernel.cpp")
 
 # An operator with common features: a kernel, a function and a method, a derivative formula, samples.

@@ -29,7 +29,7 @@ from graft.options import GRAFT
 
 REQUIREMENTS = REPOSITORY / "tests/requirements.txt"
 
-# What the other packages of an environment take, and NVIDIA's that a torch for CUDA requires.
+# The space for the other packages of an environment, and for NVIDIA's, which a torch for CUDA requires.
 _OTHER_PACKAGES, _CUDA_PACKAGES, _CUDA_DOWNLOAD = 1024**3, 5 * 1024**3, 3 * 1024**3
 
 # Purposes of environments.

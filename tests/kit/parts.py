@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import pairwise
 from pathlib import Path
 
 from graft.core.console import Steps, say
@@ -27,7 +26,7 @@ _MOST_PROCESSES = 8
 # The number of lines shown if pytest crashed.
 _MOST_LINES = 60
 
-# How far pytest is, and what it says at its end.
+# Pytest's progress, and the end of its output.
 _PROGRESS = re.compile(r"\[ *(\d+%)\]")
 _FAULTS = re.compile(r"=+ (?:FAILURES|ERRORS)")
 _SUMMARY = re.compile(r"=* ?(\d+ (?:passed|failed|error|skipped).*?)(?: in [\d.]+s.*)?$")
@@ -44,8 +43,6 @@ class Suite:
         variables: environment variables in addition to those of all parts.
         spread: how pytest-xdist distributes the tests (``--dist``), for tests that share expensive fixtures.
         prepare: builds what only this part needs, and returns more environment variables.
-        named_in: the folders and files whose text contains the names of the tests, parameters included. A part that has
-            something to prepare is left out if ``-k`` names nothing in them.
     """
 
     kind: str
@@ -54,7 +51,6 @@ class Suite:
     variables: Mapping[str, str] = field(default_factory=dict)
     spread: str = "worksteal"
     prepare: Callable[[], Mapping[str, str]] = dict
-    named_in: Sequence[Path] = ()
 
 
 class Outcome(Enum):
@@ -95,31 +91,9 @@ def run_parts(
     for number, part in enumerate(parts, 1):
         results = junit and junit / f"{number}-{part.kind}.xml"
         plugin = ["-p", "tests.kit.skips", "--skips-of", part.kind, *([] if extra else ["--all-of-it"])]
-        if part.named_in and not may_select(extra, part.named_in):
-            outcomes[part.name] = Outcome.NOT_CHOSEN
-            continue
         more, options = {**variables, **part.variables, **part.prepare()}, plugin if are_skips_known else []
         outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs, options)
     conclude(outcomes, extra)
-
-
-def may_select(extra: Sequence[str], places: Sequence[Path]) -> bool:
-    """Return whether pytest's arguments may select a test whose names are in the files below ``places``.
-
-    ``-k`` looks for its names in those of tests, in any case. It selects nothing if none of them is in a file.
-    """
-    chosen = [after or following for word, following in pairwise([*extra, ""]) if (after := _after_k(word)) is not None]
-    names = set(re.findall(r"[^\s()]+", chosen[-1].lower())) if chosen else set()  # pytest takes the last one
-    if not names or "not" in names:
-        return True
-    files = (file for place in places for file in ([place] if place.is_file() else sorted(place.rglob("*.*"))))
-    text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file()).lower()
-    return any(name in text for name in names - {"and", "or"})
-
-
-def _after_k(word: str) -> str | None:
-    """Return what follows ``-k`` in the same word; None for another word."""
-    return word[2:].removeprefix("=") if word.startswith("-k") else None
 
 
 def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
@@ -151,7 +125,7 @@ def run_pytest(
 ) -> Outcome:
     """Run the tests of a part. Return whether they passed, or ``extra`` selected none.
 
-    Without ``extra``, one line tells how far they are; of tests that fail all is shown.
+    Without ``extra``, one line shows the progress, and pytest's own output only if a test fails.
     """
     options = [
         *(["-q"] if extra else ["-v"]),

@@ -142,12 +142,11 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
             Suite("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile"),
             *parts,
         ]
-        grammar = partial(_built_grammar, request, stack)
-        names = (GRAMMAR, TESTS / "wheel/surfaces", TESTS / "kit/subject.py")
-        title = "the grammar of native_functions.yaml"
-        parts.append(Suite("grammar", title, [GRAMMAR / "tests"], prepare=grammar, named_in=names))
-        emulated = emulated_variables(layout)
-        parts.append(Suite("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated))
+        grammar, emulated = partial(_built_grammar, request, stack), emulated_variables(layout)
+        parts += [
+            Suite("grammar", "the grammar of native_functions.yaml", [GRAMMAR / "tests"], prepare=grammar),
+            Suite("emulated", "the CUDA kernels, emulated", emulated_tests(layout.native), emulated),
+        ]
     if found := [part for part in parts if part.kind in chosen]:
         return found
     raise UsageError(

@@ -1,8 +1,9 @@
 """The source build: the same patches and the same native folder, in a whole PyTorch checkout.
 
-``fetch`` and ``debian`` get the sources. ``tree`` is a checkout as a git repository; ``stack`` creates commits in it.
-``apply`` decides what they contain, ``checkout`` checks them out, and ``export`` writes them as patches.
-``pytorch_build`` runs PyTorch's own build, ``source_build`` all of this. ``syntax`` only parses the folder's sources.
+``fetch`` and ``debian`` get the sources, into the ``cache`` of their pin. ``tree`` is a checkout as a git repository;
+``stack`` creates commits in it. ``apply`` decides what they contain, ``checkout`` checks them out, ``export`` writes
+them as patches. ``pytorch_build`` runs PyTorch's own build, ``source_build`` all of this. ``syntax`` only parses the
+folder's sources.
 ``branch`` is the way back: it writes a branch as a native folder, from what ``changed_entries`` and ``changed_python``
 find.
 """

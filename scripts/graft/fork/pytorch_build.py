@@ -22,7 +22,7 @@ from ..inputs.patches import ADDED
 from ..inputs.pin import Pin
 from ..inputs.toolchain import Toolchain
 from .apply import NATIVE
-from .fetch import Cache
+from .cache import Cache
 from .placed import places
 from .tree import SourceTree
 

@@ -18,8 +18,9 @@ from ..deliver.wheel import pack
 from ..inputs.snapshot import Snapshot
 from ..options import SOURCE, Request
 from .apply import make_fork
+from .cache import Cache, read_inputs
 from .debian import refuse_missing_packages
-from .fetch import Cache, fetch_to_build, read_inputs
+from .fetch import fetch_to_build
 from .pytorch_build import GENERATORS, PyTorchBuild, affordable
 from .syntax import check_syntax
 from .tree import count, open_tree

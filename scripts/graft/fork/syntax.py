@@ -21,7 +21,8 @@ from ..inputs.native import NativeFolder
 from ..inputs.toolchain import Toolchain
 from ..options import Request
 from .apply import make_commits, series_for
-from .fetch import fetch_to_build, read_inputs
+from .cache import read_inputs
+from .fetch import fetch_to_build
 from .tree import count, open_tree
 
 # What sources include, and what generates the rest of it.

@@ -28,7 +28,7 @@ class Case:
         name: sizes, dtype and format.
         step: "forward" or "backward", of models "inference" or "training".
         aim: the required speedup over the peer.
-        elements: of the input, for the plot; 0 of models and of what is replaced, which are not in it.
+        elements: of the input, for the plot; 0 for models and replaced operators, which the plot leaves out.
         make: creates both sides, ours first; called right before they are measured.
         group: cases of one operator and peer with the same group share a line of the summary.
         during: what holds while the peer runs.

@@ -13,7 +13,7 @@ from torch.utils.benchmark import Compare
 from ..processor import describe_processor
 from .case import CaseResult
 
-# Of what is measured forward and backward, and of models.
+# The steps of operators, then those of models.
 _STEPS = ("forward", "backward", "inference", "training")
 
 

@@ -1,0 +1,72 @@
+"""What the source builds of one pin share: folders of sources and environments, and inputs that are read once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..core.errors import FetchError
+from ..core.files import build_lock, free_bytes
+from ..core.layout import Layout, user_cache
+from ..inputs.pin import Pin
+from ..inputs.snapshot import Snapshot, take_snapshot
+
+# Space for the sources, the objects of a whole build and the wheel.
+_NEEDED_BYTES = 8 * 1024**3
+
+# Environment variables that PyTorch's own build reads.
+_READ_BY_PYTORCH = re.compile(r"\w*FLAGS|(CMAKE|USE|BUILD|TORCH|PYTORCH|CUDNN|NCCL|MKL|BLAS)_\w+|CC|BLAS|INTEL_\w+")
+
+
+@dataclass(frozen=True)
+class Cache:
+    """What the source builds of one pin share, in ``folder``: a fresh clone of this repository must not start from
+    nothing.
+    """
+
+    folder: Path
+
+    @property
+    def tree(self) -> Path:
+        """The source tree."""
+        return self.folder / "pytorch"
+
+    @property
+    def environment(self) -> Path:
+        """The virtual environment for building the tree."""
+        return self.folder / f"environment-{sysconfig.get_config_var('SOABI')}"
+
+    def copy_of(self, checkout: Path) -> Path:
+        """The copy of a user's checkout that is built."""
+        return self.folder / f"pytorch-{hashlib.sha256(str(checkout).encode()).hexdigest()[:12]}"
+
+    def require_space(self) -> None:
+        """Raise FetchError unless there is space for a tree and its build."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if free_bytes(self.folder) < _NEEDED_BYTES:
+            raise FetchError(
+                f"{self.folder}: less than {_NEEDED_BYTES >> 30} GiB are free",
+                todo="free some space, or set XDG_CACHE_HOME to a folder on another disk",
+            )
+
+
+def cache_of(pin: Pin) -> Cache:
+    """Return the folders of ``pin``, below XDG_CACHE_HOME or ~/.cache."""
+    return Cache(user_cache() / pin.path.parent.name)
+
+
+@contextmanager
+def read_inputs(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
+    """Read the inputs of a build in the pin's cache, which the body has for itself."""
+    snapshot = take_snapshot(layout)
+    cache = cache_of(snapshot.pin)
+    kept = sorted(f"{name}={value}" for name, value in os.environ.items() if _READ_BY_PYTORCH.fullmatch(name))
+    snapshot = replace(snapshot, folder=cache.folder / "snapshot", settings=(*snapshot.settings, *kept))
+    with build_lock(cache.folder), snapshot.translated():
+        yield snapshot, cache
