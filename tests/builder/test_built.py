@@ -116,9 +116,7 @@ def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatc
     made, steps = SimpleNamespace(cuda="", outside=Outside({})), SimpleNamespace(seconds={"compose": 1.0})
     snapshot = SimpleNamespace(stamp="a stamp", translated=nullcontext)
     monkeypatch.setattr(deliveries, "take_snapshot", lambda _: snapshot)
-    monkeypatch.setattr(
-        deliveries, "job_of", lambda *_: SimpleNamespace(steps=SimpleNamespace(seconds={"compose": 1.0}))
-    )
+    monkeypatch.setattr(deliveries, "job_of", lambda *_: SimpleNamespace(steps=steps))
     monkeypatch.setattr(stages, "make", lambda *_: made)
     with pytest.raises(KeyboardInterrupt):
         deliveries.run(Package(layout, None, "ops"), asked())
