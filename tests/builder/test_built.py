@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asking import asked
+from graft import deliveries, stages
 from graft.base.installed import Environment
 from graft.compile.manifest import Outside
 from graft.core import layout as layout_module
@@ -98,6 +101,31 @@ def test_package_is_done_again_if_one_of_its_files_is_another(layout: Layout) ->
     library.unlink()
     (thin.layout.out / "ops/__init__.py").unlink()
     assert thin.fingerprint(thin.layout.out) == ""
+
+
+def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    delivered: list[str] = []
+
+    class Package(Thin):
+        def deliver(self, *_: object) -> Path:
+            write(self.layout.out, {"ops.py": "half"})
+            if not delivered:
+                delivered.append("half")
+                raise KeyboardInterrupt
+            delivered.append("whole")
+            return self.layout.out
+
+    made, steps = SimpleNamespace(cuda="", outside=Outside({})), SimpleNamespace(seconds={"compose": 1.0})
+    snapshot = SimpleNamespace(stamp="a stamp", translated=nullcontext)
+    monkeypatch.setattr(deliveries, "take_snapshot", lambda _: snapshot)
+    monkeypatch.setattr(deliveries, "job_of", lambda *_: SimpleNamespace(steps=steps))
+    monkeypatch.setattr(stages, "make", lambda *_: made)
+    with pytest.raises(KeyboardInterrupt):
+        deliveries.run(Package(layout, None, "ops"), asked())
+    results = [deliveries.run(Package(layout, None, "ops"), asked()) for _ in range(2)]
+    assert delivered == ["half", "whole"]
+    assert [bool(each.seconds) for each in results] == [True, False]
+    assert {each.path for each in results} == {layout.work / "thin-ops"}
 
 
 def test_tree_is_done_again_if_it_is_not_in_use_or_torch_is_another(layout: Layout, tmp_path: Path) -> None:
