@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from ..codegen.lists import groups_accept
+from ..codegen.lists import without_out
 from ..codegen.torchgen import (
     MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION,
     BackendIndex,
     FunctionSchema,
     Kernels,
     SchemaKind,
+    accepted_without_out,
     add_generated_native_functions,
     error_check_native_functions,
     generate_function,
@@ -39,7 +40,7 @@ def check_groups(entries: list[Entry], functions: list[Function], base: BaseOper
     by_root: dict[str, list[Function]] = defaultdict(list)
     for function in functions:
         by_root[root_of(function.entry.operator)].append(function)
-    with groups_accept(f.entry.schema for f in functions):
+    with accepted_without_out(without_out(f.entry.schema for f in functions)):
         for root, group in by_root.items():
             if root not in waiting:
                 _check_group(root, group, base, findings)

@@ -6,9 +6,7 @@ A graft extends them in the generating process. A source tree gets the same text
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from ..inputs.entries import Entry, read_entries
 from ..inputs.native import DERIVATIVES, FUNCTIONS
@@ -18,7 +16,6 @@ from .torchgen import (
     VIEW_FUNCTIONS,
     FunctionSchema,
     SchemaKind,
-    accepted_without_out,
 )
 from .writing import written
 
@@ -104,11 +101,6 @@ def without_out(schemas: Iterable[str]) -> list[str]:
     valid = [schema for schema in map(parsed, schemas) if schema]
     names = [str(schema.name) for schema in valid if not any(r.type.is_tensor_like() for r in schema.returns)]
     return [name for name in names if name not in FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT]
-
-
-def groups_accept(schemas: Iterable[str]) -> AbstractContextManager[Any]:
-    """While the body runs, torchgen's grouping accepts new operators that return no tensor."""
-    return accepted_without_out(without_out(schemas))
 
 
 def parsed(schema: str) -> FunctionSchema | None:
