@@ -29,7 +29,7 @@ from .core.layout import BYTECODE, IS_CHECKOUT, PATCHES, REPOSITORY, TorchVersio
 from .core.make import changes_folder, command_of_make
 from .core.pythons import find_python, probed
 from .deliver.built import last_build
-from .inputs.native import load_natives
+from .inputs.native import load_natives, require_native
 from .inputs.pin import pin_of
 from .inputs.toolchain import architectures_in, wanted_architectures
 from .options import (
@@ -322,6 +322,7 @@ def _check_natives(request: Request, *, is_new: bool) -> None:
     """Check the native folders, or that the first can be created, and ``SCHEMA``, if an operator is added to it."""
     if not is_new:
         load_natives(request.native)
+        require_native(request.native)
         return
     from .new.new_op import check_usage
 

@@ -142,7 +142,7 @@ class Tree(Delivery):
         files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
         with job.steps.step("add to the installed torch"):
             tree = write_tree(self.environment, job.base, self.layout.natives, files, self._with_cuda(made.stamp))
-            require_import(self.environment, tree, made.native)
+            require_import(self.environment, tree, made.natives)
             use_tree(self.environment, tree)
         return tree
 
@@ -212,7 +212,7 @@ def run(delivery: Delivery, request: Request) -> Result:
         GraftError: the build failed; what was delivered before is unchanged.
     """
     snapshot = take_snapshot(delivery.layout)
-    with delivery.lock(), snapshot.translated():
+    with delivery.lock():
         outside = Outside.load(delivery.read)
         is_same = outside and outside.is_as_read(delivery.layout.work)
         if outside and is_same and (there := delivery.there(outside.with_stamp(snapshot.stamp))):
@@ -239,7 +239,8 @@ def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: En
     steps = Steps()
     base = base_of(environment, layout.base) if environment else get_base(snapshot.pin, layout, request.wheel, steps)
     snapshot = replace(snapshot, toolchain=base.fitted(snapshot.toolchain))
-    return Job(layout, snapshot, snapshot.lay_out(), base, request.jobs, steps)
+    snapshot.lay_out()
+    return Job(layout, snapshot, base, request.jobs, steps)
 
 
 def _composed(job: Job, made: Made, note: Mapping[str, Any]) -> Mapping[str, bytes]:

@@ -16,16 +16,16 @@ from .compile import ninja
 from .compile.cuda import Cuda, Nvcc, plan_cuda
 from .compile.manifest import Outside
 from .compile.stubs import replaced_stubs
-from .compile.units import CXX, NVCC, Planner, Product, Units, lay_out_sources
+from .compile.units import CXX, NVCC, Planner, Product, Units, link_operators
 from .compose.appending import require_names
 from .compose.files import Made, installed_headers
 from .core.console import StepLine, Steps, say
 from .core.errors import CommandError, GraftError, PinError, run_all
 from .core.layout import Layout
-from .inputs.entries import fields_of, read_entries, texts_of_entries
+from .inputs.entries import fields_of, texts_of_entries
 from .inputs.merge import PACKAGED
-from .inputs.native import FUNCTIONS, NativeFolder
-from .inputs.patches import load_series, patched
+from .inputs.native import FUNCTIONS
+from .inputs.patches import patched
 from .inputs.snapshot import Snapshot
 from .inputs.toolchain import Toolchain
 
@@ -43,7 +43,6 @@ class Job:
     Args:
         layout: its folders.
         snapshot: its inputs.
-        native: the merged native folder in the snapshot.
         base: what is built on.
         jobs: the maximum number of compilers to run at once.
         steps: shows the progress.
@@ -51,7 +50,6 @@ class Job:
 
     layout: Layout
     snapshot: Snapshot
-    native: NativeFolder
     base: Base
     jobs: int
     steps: Steps
@@ -75,7 +73,7 @@ def make(job: Job, plan: Plan) -> Made:
         hash_=hashlib.sha256("".join(inputs).encode()).hexdigest()[:10],
         stamp=outside.with_stamp(job.snapshot.stamp),
         outside=outside,
-        native=job.native,
+        natives=job.snapshot.natives,
         description=description,
         patched=patched_files,
         generated=job.layout.generated / "wheel",
@@ -87,7 +85,7 @@ def make(job: Job, plan: Plan) -> Made:
 def _kept_calls(job: Job) -> dict[str, list[str]]:
     """Return the functions of PyTorch that go on calling kernels that the folder replaces, by name of the kernel."""
     theirs = texts_of_entries(job.base.tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
-    ours = [entry for entry in read_entries(job.native.path / FUNCTIONS) if entry.is_replacing]
+    ours = job.snapshot.natives.entries(FUNCTIONS, replacing=True)
     replaced = [(entry, fields_of(theirs[entry.operator])) for entry in ours]
     try:
         return kept_calls(job.base.libraries / "libtorch_cpu.so", replaced, job.layout.base / "direct-calls.json")
@@ -114,7 +112,7 @@ def make_for_cuda(job: Job) -> Nvcc:
 
 def _plan_cuda(job: Job, *, is_required: bool = False) -> Cuda:
     wanted, home = job.layout.cuda_archs.strip(), job.layout.cuda_home
-    return plan_cuda(job.snapshot, job.base, job.native, wanted, home, is_required=is_required)
+    return plan_cuda(job.snapshot, job.base, job.snapshot.natives, wanted, home, is_required=is_required)
 
 
 def _make(job: Job, cuda: Cuda, plan: Plan | None) -> tuple[dict[str, Path], Outside, list[str], dict[str, bytes]]:
@@ -147,7 +145,7 @@ def check(job: Job) -> None:
     Raises:
         GraftError: lists every error.
     """
-    how = KERNELS if job.base.cuda and job.native.cuda else NO_CUDA
+    how = KERNELS if job.base.cuda and job.snapshot.natives.cuda else NO_CUDA
     with Generator(job.layout, job.snapshot, job.base, how) as generator:
 
         def generate() -> None:
@@ -162,8 +160,8 @@ def _check_base(job: Job) -> dict[str, bytes]:
     tree, work = job.base.tree, job.layout.work
     files: dict[str, bytes]
     files, *_ = run_all(
-        lambda: patched(load_series(job.snapshot.patches), tree, work),
-        lambda: installed_headers(tree, job.native),
+        lambda: patched(job.snapshot.series, tree, work),
+        lambda: installed_headers(tree, job.snapshot.natives),
         lambda: require_names(tree, note=job.layout.base / "required-names"),
     )
     return files
@@ -172,8 +170,8 @@ def _check_base(job: Job) -> dict[str, bytes]:
 def _compile(
     job: Job, nvcc: Nvcc | None, plan: Plan | None, line: StepLine, is_refused: Callable[[], bool]
 ) -> tuple[dict[str, Path], Outside, list[str]]:
-    lay_out_sources(job.layout, job.native)
-    units = Planner(job.layout, job.base, job.snapshot.toolchain, nvcc).plan(job.native)
+    link_operators(job.layout)
+    units = Planner(job.layout, job.base, job.snapshot.toolchain, nvcc).plan(job.snapshot.natives)
     products = plan(units, job.base, nvcc) if plan else []
     compilers: dict[str, Toolchain | Nvcc] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.tried if plan else units.cuda

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,9 @@ from graft.compile.manifest import Outside
 from graft.compile.units import CXX, Unit
 from graft.core.console import StepLine
 from graft.core.layout import DEBUG, REPOSITORY, Layout, TorchVersion
+from graft.inputs.native import NativeFolder, NativeFolders, together
 from graft.inputs.pin import load_pin
-from graft.inputs.snapshot import Snapshot
+from graft.inputs.snapshot import Snapshot, contents_of
 from graft.inputs.toolchain import Toolchain
 
 # What narrow folders have.
@@ -39,6 +40,12 @@ mkdir -p "$(dirname "$object")"
 echo "$object: $source header.h $(sed -n 's,^// \(\.*/.*\),\1,p' "$source")" > "$depfile"
 cp "$source" "$object"
 """
+
+
+def snapshot_of(work: Path, toolchain: Toolchain, natives: NativeFolders) -> Snapshot:
+    """Return a snapshot of native folders in a work folder."""
+    pin, files = load_pin(REPOSITORY / "patches/2.13.0"), contents_of(each.places for each in natives.folders)
+    return Snapshot(work, natives, files, (), pin, toolchain, ())
 
 
 @dataclass
@@ -69,19 +76,15 @@ class Build:
         calls.unlink(missing_ok=True)
         line = StepLine("compile")
         base, work = Base(Path("torch.whl"), Path("tree")), self.layout.work
-        pin, toolchain = load_pin(REPOSITORY / "patches/2.13.0"), Toolchain(self.searching, "", "c++20")
-        snapshot = Snapshot(work / "snapshot", {}, (), self.layout.natives, pin, toolchain, ())
-        if self.is_debugged:
-            snapshot = replace(snapshot, toolchain=toolchain.of_kind(DEBUG))
-        with snapshot.translated():
-            others = self.units
-            _, self.outside = ninja.make(
-                *(self.layout, snapshot, [], base, {CXX: self.compiler}),
-                others=others,
-                jobs=2,
-                line=line,
-                is_refused=lambda: self.is_refused,
-            )
+        toolchain = Toolchain(self.searching, "", "c++20").of_kind(DEBUG if self.is_debugged else "")
+        snapshot = snapshot_of(work, toolchain, together([NativeFolder(path=self.layout.native, places={})]))
+        _, self.outside = ninja.make(
+            *(self.layout, snapshot, [], base, {CXX: self.compiler}),
+            others=self.units,
+            jobs=2,
+            line=line,
+            is_refused=lambda: self.is_refused,
+        )
         found = {re.search(r"-c (\S+)", call)[1] for call in self.calls()}  # type: ignore[index]
         counted, _, self.compiled_before = line.note.partition(", ")
         assert counted == f"{len(found)} of {len(self.units)} sources"

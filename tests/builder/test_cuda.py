@@ -23,9 +23,8 @@ from graft.core.errors import FetchError, UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.core.pip import MissingError
 from graft.inputs import toolchain
-from graft.inputs.native import NativeFolder, load_native
+from graft.inputs.native import NativeFolders, load_natives
 from graft.inputs.pin import load_pin
-from graft.inputs.snapshot import Snapshot
 from graft.inputs.toolchain import NO_GPU, Toolchain, architectures_in, wanted_architectures
 from helpers import write
 
@@ -59,15 +58,15 @@ def base_for(cuda: str, folder: Path) -> Base:
     return Base(folder / "torch.whl", folder)
 
 
-def native_folder(folder: Path) -> NativeFolder:
+def native_folder(folder: Path) -> NativeFolders:
     entry = "- func: a(Tensor self) -> Tensor\n  dispatch:\n    CPU: a_cpu\n    CUDA: a_cuda\n"
     texts = {"native_functions.yaml": entry, "cuda/A.cu": "", "cuda/A.cuh": "", "cuda/B.cpp": "", "C.cpp": ""}
-    return load_native(write(folder, texts))
+    return load_natives([write(folder, texts)])
 
 
 def plan(base: Base, folder: Path, wanted: str = "", *, is_required: bool = False) -> Cuda:
-    native = native_folder(folder)
-    return plan_cuda(Snapshot(folder, {}, (), (folder,), PIN, HOST, ()), base, native, wanted, is_required=is_required)
+    snapshot: Any = SimpleNamespace(pin=PIN, toolchain=HOST)
+    return plan_cuda(snapshot, base, native_folder(folder), wanted, is_required=is_required)
 
 
 def test_architectures_are_written_in_several_ways() -> None:
@@ -218,8 +217,8 @@ def test_where_nothing_is_set_the_reason_is_that_there_is_no_gpu(
 def test_folder_without_kernels_for_cuda_cannot_be_checked_for_it(tmp_path: Path) -> None:
     (tmp_path / "native/native_functions.yaml").parent.mkdir()
     (tmp_path / "native/native_functions.yaml").write_text("- func: a(Tensor self) -> Tensor\n")
-    native = load_native(tmp_path / "native")
-    snapshot = Snapshot(tmp_path, {}, (), (native.path,), PIN, HOST, ())
+    native = load_natives([tmp_path / "native"])
+    snapshot: Any = SimpleNamespace(pin=PIN, toolchain=HOST)
     with pytest.raises(UsageError, match="native: it has no CUDA kernels") as caught:
         plan_cuda(snapshot, base_for("13.0", tmp_path / "tree"), native, "", is_required=True)
     assert caught.value.todo == "add a kernel to its folder cuda/"
@@ -245,7 +244,7 @@ def test_sources_of_cuda_and_registrations_are_compiled(
 ) -> None:
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     native = native_folder(tmp_path / "native")
-    layout = Layout(TorchVersion("0.0.0"), (native.path,), tmp_path)
+    layout = Layout(TorchVersion("0.0.0"), (tmp_path / "native",), tmp_path)
     work = layout.work
     (layout.sources / "cuda").mkdir(parents=True)
     for source in native.cplusplus:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from faked_compiler import snapshot_of
 from graft.base.base import Base, Library
 from graft.base.elf import ElfFile
 from graft.base.symbols import SymbolFile
@@ -18,9 +19,8 @@ from graft.compile.link import Linker
 from graft.compile.units import CXX, LINKED, Product, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError, LinkError
-from graft.core.layout import REPOSITORY, Layout, TorchVersion
-from graft.inputs.pin import load_pin
-from graft.inputs.snapshot import Snapshot
+from graft.core.layout import Layout, TorchVersion
+from graft.inputs.native import load_natives
 from graft.inputs.toolchain import Toolchain
 
 # Each library of the base exports a function and hides another, and a variable.
@@ -70,7 +70,9 @@ class Build:
 
     def linker(self, product: Product) -> Linker:
         """Return the linker that ninja's command makes of the plan."""
-        return Linker(product.plan(self.base, self.toolchain, self.layout.native))
+        snapshot = snapshot_of(Path(), self.toolchain, load_natives([self.layout.native]))
+        snapshot.lay_out()
+        return Linker(product.plan(self.base, self.toolchain, snapshot.note))
 
     def bound(self, *units: Unit, provided: tuple[Unit, ...] = ()) -> dict[str, list[str]]:
         """Return the functions of each library that are bound for ``units`` in torch._C."""
@@ -86,13 +88,10 @@ class Build:
 
     def make(self, *products: Product) -> dict[str, Path]:
         """Compile and link with ninja."""
-        pin = load_pin(REPOSITORY / "patches/2.13.0")
-        snapshot = Snapshot(Path("snapshot"), {}, (), self.layout.natives, pin, self.toolchain, ())
-        shutil.copytree(self.layout.native, snapshot.merged, dirs_exist_ok=True)
-        line = StepLine("compile")
-        with snapshot.translated():
-            given = (self.layout, snapshot, products, self.base, {CXX: self.toolchain})
-            linked, _ = ninja.make(*given, jobs=2, line=line)
+        snapshot = snapshot_of(Path(), self.toolchain, load_natives([self.layout.native]))
+        snapshot.lay_out()
+        given = (self.layout, snapshot, products, self.base, {CXX: self.toolchain})
+        linked, _ = ninja.make(*given, jobs=2, line=StepLine("compile"))
         return linked
 
 

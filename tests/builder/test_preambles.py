@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from faked_compiler import snapshot_of
 from graft.base.base import Base
 from graft.compile import ninja
 from graft.compile.preambles import Preambles, preamble_of
@@ -14,9 +15,8 @@ from graft.compile.units import CXX, Unit
 from graft.core.console import StepLine
 from graft.core.errors import CompileError
 from graft.core.files import write_if_changed
-from graft.core.layout import REPOSITORY, Layout, TorchVersion
-from graft.inputs.pin import load_pin
-from graft.inputs.snapshot import Snapshot
+from graft.core.layout import Layout, TorchVersion
+from graft.inputs.native import NativeFolder, together
 from graft.inputs.toolchain import Toolchain
 
 SOURCE = Path("src/ATen/native/cpu/Mine.cpp")
@@ -46,7 +46,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def build(work: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     """Compile a text for edits. Return whether that used its preamble."""
-    layout = Layout(TorchVersion("1.0"), (Path("/mine"),), Path("/out"))
+    mine = Path("/mine")
+    layout = Layout(TorchVersion("1.0"), (mine,), Path("/out"))
     toolchain = replace(Toolchain("g++", "a compiler", "c++20"), is_for_edits=True)
     use = Preambles.use
     used: list[bool] = []
@@ -57,16 +58,14 @@ def build(work: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
         return made
 
     monkeypatch.setattr(Preambles, "use", watched)
-    pin = load_pin(REPOSITORY / "patches/2.13.0")
-    snapshot = Snapshot(work / "snapshot", {}, (), layout.natives, pin, toolchain, ())
+    snapshot = snapshot_of(work, toolchain, together([NativeFolder(path=mine, places={})]))
 
     def build(text: str) -> bool:
         write_if_changed(work / SOURCE, text)  # as a build does
         units = [Unit(SOURCE, Path("objects/native/cpu/Mine.o"))]
         base, line = Base(work / "torch.whl", work), StepLine("compile")
-        with snapshot.translated():
-            used.clear()
-            ninja.make(layout, snapshot, [], base, {CXX: toolchain}, others=units, jobs=2, line=line)
+        used.clear()
+        ninja.make(layout, snapshot, [], base, {CXX: toolchain}, others=units, jobs=2, line=line)
         return used == [True]
 
     return build

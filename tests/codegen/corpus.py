@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
 import yaml
+from graft.inputs.native import load_natives
 
 FOLDER = Path(__file__).parent / "broken"
 
@@ -32,3 +34,9 @@ def lay_out(files: dict[str, str], folder: Path) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+
+
+def noted(native: Path, note: Path) -> Path:
+    """Write the file in which the generator finds a native folder, as a snapshot does."""
+    note.write_bytes(pickle.dumps(load_natives([native])))
+    return note

@@ -10,6 +10,7 @@ from graft.codegen.__main__ import load_operators
 from graft.codegen.sources import generate_autocast, read_policies
 from graft.codegen.upstream import Output
 from graft.core.layout import REPOSITORY
+from graft.inputs.native import load_natives
 from test_check_python import FUNCTION, lines
 
 IN_PLACE = "- func: graft_probe_(Tensor(a!) self) -> Tensor(a!)\n  variants: method\n"
@@ -19,7 +20,9 @@ def registrations(text: str, base: Path, folder: Path) -> str:
     (folder / "native_functions.yaml").write_text((REPOSITORY / "native/native_functions.yaml").read_text())
     (folder / "autocast.yaml").write_text(text)
     out = Output(folder / "generated")
-    generate_autocast(load_operators(base, [folder], folder / "wheel").new, read_policies([folder]), out)
+    generate_autocast(
+        load_operators(base, load_natives([folder]), folder / "wheel").new, read_policies(load_natives([folder])), out
+    )
     return "".join(map(out.read, sorted(out.names)))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from graft.codegen.__main__ import load_operators
 from graft.codegen.sources import generate_batching_rules
 from graft.codegen.upstream import Output
+from graft.inputs.native import load_natives
 from helpers import write
 
 UNARY = "(Tensor self) -> Tensor"
@@ -41,7 +42,7 @@ def test_rule_of_each_entry(base: Path, tmp_path: Path) -> None:
     text = "".join(f"\n- func: {name}{schema}\n{rest}" for name, (schema, rest, _) in ENTRIES.items())
     native = write(tmp_path / "native", {"native_functions.yaml": text})
     out = Output(tmp_path / "generated")
-    generate_batching_rules(load_operators(base, [native], tmp_path / "wheel").new, out)
+    generate_batching_rules(load_operators(base, load_natives([native]), tmp_path / "wheel").new, out)
     found = {
         name: file.stem.removeprefix("BatchRulesOfAdded")
         for file in (out.folder / name for name in out.names if name.suffix == ".cpp")

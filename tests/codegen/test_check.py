@@ -24,6 +24,7 @@ from graft.codegen import NO_CUDA
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.entries import read_entries
+from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
 
 
@@ -36,9 +37,9 @@ def known(base: Path) -> BaseOperators:
 def test_mistake_is_found_at_its_place(case: dict[str, Any], known: BaseOperators, tmp_path: Path) -> None:
     lay_out(files_of(case), tmp_path)
     if "expect" not in case:
-        assert check([tmp_path], known).errors == []
+        assert check(load_natives([tmp_path]), known).errors == []
         return
-    (line,) = (line.removeprefix(f"{tmp_path}/") for line in check([tmp_path], known).lines())
+    (line,) = (line.removeprefix(f"{tmp_path}/") for line in check(load_natives([tmp_path]), known).lines())
     assert line.startswith(case["expect"])
     assert "; " in line, "a finding says what to write instead"
 
@@ -46,7 +47,7 @@ def test_mistake_is_found_at_its_place(case: dict[str, Any], known: BaseOperator
 @pytest.mark.parametrize("name", ["g[r", "9x", "a-b", "a.b.c", "gr\u00f6\u00dfe", "a.b-c", "a b"])
 def test_what_is_no_name_is_refused(name: str, known: BaseOperators, tmp_path: Path) -> None:
     (tmp_path / "native_functions.yaml").write_text(f"- func: {name}(Tensor self) -> Tensor\n")
-    (error,) = check([tmp_path], known).errors
+    (error,) = check(load_natives([tmp_path]), known).errors
     assert (error.line, error.column) == (1, 9)
     assert f"`{name}` is not a name of C++ and Python" in error.what
 
@@ -58,12 +59,12 @@ def test_there_is_a_corpus() -> None:
 
 @pytest.mark.parametrize("folder", ["native", "tests/wheel/grammar"])
 def test_folders_that_build_have_no_mistake(folder: str, known: BaseOperators) -> None:
-    assert check([REPOSITORY / folder], known).errors == []
+    assert check(load_natives([REPOSITORY / folder]), known).errors == []
 
 
 def test_warnings_about_the_grammar_are_expected(known: BaseOperators) -> None:
     """They are on purpose, so `make test` does not show them."""
-    found = check([REPOSITORY / "tests/wheel/grammar"], known).found
+    found = check(load_natives([REPOSITORY / "tests/wheel/grammar"]), known).found
     said = sorted(f"{each.file.relative_to(REPOSITORY / 'tests/wheel/grammar')}: {each.what}" for each in found)
     assert said == Path(__file__).with_name("grammar_warnings.txt").read_text(encoding="utf-8").splitlines()
 
@@ -164,5 +165,5 @@ def test_comment_says_that_avx512_is_left_out(known: BaseOperators, tmp_path: Pa
     (case,) = (case for case in BROKEN if case["mistake"] == "a vectorized kernel that leaves AVX512 out")
     files = files_of(case)
     lay_out({name: files[name].replace("REGISTER_", f"{before}REGISTER_") for name in files}, tmp_path)
-    told = [line for line in check([tmp_path], known).lines() if "fq_stub uses the AVX2 kernel" in line]
+    told = [line for line in check(load_natives([tmp_path]), known).lines() if "fq_stub uses the AVX2 kernel" in line]
     assert bool(told) == is_told

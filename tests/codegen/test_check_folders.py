@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ from graft.check.process import Generator
 from graft.codegen import NO_CUDA
 from graft.core.errors import OperatorError
 from graft.core.layout import Layout, TorchVersion
+from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
 
 Files = dict[str, str | bytes]
@@ -46,7 +46,7 @@ def lines(folder: Path, known: BaseOperators, **folders: Files) -> list[str]:
             path = folder / name / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text.encode() if isinstance(text, str) else text)
-    found = check([folder / name for name in folders], known).lines()
+    found = check(load_natives([folder / name for name in folders]), known).lines()
     return [line.replace(f"{folder}/", "") for line in found]
 
 
@@ -241,9 +241,9 @@ def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(
     layout = Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out")
     tree: Any = SimpleNamespace(tree=base)
     snapshot = take_snapshot(layout)
-    snapshot = replace(snapshot, folder=tmp_path / "snapshot")
-    native = snapshot.lay_out()
-    assert (native.path / "csrc/one.cpp").is_file() and not (native.path / "venv").exists()
+    (folder,) = snapshot.lay_out().folders
+    assert folder.elsewhere.keys() == {Path("csrc/one.cpp")}
+    (tmp_path / "csrc/one.cpp").write_text("// edited while it is checked\n")
     with pytest.raises(OperatorError, match=rf"^{tmp_path}/csrc/one.cpp:2: .* is in a folder that is not read"):
         Generator(layout, snapshot, tree, NO_CUDA).start()
     # No build depends on it.

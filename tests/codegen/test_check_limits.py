@@ -15,6 +15,7 @@ from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.core.errors import OperatorError
 from graft.inputs.merge import merge_with_base
+from graft.inputs.native import load_natives
 from helpers import write
 
 FUNCTIONS, SOURCE, FORMULAS = "native_functions.yaml", "One.cpp", "derivatives.yaml"
@@ -36,7 +37,7 @@ def known(base: Path) -> BaseOperators:
 def errors(folder: Path, known: BaseOperators, files: dict[str, str]) -> list[str]:
     """Return the errors of the check, which takes seconds, or minutes if its work is quadratic."""
     native, start = write(folder / "native", {FUNCTIONS: ENTRY, SOURCE: KERNEL, **files}), time.process_time()
-    found = [str(error).removeprefix(f"{native}/") for error in check([native], known).errors]
+    found = [str(error).removeprefix(f"{native}/") for error in check(load_natives([native]), known).errors]
     assert time.process_time() - start < 60
     return found
 
@@ -106,7 +107,7 @@ def test_what_a_build_refuses_the_check_refuses(base: Path, known: BaseOperators
     for text in (f"---\n{ENTRY}", f"{ENTRY}...\n", f"\ufeff{ENTRY}", f"{ENTRY}--- # end\n"):
         assert errors(tmp_path, known, {FUNCTIONS: text})
         with pytest.raises(OperatorError):
-            merge_with_base([tmp_path / "native"], base, tmp_path / "merged")
+            merge_with_base(load_natives([tmp_path / "native"]), base, tmp_path / "merged")
 
 
 def test_operator_that_mutates_has_the_name_of_one(known: BaseOperators, tmp_path: Path) -> None:
@@ -125,7 +126,11 @@ def test_factory_takes_what_factories_take(known: BaseOperators, tmp_path: Path)
 def test_headers_of_this_machine_alone_are_named(known: BaseOperators, tmp_path: Path) -> None:
     text = '#include "/home/me/x.h"\n#include <../y.h>\n#include "../Two.h"\n'
     native = write(tmp_path, {FUNCTIONS: ENTRY, SOURCE: KERNEL, "cpu/One.h": text, "cpu/More.h": text})
-    warnings = [str(each).removeprefix(f"{native}/") for each in check([native], known).found if "outside" in each.what]
+    warnings = [
+        str(each).removeprefix(f"{native}/")
+        for each in check(load_natives([native]), known).found
+        if "outside" in each.what
+    ]
     assert sorted(each.partition(" is outside")[0] for each in warnings) == [
         f"cpu/{name}.h:1: warning: /home/me/x.h" for name in ("More", "One")
     ]

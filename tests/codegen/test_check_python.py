@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
+from graft.inputs.native import load_natives
 
 FUNCTION = "- func: graft_probe(Tensor self) -> Tensor\n"
 KERNEL = "namespace at::native {\nTensor graft_probe(const Tensor& self) { return self; }\n}\n"
@@ -16,7 +17,7 @@ def lines(folder: Path, files: dict[str, str], base: Path) -> list[str]:
     for name, text in {"native_functions.yaml": FUNCTION, "A.cpp": KERNEL, **files}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    return [line.removeprefix(f"{folder}/") for line in check([folder], BaseOperators(base)).lines()]
+    return [line.removeprefix(f"{folder}/") for line in check(load_natives([folder]), BaseOperators(base)).lines()]
 
 
 @pytest.mark.parametrize(

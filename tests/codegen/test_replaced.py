@@ -14,6 +14,7 @@ from graft.codegen.description import Description
 from graft.core.layout import REPOSITORY
 from graft.inputs.entries import Loader, fields_of, read_entries, texts_of_entries
 from graft.inputs.merge import with_replacing
+from graft.inputs.native import load_natives
 from helpers import write
 
 FOLDER = REPOSITORY / "tests/replaced"
@@ -106,7 +107,7 @@ KERNELS = [
 @pytest.mark.parametrize(("entry", "expected"), KERNELS)
 def test_mistake_in_an_entry_for_kernels(entry: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
     folder = write(tmp_path, {"native_functions.yaml": entry, "Trace.cpp": TRACE})
-    found = check([folder], known)
+    found = check(load_natives([folder]), known)
     (line,) = map(str, found.errors or found.found)
     assert line.removeprefix(f"{folder}/").startswith(expected)
 
@@ -114,7 +115,7 @@ def test_mistake_in_an_entry_for_kernels(entry: str, expected: str, known: BaseO
 def test_kernel_registered_past_the_yaml_is_refused(known: BaseOperators, tmp_path: Path) -> None:
     block = 'TORCH_LIBRARY_IMPL(aten, CPU, m) {\n  m.impl("trace", TORCH_FN(my_trace));\n}\n'
     folder = write(tmp_path, {"Trace.cpp": f"#include <torch/library.h>\n{TRACE}{block}"})
-    (line,) = check([folder], known).lines()
+    (line,) = check(load_natives([folder]), known).lines()
     assert line.removeprefix(f"{folder}/").startswith(
         "Trace.cpp:10: trace of PyTorch gets a kernel for CPU without an entry; write `- func: trace(Tensor self) -> "
         "Tensor` with `dispatch:` of `CPU: my_trace` and `replace: True` in native_functions.yaml"
@@ -125,7 +126,7 @@ def test_composite_with_a_kernel_has_a_formula(known: BaseOperators, tmp_path: P
     entry = of_trace("  replace: True", "  dispatch:", "    CPU: my_trace", schema="flipud(Tensor self) -> Tensor")
     formula = "- name: flipud(Tensor self) -> Tensor\n  replace: True\n  self: grad.flipud()\n"
     files = {"native_functions.yaml": entry, "derivatives.yaml": formula, "Trace.cpp": TRACE}
-    assert not check([write(tmp_path, files)], known).found
+    assert not check(load_natives([write(tmp_path, files)]), known).found
 
 
 FORMULAS = [
@@ -157,7 +158,7 @@ FORMULAS = [
 @pytest.mark.parametrize(("entry", "expected"), FORMULAS)
 def test_mistake_in_an_entry_for_formulas(entry: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
     folder = write(tmp_path, {"native_functions.yaml": "", "derivatives.yaml": entry})
-    (line,) = check([folder], known).lines()
+    (line,) = check(load_natives([folder]), known).lines()
     assert line.removeprefix(f"{folder}/").startswith(expected)
 
 
@@ -171,7 +172,7 @@ def test_one_formula_for_several_arguments_is_replaced_whole(known: BaseOperator
     schema, key = several[0]
     entry = f"- name: {schema}\n  {key.split(',')[0]}: grad\n  replace: True\n"
     folder = write(tmp_path, {"native_functions.yaml": "", "derivatives.yaml": entry})
-    (error,) = [each for each in check([folder], known).errors if "one formula" in each.what]
+    (error,) = [each for each in check(load_natives([folder]), known).errors if "one formula" in each.what]
     assert f"`{key}`" in error.what
 
 
@@ -181,22 +182,22 @@ def test_file_of_pytorch_may_define_its_other_kernels_again(known: BaseOperators
     entry = of_trace("  replace: True", "  dispatch:", "    CPU: my_trace")
     text = TRACE.removesuffix("}\n") + again + "}\n"
     folder = write(tmp_path, {"native_functions.yaml": entry, "Trace.cpp": text})
-    assert check([folder], known).errors == []
+    assert check(load_natives([folder]), known).errors == []
     write(folder, {"Trace.cpp": TRACE, "Other.cpp": text.replace("my_trace", "other")})
-    (error,) = check([folder], known).errors
+    (error,) = check(load_natives([folder]), known).errors
     assert error.what == "PyTorch already has at::native::trace_backward_symint with this signature"
 
 
 def test_valid_folder_has_one_warning(known: BaseOperators) -> None:
     """Of the composite that gets a kernel and no formula."""
-    (line,) = check([FOLDER], known).lines()
+    (line,) = check(load_natives([FOLDER]), known).lines()
     assert "warning: vander has no entry in derivatives.yaml; " in line
 
 
 @pytest.fixture(scope="module")
 def made(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("generated")
-    generate(base, [FOLDER], out)
+    generate(base, load_natives([FOLDER]), out)
     return out
 
 

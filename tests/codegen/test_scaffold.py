@@ -20,6 +20,7 @@ from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate
 from graft.core.errors import OperatorError, UsageError
 from graft.core.layout import REPOSITORY
+from graft.inputs.native import load_natives
 from graft.new import new_op
 from graft.new.__main__ import scaffold
 from graft.new.new_op import appended, check_usage, refuse_existing, write_all
@@ -69,7 +70,7 @@ def signatures(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
         texts |= skeleton
     for name in (FUNCTIONS, DERIVATIVES):
         (folder / name).write_text("\n".join(skeleton.get(str(name), "") for skeleton in skeletons))
-    generate(base, [folder], folder / "generated")
+    generate(base, load_natives([folder]), folder / "generated")
     return texts, folder / "generated/wheel/torch/include/ATen/ops"
 
 
@@ -103,7 +104,7 @@ def test_a_new_operator_passes_the_check(base: Path, tmp_path: Path, kind: str, 
     for name, text in made(base, tmp_path, schema, kind, variants).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert check([tmp_path], BaseOperators(base)).lines() == []
+    assert check(load_natives([tmp_path]), BaseOperators(base)).lines() == []
 
 
 @pytest.mark.parametrize(

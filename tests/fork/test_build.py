@@ -22,7 +22,7 @@ from graft.fork.build import build_source, check_source
 from graft.fork.fetch import Cache
 from graft.fork.tree import Tree
 from graft.fork.upstream import GENERATORS, Upstream
-from graft.inputs.native import load_native
+from graft.inputs.native import load_natives
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
 from graft.options import Request
@@ -165,7 +165,7 @@ def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.Monkey
     pin = load_pin(layout.patches)
     names = ["aten/src/ATen/native/Mine.cpp"]
     return Upstream(
-        Tree(tree, tree / ".git"), pin, Cache(tree / "cache"), find_toolchain(pin), load_native(native), names, 2
+        Tree(tree, tree / ".git"), pin, Cache(tree / "cache"), find_toolchain(pin), load_natives([native]), names, 2
     )
 
 

@@ -16,9 +16,7 @@ from pathlib import Path
 import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
-from ..inputs.native import CUDA_SUFFIXES, load_native
-
-CPLUSPLUS = (".cpp", ".h", ".hpp", ".inl", ".inc", ".cu", ".cuh")
+from ..inputs.native import CPLUSPLUS, NativeFolders
 
 # Macros and keywords before a declaration, which the grammar would parse as its type.
 _DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")
@@ -101,8 +99,9 @@ class Source:
     """One source file.
 
     Args:
-        path: the file.
+        path: the user's file.
         name: its path in the folder.
+        text: its text.
         code: its text without comments, with line breaks.
         pastes_names: whether a macro pastes names together, so that definitions can be missed.
         definitions: function definitions.
@@ -112,6 +111,7 @@ class Source:
 
     path: Path
     name: Path
+    text: str
     code: str
     pastes_names: bool
     definitions: list[Definition] = field(default_factory=list)
@@ -136,8 +136,7 @@ class Source:
 
     def is_explained(self, line: int, word: str) -> bool:
         """Return whether the comment above ``line`` names ``word``."""
-        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()[: line - 1]
-        above = takewhile(lambda text: text.lstrip().startswith("//"), reversed(lines))
+        above = takewhile(lambda text: text.lstrip().startswith("//"), reversed(self.text.splitlines()[: line - 1]))
         return any(word in text for text in above)
 
     @property
@@ -155,26 +154,17 @@ class Source:
         functions = {re.sub(r"\s*,\s*", "_", each.name): each.line for each in self.definitions if not each.is_local}
         return functions | {stub: line for line, macro, stub in self.stub_macros if "REGISTER" in macro}
 
-    @property
-    def folder(self) -> Path:
-        """The native folder."""
-        return self.path.parents[len(self.name.parts) - 1]
 
-    @property
-    def is_cuda(self) -> bool:
-        """Whether a CPU wheel is built without it."""
-        return self.name.parts[0] == "cuda" or self.name.suffix in CUDA_SUFFIXES
-
-
-def read_sources(folders: Iterable[Path]) -> list[Source]:
-    """Return the C++ sources of ``folders``, without tests. A file that several folders share is read once."""
-    natives = [load_native(folder) for folder in folders]
-    names = [(each.path, name) for each in natives for name in each.cplusplus if name.suffix in CPLUSPLUS]
-    vectorized = {each.path / name for each in natives for name in each.vectorized}
-    texts = {folder / name: (folder / name).read_text(encoding="utf-8", errors="replace") for folder, name in names}
-    once = {(name, texts[folder / name]): folder / name for folder, name in reversed(names)}
+def read_sources(natives: NativeFolders) -> list[Source]:
+    """Return the C++ sources of ``natives``, without tests. A file that several folders share is read once."""
+    once: dict[tuple[Path, str], Path] = {}
+    for folder in natives.folders:
+        for name in folder.cplusplus:
+            if name.suffix in CPLUSPLUS:
+                once.setdefault((name, folder.text(name)), folder.path / name)
+    vectorized = {*natives.vectorized}
     paths = sorted(once.items(), key=lambda item: item[1])
-    return [replace(read_text(path, text, name), is_vectorized=path in vectorized) for (name, text), path in paths]
+    return [replace(read_text(path, text, name), is_vectorized=name in vectorized) for (name, text), path in paths]
 
 
 def defined_stubs(sources: Iterable[Source]) -> set[str]:
@@ -201,7 +191,7 @@ def read_text(path: Path, text: str, name: Path | None = None) -> Source:
     root = parse(text)
     found = QueryCursor(_COMMENTS_AND_MACROS).captures(root)
     is_pasting = any(b"##" in (node.text or b"") for node in found.get("macro", ()))
-    source = Source(path, name or path, _without(found.get("comment", ()), text.encode()), is_pasting)
+    source = Source(path, name or path, text, _without(found.get("comment", ()), text.encode()), is_pasting)
     for node, namespace, is_local in _outside_functions(root):
         definition = _definition(path, node, namespace, is_local)
         if definition:

@@ -15,8 +15,8 @@ from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, NativeFunctionsGroup, SchemaKind, dispatch_keys
 
 from ..codegen.description import ABSENT_DEVICES
-from ..inputs.elsewhere import sources_elsewhere
 from ..inputs.entries import Place, kernels_of
+from ..inputs.native import NativeFolders
 from ..inputs.registered import registrations
 from . import Findings, line_of
 from .base import BaseOperators
@@ -155,7 +155,13 @@ def _of_macro(macro: str, bindings: list[Binding], namespace: str, name: str, pu
 
 
 def check_kernels(
-    kernels: list[Kernel], sources: list[Source], base: BaseOperators, findings: Findings, *, are_all: bool
+    kernels: list[Kernel],
+    natives: NativeFolders,
+    sources: list[Source],
+    base: BaseOperators,
+    findings: Findings,
+    *,
+    are_all: bool,
 ) -> None:
     """Check that each kernel is defined with its signature, and that no definition repeats one of PyTorch's.
 
@@ -170,7 +176,7 @@ def check_kernels(
             what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, so PyTorch's own remains"
             findings.add(kernel.place, what, f"define `{kernel.declaration}` in a .cpp file", is_warning=True)
         elif kernel.is_theirs or not any(kernel.is_met_by(each) for each in base.kernels_named(kernel.name)):
-            _check_kernel(kernel, by_name.get(kernel.name, []), sources, findings)
+            _check_kernel(kernel, by_name.get(kernel.name, []), natives, sources, findings)
     replacing = replacing_sources(sources, {kernel.name for kernel in kernels if kernel.is_replacing})
     for definition in definitions:
         if definition.file not in replacing:
@@ -207,11 +213,9 @@ def _check_registrations(sources: list[Source], base: BaseOperators, findings: F
                 findings.add((source.path, each.line, 0), what, todo)
 
 
-def check_meta(functions: list[Function], python: list[Path], sources: list[Source], findings: Findings) -> None:
-    """Check that compilers get the shapes of results: from a kernel for Meta, from one of the ``python`` files, or from
-    a registration in C++.
-    """
-    texts = [path.read_text(encoding="utf-8") for path in python if path.stem in _WITH_SHAPES]
+def check_meta(functions: list[Function], natives: NativeFolders, sources: list[Source], findings: Findings) -> None:
+    """Check that compilers get the shapes of results: from a kernel for Meta, or a registration in Python or C++."""
+    texts = [text for name in natives.python if name.stem in _WITH_SHAPES for text in natives.texts(name).values()]
     texts += [source.code for source in sources if _META_LIBRARY.search(source.code)]
     registered = "\n".join(texts)
     for function in functions:
@@ -244,7 +248,9 @@ def _check_memory(kernels: list[Kernel], sources: list[Source], findings: Findin
                 findings.add((source.path, line, 0), what, todo, is_warning=True)
 
 
-def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[Source], findings: Findings) -> None:
+def _check_kernel(
+    kernel: Kernel, definitions: list[Definition], natives: NativeFolders, sources: list[Source], findings: Findings
+) -> None:
     """Check that one of ``definitions``, which have its name, is the kernel."""
     is_meta = kernel.namespace == "at::meta"
     named = [d for d in definitions if ("META_FUNC" in d.macro) == is_meta]
@@ -254,7 +260,7 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     # Definitions made by macros cannot be seen here; the linker checks those.
     are_made = any(source.pastes_names for source in sources)
     is_unsure = are_made or any(kernel.name in source.words for source in sources)
-    if not named and (unread := _unread_definition(kernel)):
+    if not named and (unread := _unread_definition(kernel, natives)):
         what = f"`{unread}`, {kernel.purpose}, is in a folder that is not read"
         place = f"cuda/{unread.file.name}" if unread.file.suffix == ".cu" else f"{unread.file.stem}.cpp"
         todo = f"move it to {place}, or include it in a .cpp file that is read"
@@ -286,13 +292,13 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     findings.add((definition.file, definition.line, 0), what, todo, is_warning=is_warning)
 
 
-def _unread_definition(kernel: Kernel) -> Definition | None:
+def _unread_definition(kernel: Kernel, natives: NativeFolders) -> Definition | None:
     """Return the definition of a kernel in the sources of its folder that no build reads."""
-    folder = kernel.place[0].parent
-    for path in (folder / name for name in sources_elsewhere(folder)):
-        text = path.read_text(encoding="utf-8", errors="replace")
+    (folder,) = (each for each in natives.folders if each.path == kernel.place[0].parent)
+    for name, place in folder.elsewhere.items():
+        text = place.read_text(encoding="utf-8", errors="replace")
         if kernel.name in text:
-            for definition in read_text(path, text).definitions:
+            for definition in read_text(folder.path / name, text).definitions:
                 if kernel.name == _plain_name(definition):
                     return definition
     return None

@@ -10,13 +10,14 @@ from pathlib import Path
 from ..base.base import Base, torchgen_command
 from ..codegen import SOURCES_ARE_THERE
 from ..core.bugs import BugError
+from ..core.console import say
 from ..core.errors import OperatorError, refuse_full
 from ..core.files import write_atomically
 from ..core.layout import Layout
 from ..core.process import follow
 from ..inputs.snapshot import Snapshot
 from . import CHECKED
-from .run import check_texts, is_checked, note_checked, report
+from .run import check_texts, is_checked, note_checked
 
 
 @dataclass
@@ -68,15 +69,16 @@ class Generator:
 
     def _run(self, done: Path, stamp: str) -> None:
         """Run the process; if there is a ``stamp`` for what it generates, it generates."""
-        tree, natives = self.base.tree, self.snapshot.natives
+        tree = self.base.tree
         options: list[str | Path] = ["--out", self.layout.generated, "--cuda", self.cuda] if stamp else []
         options += ["--unchecked"] if is_checked(self.snapshot, self.layout.work) else []
-        command, env = torchgen_command(tree, "graft.check", tree, *natives, *options)
+        command, env = torchgen_command(tree, "graft.check", tree, self.snapshot.note, *options)
         output: list[str] = []
 
         def read(line: str) -> None:
             if line.strip() == CHECKED:
-                report(self.snapshot, "".join(output).strip(), is_wrong=False)
+                if warnings := "".join(output).strip():
+                    say(warnings)
                 output.clear()
                 note_checked(self.snapshot, self.layout.work)
             elif line.strip() == SOURCES_ARE_THERE:
@@ -88,7 +90,7 @@ class Generator:
             message = "".join(output).strip()
             refuse_full(message, self.layout.work)
             kind = BugError if code == BugError.exit_code else OperatorError
-            raise kind(self.snapshot.translate(message))
+            raise kind(message)
         if stamp:
             write_atomically(done, stamp)
 

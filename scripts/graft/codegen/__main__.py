@@ -15,9 +15,9 @@ from pathlib import Path
 from ..core.bugs import expected
 from ..core.errors import OperatorError
 from ..core.files import build_lock
-from ..inputs.entries import Entry, read_entries
+from ..inputs.entries import Entry
 from ..inputs.merge import merge_with_base
-from ..inputs.native import DERIVATIVES, FUNCTIONS
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
 from ..inputs.patches import ADDED
 from ..inputs.registered import registered_in
 from . import DESCRIPTION, KERNELS, MISSING, NO_CUDA, REPLACED, SOURCES_ARE_THERE
@@ -32,7 +32,7 @@ from .headers import (
     generate_unit_headers,
     narrow_headers,
 )
-from .operators import Operators, Replaced, entries_in, missing_names
+from .operators import Operators, Replaced, missing_names
 from .python import describe, generate_bindings
 from .sources import (
     generate_aten_sources,
@@ -50,7 +50,7 @@ from .upstream import Output
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m graft.codegen", description=__doc__)
     parser.add_argument("--base", type=Path, required=True, help="the unpacked base")
-    parser.add_argument("--native", type=Path, nargs="+", required=True, help="the native folders")
+    parser.add_argument("--natives", type=saved_natives, required=True, help="a file that a snapshot writes")
     parser.add_argument("--out", type=Path, required=True, help="receives the output")
     parser.add_argument("--part", choices=("all", "python"), default="all", help="what to generate (default: all)")
     parser.add_argument(
@@ -61,12 +61,12 @@ def main() -> int:
     gc.disable()  # the process ends soon, so nothing needs to be freed
 
     run = partial(generate, cuda=options.cuda) if options.part == "all" else generate_python
-    return reported(partial(run, options.base, options.native, options.out), options)
+    return reported(partial(run, options.base, options.natives, options.out), options)
 
 
 def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
     """Run generators. Print an error of theirs, with its place in the native folders; return the exit code."""
-    natives: Sequence[Path] = options.native
+    natives: NativeFolders = options.natives
     try:
         # A process left by a killed build must end first.
         with build_lock(options.out):
@@ -75,25 +75,30 @@ def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
         if options.verbose:
             traceback.print_exc()
         message = explained(str(error), natives)
-        is_of_user = isinstance(error, OSError) or any(f"{native}/" in message for native in natives)
+        is_of_user = isinstance(error, OSError) or names_file(message, natives)
         shown = OperatorError(message) if is_of_user else expected(error)
         print(shown)
         return shown.exit_code
     return 0
 
 
-def explained(message: str, natives: Sequence[Path]) -> str:
+def names_file(message: str, natives: NativeFolders) -> bool:
+    """Return whether a message names a file of the user."""
+    return any(f"{native.path}/" in message for native in natives.folders)
+
+
+def explained(message: str, natives: NativeFolders) -> str:
     """Return torchgen's ``message``, with the entries before it that it quotes without their place."""
-    if any(f"{native}/" in message for native in natives):
+    if names_file(message, natives):
         return message
-    files = [native / file for native in natives for file in (FUNCTIONS, DERIVATIVES)]
-    entries = [entry for file in files for entry in read_entries(file) if entry.schema in message]
+    every = [entry for file in (FUNCTIONS, DERIVATIVES) for entry in natives.entries(file)]
+    entries = [entry for entry in every if entry.schema in message]
     return "\n".join([*(f"{each.file}:{each.line}: {each.schema}" for each in entries), message])
 
 
 def generate(
     base: Path,
-    natives: Sequence[Path],
+    natives: NativeFolders,
     out: Path,
     cuda: str = NO_CUDA,
     judge: Callable[[Operators, Output], None] = lambda *_: None,
@@ -107,7 +112,7 @@ def generate(
     operators = load_operators(base, natives, wheel.folder)
     generate_sources(operators, read_policies(natives), generated, wheel, cuda)
     judge(operators, generated)
-    kernels, formulas = replacing = [entries_in(natives, file, replacing=True) for file in (FUNCTIONS, DERIVATIVES)]
+    kernels, formulas = replacing = [natives.entries(file, replacing=True) for file in (FUNCTIONS, DERIVATIVES)]
     if kernels or formulas:
         generate_replacements(operators.replaced_by(kernels, formulas), base, generated, cuda)
     generate_fragments(operators, generated)
@@ -154,7 +159,7 @@ def generate_replacements(replaced: Replaced, base: Path, generated: Output, cud
     generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
-def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
+def generate_python(base: Path, natives: NativeFolders, out: Path) -> None:
     """Generate what the build of a source tree does not: lists of the added operators, and texts to append to its
     files.
     """
@@ -185,18 +190,18 @@ def replaced_names(kernels: Sequence[Entry], formulas: Sequence[Entry]) -> dict[
     return replaced
 
 
-def registered_names(operators: Operators, natives: Sequence[Path]) -> dict[str, list[str]]:
+def registered_names(operators: Operators, natives: NativeFolders) -> dict[str, list[str]]:
     """Return the dispatch keys that sources register something for, by operator of PyTorch."""
     theirs = {str(f.func.name) for f in operators.functions if f not in operators.new}
     found: dict[str, list[str]] = {}
-    for _, each in registered_in(natives):
+    for each in registered_in(natives):
         for name in [name for name in each.names if name in theirs][:1]:
             if each.key not in found.setdefault(name, []):
                 found[name].append(each.key)
     return found
 
 
-def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operators:
+def load_operators(base: Path, natives: NativeFolders, wheel: Path) -> Operators:
     """Write the YAML of ``natives`` behind PyTorch's into ``wheel``, and parse it.
 
     Raises:
@@ -205,7 +210,7 @@ def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operator
     merge_with_base(natives, base, wheel)
     for file, text in missing_names(natives).items():
         exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
-    operators = Operators(base, *(entries_in(natives, file, replacing=False) for file in (FUNCTIONS, DERIVATIVES)))
+    operators = Operators(base, *(natives.entries(file, replacing=False) for file in (FUNCTIONS, DERIVATIVES)))
     faults = [
         f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in PyTorch's "
         "sources, which a native folder cannot contain. Leave it out; the function is then generated"

@@ -36,8 +36,8 @@ from torchgen.packaged.autograd.load_derivatives import add_view_copy_derivative
 from torchgen.selective_build.selector import SelectiveBuilder
 from torchgen.utils import context
 
-from ..inputs.entries import Entry, fields_of, read_entries, texts_of_entries
-from ..inputs.native import DERIVATIVES, FUNCTIONS
+from ..inputs.entries import Entry, fields_of, texts_of_entries
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders
 from .known import ABSENT_BACKENDS, Infos, Kernels, backend_index, known_operators
 from .writing import texts_of_writing
 
@@ -319,13 +319,13 @@ def derivatives_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 # YAML: a graft extends them in the generating process; a source tree gets texts appended to torchgen's files.
 
 
-def missing_names(natives: Sequence[Path]) -> dict[str, str]:
+def missing_names(natives: NativeFolders) -> dict[str, str]:
     """Return the text to append to each of torchgen's files, so that its lists have the names in ``natives``.
 
     An operator is listed with correct gradients for complex tensors if it has a formula: upstream verifies those of its
     list with complex inputs, as gradcheck does here.
     """
-    functions, derivatives = (entries_in(natives, file, replacing=False) for file in (FUNCTIONS, DERIVATIVES))
+    functions, derivatives = (natives.entries(file, replacing=False) for file in (FUNCTIONS, DERIVATIVES))
     views: dict[str, str] = {}
     for entry, schema in ((entry, parsed(entry.schema)) for entry in functions):
         viewed = viewed_argument(schema) if schema else None
@@ -359,11 +359,6 @@ def missing_names(natives: Sequence[Path]) -> dict[str, str]:
     pairs = [(schema, "autogen" in each.fields) for each in explicit if (schema := parsed(each.schema))]
     of_writing = texts_of_writing(pairs)
     return {file: texts.get(file, "") + of_writing.get(file, "") for file in {**of_writing, **texts}}
-
-
-def entries_in(natives: Sequence[Path], file: Path, *, replacing: bool) -> list[Entry]:
-    """Return the entries in a YAML file of native folders: those in place of PyTorch's own, or the others."""
-    return [entry for native in natives for entry in read_entries(native / file) if entry.is_replacing == replacing]
 
 
 def without_out(schemas: Iterable[str]) -> list[str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from string import Template
 
 import yaml
@@ -20,7 +19,7 @@ from torchgen.packaged.autograd.gen_variable_type import gen_variable_type
 from torchgen.packaged.autograd.gen_view_funcs import gen_view_funcs
 
 from ..inputs.entries import Loader
-from ..inputs.native import AUTOCAST
+from ..inputs.native import AUTOCAST, NativeFolders
 from . import KERNELS, MISSING, upstream
 from .operators import Part, Replaced
 from .upstream import CUDA_KEYS, KEYS_BUT_CUDA, Output, SelectingFileManager
@@ -325,11 +324,10 @@ def generate_autocast(part: Part, policies: Mapping[str, str], out: Output, fold
         out.write(f"{folder}/RegisterAutocast.cpp", _AUTOCAST.format(registrations="\n\n".join(blocks)))
 
 
-def read_policies(natives: Sequence[Path]) -> dict[str, str]:
+def read_policies(natives: NativeFolders) -> dict[str, str]:
     """Return the policy of each operator, by name with overload, in the files ``autocast.yaml`` of native folders.
 
     They list operators by the names of upstream's policies: ``fp32: [my_loss]``.
     """
-    texts = [(native / AUTOCAST).read_text(encoding="utf-8") for native in natives if (native / AUTOCAST).is_file()]
-    lists = [pair for text in texts for pair in (yaml.load(text, Loader) or {}).items()]
+    lists = [pair for text in natives.texts(AUTOCAST).values() for pair in (yaml.load(text, Loader) or {}).items()]
     return {name: policy for policy, names in lists for name in names}

@@ -15,7 +15,7 @@ from ..core.console import StepLine, say
 from ..core.errors import GraftError, UsageError
 from ..core.pip import MissingError
 from ..core.process import run
-from ..inputs.native import NativeFolder, kernels_for_cuda
+from ..inputs.native import NativeFolders, kernels_for_cuda
 from ..inputs.pin import Pin
 from ..inputs.snapshot import Snapshot
 from ..inputs.toolchain import NO_GPU, NONE, Toolchain, find_toolkit, request, wanted_architectures
@@ -119,7 +119,7 @@ class Cuda:
 
 
 def plan_cuda(
-    snapshot: Snapshot, base: Base, native: NativeFolder, wanted: str, home: str = "", *, is_required: bool = False
+    snapshot: Snapshot, base: Base, natives: NativeFolders, wanted: str, home: str = "", *, is_required: bool = False
 ) -> Cuda:
     """Find a compiler for the folder's CUDA kernels. If there is none, print that and continue without, unless it is
     required. ``wanted`` and ``home`` are ``CUDA_ARCHS`` and ``CUDA_HOME``.
@@ -127,9 +127,9 @@ def plan_cuda(
     Raises:
         GraftError: the toolkit cannot be used, or there is none and it ``is_required``.
     """
-    found = kernels_for_cuda(native)
+    found = kernels_for_cuda(natives)
     if is_required and not found:
-        raise UsageError(f"{native.path}: it has no CUDA kernels", todo="add a kernel to its folder cuda/")
+        raise UsageError(f"{natives.title}: it has no CUDA kernels", todo="add a kernel to its folder cuda/")
     if is_required:
         _require_wanted(wanted)
     if not found or not base.cuda:
@@ -138,7 +138,7 @@ def plan_cuda(
         return Cuda()
     if wanted in (NONE, NO_GPU):
         why = f"no GPU here that torch {base.version} supports" if wanted == NO_GPU else f"CUDA_ARCHS={NONE}"
-        say(f"      {why}; {_kernels_of(native)} are left out")
+        say(f"      {why}; {_kernels_of(natives)} are left out")
         return Cuda(MISSING, None, request(wanted, home))
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
     line.update("...")
@@ -164,8 +164,8 @@ def _require_wanted(wanted: str) -> None:
         raise UsageError(what, todo='set CUDA_ARCHS, as in CUDA_ARCHS="80 90"')
 
 
-def _kernels_of(native: NativeFolder) -> str:
-    count = sum(file.suffix in (".cu", ".cpp") for file in native.cuda)
+def _kernels_of(natives: NativeFolders) -> str:
+    count = sum(file.suffix in (".cu", ".cpp") for file in natives.cuda)
     return f"the CUDA kernels of {count} file{'s' * (count > 1)}" if count else "CUDA kernels"
 
 

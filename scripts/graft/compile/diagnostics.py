@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..inputs.entries import Entry, read_entries
-from ..inputs.native import FUNCTIONS
+from ..inputs.entries import Entry
+from ..inputs.native import FUNCTIONS, NativeFolders
 
 if TYPE_CHECKING:
     from ..check.cplusplus import Definition, Source
@@ -65,16 +65,15 @@ class Diagnostic:
         return re.sub(r"'(?!AT_)[^']*'|\"(?!AT_)[^\"]*\"", "''", re.sub(r"; did you mean .*", "", self.message))
 
 
-def diagnostics(output: Iterable[str], native: Path) -> list[Diagnostic]:
-    """Return the errors in the lines of a compiler, once each, with the user's lines in the folder ``native``."""
+def diagnostics(output: Iterable[str], *folders: Path) -> list[Diagnostic]:
+    """Return the errors in the lines of a compiler, once each, with the user's lines in ``folders``."""
     once: dict[tuple[str, int, int, str], Diagnostic] = {}
-    for each in _read(output, native):
+    for each in _read(output, tuple(f"{folder}/" for folder in folders)):
         once.setdefault((each.file, each.line, each.column, each.kind), each)
     return list(once.values())
 
 
-def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
-    own = f"{native}/"
+def _read(output: Iterable[str], own: tuple[str, ...]) -> Iterator[Diagnostic]:
     function, required, chain, compiled_for = "", None, None, ""
     current: Diagnostic | None = None
     is_excerpt = False
@@ -131,9 +130,9 @@ def _use(macro: str, file: Path, message: str) -> tuple[str, int, int] | None:
     return (str(file), text.count("\n", 0, found.start()) + 1, 0) if found else None
 
 
-def of_undefined(callers: Mapping[str, Iterable[str]], native: Path) -> str:
+def of_undefined(callers: Mapping[str, Iterable[str]], natives: NativeFolders) -> str:
     """Explain undefined symbols, demangled, each with the sources that need it: their place, and what to do."""
-    functions, sources = read_entries(native / FUNCTIONS), _read_sources(native)
+    functions, sources = natives.entries(FUNCTIONS), _read_sources(natives)
     lines: dict[str, None] = {}
     for symbol, files in callers.items():
         entry = next((each for each in functions if _asks_for(each, symbol)), None)
@@ -148,16 +147,16 @@ def of_undefined(callers: Mapping[str, Iterable[str]], native: Path) -> str:
     return "\n".join(lines)
 
 
-def of_repeated(owners: Mapping[str, Iterable[str]], native: Path) -> str:
+def of_repeated(owners: Mapping[str, Iterable[str]], natives: NativeFolders) -> str:
     """Explain symbols that several sources define, like ``of_undefined``."""
-    sources = _read_sources(native)
+    sources = _read_sources(natives)
     return "\n".join(_twice(symbol, [*dict.fromkeys(files)], sources) for symbol, files in owners.items())
 
 
-def _read_sources(native: Path) -> list[Source]:
+def _read_sources(natives: NativeFolders) -> list[Source]:
     from ..check.cplusplus import read_sources  # tree-sitter, which no other error needs
 
-    return read_sources([native])
+    return read_sources(natives)
 
 
 def _missing(caller: str, symbol: str, sources: list[Source]) -> str:

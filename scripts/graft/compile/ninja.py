@@ -83,7 +83,7 @@ def make(
     store = Store(layout.own_store if toolchain.has_debug_info else layout.store, files)
     objects = Objects(units, work, files, store, compilers, is_for_edits=toolchain.is_for_edits)
     preambles = Preambles(work, files, toolchain.description)
-    plans = {product.name: product.plan(base, toolchain, snapshot.merged) for product in products}
+    plans = {product.name: product.plan(base, toolchain, snapshot.note) for product in products}
     libraries = Libraries(work, products, plans, base.libraries)
     compiled: set[Unit] = set()
     for _ in range(_TRIES):
@@ -188,8 +188,8 @@ def _run(
             is_told = False
         elif not is_told:
             of_one.append(text)
-            if "rror: " in text and (error := first_error(of_one, snapshot.merged)):
-                found.append((time.monotonic(), snapshot.translate(error)))
+            if "rror: " in text and (error := first_error(of_one, snapshot.natives, snapshot.sources)):
+                found.append((time.monotonic(), error))
                 is_told = True
 
     def show() -> bool:

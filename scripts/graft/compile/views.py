@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.files import write_if_changed
-from ..inputs.includes import included
+from ..inputs.includes import included, texts_in
 
 # Headers that consist of includes of one header for each operator, with the suffix of its name.
 _OF_INCLUDES = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
@@ -97,7 +97,7 @@ class Views:
 
 def text_with_headers(source: Path, folder: Path) -> str:
     """Return the text of a source with that of the native folder's headers that it includes, directly or indirectly."""
-    paths = [source, *(folder / name for name in sorted(included(folder, [_below(folder, source)])))]
+    paths = [source, *(folder / name for name in sorted(included(texts_in(folder), [_below(folder, source)])))]
     return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
 
 

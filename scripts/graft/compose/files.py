@@ -18,8 +18,9 @@ from ..codegen.description import PLACES, Description
 from ..compile.manifest import Outside
 from ..core.errors import UsageError
 from ..core.files import files_below
+from ..inputs.elsewhere import SOURCE_SUFFIXES
 from ..inputs.merge import MARK
-from ..inputs.native import DOCS, NativeFolder
+from ..inputs.native import NativeFolders
 from ..inputs.patches import ADDED
 from .appending import appended_texts, behind, our_files
 from .docs import docstring, insert_classes, insert_functions, with_docstring
@@ -27,8 +28,6 @@ from .docs import docstring, insert_classes, insert_functions, with_docstring
 ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
 _RETURN_TYPES = "torch/return_types.pyi"
 _NOTE = "torch/_graft.json"
-
-_OF_SOURCES = (".c", ".cc", ".cpp", ".cu", ".cxx")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Made:
         hash_: a hash of the inputs.
         stamp: the stamp of the snapshot and of what was read elsewhere.
         outside: what was read elsewhere.
-        native: the native folder.
+        natives: the native folders.
         description: the description of its operators.
         patched: the files that patches change, with the patches applied.
         generated: the folder of files that the generator wrote for the wheel.
@@ -50,7 +49,7 @@ class Made:
     hash_: str
     stamp: str
     outside: Outside
-    native: NativeFolder
+    natives: NativeFolders
     description: Description
     patched: Mapping[str, bytes]
     generated: Path
@@ -82,9 +81,9 @@ class Composition:
             content = (self._tree / name).read_bytes()
         return None if content is None else content.decode("utf-8")
 
-    def insert(self, native: NativeFolder, description: Description) -> None:
+    def insert(self, natives: NativeFolders, description: Description) -> None:
         """Insert the added operators into files that upstream generates: stubs, and arguments for tests."""
-        documented = {(b.place.name, b.name): docstring(b, native.path / DOCS) for b in description.bound}
+        documented = {(b.place.name, b.name): docstring(b, natives) for b in description.bound}
         for place in PLACES:
             if place.stub and (hints := description.hints.get(place.name)):
                 definitions = {
@@ -133,13 +132,13 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
         UsageError: a header of the native folder has the name of one of PyTorch's.
     """
     composition = Composition(tree, made.patched, made.generated)
-    composition.insert(made.native, made.description)
-    composition.append(appended_texts(made.native, made.description))
+    composition.insert(made.natives, made.description)
+    composition.append(appended_texts(made.natives, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)
     note = {**note, "replaced": made.description.replaced}
     own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
     own |= {name: path.read_bytes() for name, path in made.libraries.items()}
-    return {**composition.files, **installed_headers(tree, made.native), **own}
+    return {**composition.files, **installed_headers(tree, made.natives), **own}
 
 
 def with_version(text: str, version: str) -> str:
@@ -147,23 +146,23 @@ def with_version(text: str, version: str) -> str:
     return re.sub(r"^__version__ = .*$", f"__version__ = '{version}'", text, count=1, flags=re.M)
 
 
-def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
-    """Return the native folder's headers, at the paths where PyTorch installs its own.
+def installed_headers(tree: Path, natives: NativeFolders) -> dict[str, bytes]:
+    """Return the headers of native folders, at the paths where PyTorch installs its own.
 
     Raises:
         UsageError: PyTorch has a header of this name, which the base was compiled with.
     """
     found = {}
-    for header in native.headers:
-        if header.suffix in _OF_SOURCES:
+    for header in natives.headers:
+        if header.suffix in SOURCE_SUFFIXES:
             continue  # another source includes it
         name = f"torch/include/ATen/native/{header.as_posix()}"
         if (tree / name).is_file():
             raise UsageError(
-                f"{native.path / header}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
+                f"{natives.file(header)}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
                 todo="choose another name",
             )
-        found[name] = (native.path / header).read_bytes()
+        found[name] = natives.places[header].read_bytes()
     return found
 
 

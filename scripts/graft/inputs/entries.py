@@ -131,11 +131,13 @@ def names_in(key: str) -> set[str]:
     return {name.strip() for name in key.split(",")}
 
 
-def compose(path: Path, report: Report) -> yaml.Node | None:
-    """Return the syntax tree of a YAML file, or None if it does not exist or is not YAML, which is reported."""
-    if not path.is_file():
+def compose(path: Path, report: Report, copy: Path | None = None) -> yaml.Node | None:
+    """Return the syntax tree of a YAML file, or of its ``copy``; None if it does not exist or is not YAML, which is
+    reported.
+    """
+    if not (copy or path).is_file():
         return None
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = (copy or path).read_text(encoding="utf-8", errors="replace")
     try:
         tree = yaml.compose(text, Loader)
         if tree is None or _size(tree, {}) < _LARGEST:
@@ -170,9 +172,9 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def read_entries(path: Path, report: Report = lambda *_: None) -> list[Entry]:
-    """Read a YAML list of mappings, if the file exists. Anything else in it is reported."""
-    tree = compose(path, report)
+def read_entries(path: Path, report: Report = lambda *_: None, copy: Path | None = None) -> list[Entry]:
+    """Read a YAML list of mappings, or its ``copy``, if it exists. Anything else in it is reported."""
+    tree = compose(path, report, copy)
     if tree is None:
         return []
     if not isinstance(tree, yaml.SequenceNode):

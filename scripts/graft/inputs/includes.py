@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 
@@ -31,24 +31,37 @@ def quoted_flag(parent: Path | str) -> str:
     return f"-iquote{parent}/{PLACE}"
 
 
-def included(folder: Path, sources: Iterable[Path]) -> set[Path]:
-    """Return the files below ``folder`` that ``sources`` in it include or ask for, directly or indirectly."""
+# Returns the text of a file of a folder; None if it has no such file.
+Texts = Callable[[Path], str | None]
+
+
+def texts_in(folder: Path) -> Texts:
+    """Return the texts of the files below ``folder``."""
+
+    def text(name: Path) -> str | None:
+        is_there = _is_file(folder / name)
+        return (folder / name).read_text(encoding="utf-8", errors="replace") if is_there else None
+
+    return text
+
+
+def included(texts: Texts, sources: Iterable[Path]) -> set[Path]:
+    """Return the files of a folder that ``sources`` in it include or ask for, directly or indirectly."""
     found: set[Path] = set()
     left = list(sources)
     read = set(left)
     while left:
         source = left.pop()
-        text = (folder / source).read_text(encoding="utf-8", errors="replace")
-        new = included_directly(folder, source, text) - read
+        new = included_directly(texts, source, texts(source) or "") - read
         read |= new
         found |= new
         left += new
     return found
 
 
-def included_directly(folder: Path, source: Path, text: str) -> set[Path]:
-    """Return the files below ``folder`` that the ``text`` of its file ``source`` includes."""
-    found = (_find(folder, source, match) for match in _INCLUDE.finditer(text))
+def included_directly(texts: Texts, source: Path, text: str) -> set[Path]:
+    """Return the files of a folder that the ``text`` of its file ``source`` includes."""
+    found = (_find(texts, source, match) for match in _INCLUDE.finditer(text))
     return {each for each in found if each}
 
 
@@ -67,13 +80,13 @@ def looked_for(folder: Path, sources: Iterable[Path]) -> set[Path]:
     return found
 
 
-def with_places(folder: Path, source: Path, text: str, places: Mapping[Path, Path]) -> str:
-    """Return the ``text`` of a source for a tree in which files of ``folder`` have other ``places``, and which is not
+def with_places(texts: Texts, source: Path, text: str, places: Mapping[Path, Path]) -> str:
+    """Return the ``text`` of a source for a tree in which files of a folder have other ``places``, and which is not
     searched from the folder's root. What a compiler would not find there is included by its path from ``PLACE``.
     """
 
     def write(match: re.Match[str]) -> str:
-        found = _find(folder, source, match)
+        found = _find(texts, source, match)
         place = places.get(found, found) if found else None
         if place is None or place in _places(places.get(source, source), match, searches_root=False):
             return match[0]
@@ -82,8 +95,8 @@ def with_places(folder: Path, source: Path, text: str, places: Mapping[Path, Pat
     return _INCLUDE.sub(write, text)
 
 
-def _find(folder: Path, source: Path, match: re.Match[str]) -> Path | None:
-    return next((each for each in _places(source, match) if _is_file(folder / each)), None)
+def _find(texts: Texts, source: Path, match: re.Match[str]) -> Path | None:
+    return next((each for each in _places(source, match) if texts(each) is not None), None)
 
 
 def _places(source: Path, match: re.Match[str], *, searches_root: bool = True) -> Iterator[Path]:

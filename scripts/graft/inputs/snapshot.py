@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import pickle
 import platform
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
-from ..core.errors import GraftError
 from ..core.files import files_below, lay_out_files, sha256_of_file
-from ..core.layout import PACKAGE, Layout
-from .elsewhere import sources_elsewhere
-from .merge import merge_folders, merge_texts
-from .native import SAMPLES, YAML, NativeFolder, load_native, load_natives
-from .patches import pin_files
+from ..core.layout import PACKAGE, SOURCES, Layout
+from .native import SAMPLES, YAML, NativeFolders, load_natives, require_native, together
+from .patches import Patch, load_series, pin_files
 from .pin import Pin, pin_of, unpinned_sha256
 from .toolchain import Toolchain, find_toolchain
 
@@ -35,20 +31,20 @@ class Snapshot:
     """The inputs at the start of the build. All later stages read them here.
 
     Args:
-        folder: the folder that ``lay_out`` writes them to.
-        files: their contents, by path below ``folder``: ``native/0/Gdh.cpp``, ``patches/2.13.0/pin.yaml``.
-        unread: files of the native folders that no build reads. Their names are checked, but do not affect the stamp.
-        origins: the user's folder for each folder below ``native/``.
+        work: the folder below which ``lay_out`` writes the files of the native folders.
+        read: the user's native folders.
+        files: the contents of the inputs: ``native/0/Gdh.cpp``, ``patches/2.13.0/pin.yaml``.
+        series: the patches.
         pin: the parsed pin file.
         toolchain: the compiler.
         settings: other values that affect the result.
         elsewhere: contents of C++ sources that no build reads. They may have what the others lack.
     """
 
-    folder: Path
+    work: Path
+    read: NativeFolders
     files: Mapping[str, bytes]
-    unread: tuple[str, ...]
-    origins: tuple[Path, ...]
+    series: tuple[Patch, ...]
     pin: Pin
     toolchain: Toolchain
     settings: tuple[str, ...]
@@ -75,76 +71,71 @@ class Snapshot:
         return digest.hexdigest()
 
     @property
-    def patches(self) -> Path:
-        """The pin file, the series and the patches."""
-        return self.folder / "patches" / self.pin.path.parent.name
+    def sources(self) -> Path:
+        """The folder of the C++ of all native folders, where compilers read it."""
+        return self.work / SOURCES
 
     @property
-    def natives(self) -> list[Path]:
-        """The copies of the native folders, in the user's order."""
-        return [self.folder / f"native/{number}" for number in range(len(self.origins))]
+    def note(self) -> Path:
+        """The file in which other processes of the build find where the files lie."""
+        return self.work / "snapshot/natives.pickle"
 
-    @property
-    def merged(self) -> Path:
-        """The native folder of the build: the only one, or all of them merged."""
-        return self.natives[0] if len(self.origins) == 1 else self.folder / "native/merged"
+    @cached_property
+    def natives(self) -> NativeFolders:
+        """The native folders, whose files are the copies that ``lay_out`` writes."""
+        return together(
+            replace(
+                folder,
+                places={name: self._places[_key(number, name)] for name in folder.places},
+                elsewhere={name: self._places[_key(number, name)] for name in folder.elsewhere},
+            )
+            for number, folder in enumerate(self.read.folders)
+        )
 
-    def lay_out(self) -> NativeFolder:
-        """Write the inputs below ``folder``. Unchanged files keep their modification times. Return the merged native
-        folder.
+    @cached_property
+    def _places(self) -> dict[str, Path]:
+        """Where each file of the native folders lies. Compilers read one folder; if two files of one name differ, which
+        the check refuses, the first is there.
         """
-        files = {**self.elsewhere, **dict.fromkeys(self.unread, b""), **self.files}
-        if len(self.origins) > 1:
-            files |= {f"native/merged/{name}": text for name, text in merge_folders(self._contents(self.files)).items()}
-        lay_out_files(self.folder, files)
-        return load_native(self.merged)
+        compiled: dict[Path, bytes] = {}
+        places = {}
+        for number, folder in enumerate(self.read.folders):
+            for name in (*folder.files, *folder.elsewhere):
+                key = _key(number, name)
+                is_compiled = name in folder.cplusplus and compiled.setdefault(name, self.files[key]) == self.files[key]
+                places[key] = self.sources / name if is_compiled else self.work / "snapshot" / key
+        return places
 
-    def _contents(self, files: Mapping[str, bytes]) -> list[dict[Path, bytes]]:
-        """Return the files of each native folder, by relative path."""
-        found: list[dict[Path, bytes]] = [{} for _ in self.origins]
-        for name, content in files.items():
-            kind, number, *rest = Path(name).parts
-            if kind == "native":
-                found[int(number)][Path(*rest)] = content
-        return found
+    def lay_out(self) -> NativeFolders:
+        """Write the files of the native folders. Unchanged files keep their modification times."""
+        contents = {**self.elsewhere, **self.files}
+        every = {place: contents[key] for key, place in self._places.items()}
+        every[self.note] = pickle.dumps(self.natives)
+        for folder in (self.sources, self.note.parent):
+            own = {str(place.relative_to(folder)): data for place, data in every.items() if folder in place.parents}
+            lay_out_files(folder, own)
+        return self.natives
 
     def hashes(self) -> dict[str, dict[str, str]]:
         """Return the hash of each file of the native folders, by folder."""
-        unread = self._contents(dict.fromkeys(self.unread, b""))
         return {
-            str(origin): {
-                **{str(name): hashlib.sha256(content).hexdigest() for name, content in files.items()},
-                **{str(name): sha256_of_file(origin / name) for name in more},
+            str(folder.path): {
+                **{str(name): hashlib.sha256(self.files[_key(number, name)]).hexdigest() for name in folder.files},
+                **{str(name): sha256_of_file(folder.path / name) for name in folder.unread},
             }
-            for origin, files, more in zip(self.origins, self._contents(self.files), unread, strict=True)
+            for number, folder in enumerate(self.read.folders)
         }
 
-    def translate(self, text: str) -> str:
-        """Return ``text`` with paths in the snapshot replaced by those of the user's files."""
-        pins = (self.patches.parent, self.pin.path.parent.parent)
-        for copy, origin in (*zip(self.natives, self.origins, strict=True), pins):
-            text = re.sub(rf"{re.escape(str(copy))}(?!\w)", str(origin).replace("\\", r"\\"), text)
-        if len(self.origins) > 1:
-            place = re.compile(rf"{re.escape(str(self.merged))}/([\w./+-]+?)(?::(\d+))?(?=[:\s,`'\")]|$)", re.M)
-            text = place.sub(lambda match: self.place(Path(match[1]), int(match[2] or 0)), text)
-        return text
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Make errors raised in the body name the user's files."""
-        try:
-            yield
-        except GraftError as error:
-            error.what, error.cause, error.todo = map(self.translate, (error.what, error.cause, error.todo))
-            raise
+def _key(number: int, name: Path) -> str:
+    """Return the name of an input: a file of the native folder with this number."""
+    return f"native/{number}/{name.as_posix()}"
 
-    def place(self, name: Path, line: int) -> str:
-        """Return the user's file and line for a line of a file in the merged folder."""
-        folders = self._contents(self.files)
-        if not any(name in folder for folder in folders):
-            return f"{name}:{line}" if line else str(name)
-        source, number = merge_texts(name, folders, self.origins).place(line)
-        return f"{source}:{number}" if line else str(source)
+
+def contents_of(folders: Iterable[Mapping[Path, Path]]) -> dict[str, bytes]:
+    """Return the contents of files of native folders, by the names that ``Snapshot.files`` gives them."""
+    places = {_key(number, name): place for number, each in enumerate(folders) for name, place in each.items()}
+    return {key: place.read_bytes() for key, place in places.items()}
 
 
 def take_snapshot(layout: Layout) -> Snapshot:
@@ -153,27 +144,23 @@ def take_snapshot(layout: Layout) -> Snapshot:
     Raises:
         GraftError: a folder, the pin, a patch or the compiler is missing or invalid.
     """
-    files: dict[str, bytes] = {}
-    unread: list[str] = []
-    elsewhere: dict[str, bytes] = {}
-    for number, native in enumerate(load_natives(layout.natives)):
-        origin = native.path
-        files |= {f"native/{number}/{name.as_posix()}": (origin / name).read_bytes() for name in native.files}
-        unread += [f"native/{number}/{name.as_posix()}" for name in native.unread]
-        others = {f"native/{number}/{name.as_posix()}": origin / name for name in sources_elsewhere(origin)}
-        elsewhere |= {name: path.read_bytes() for name, path in others.items() if name not in files}
+    natives = load_natives(layout.natives)
+    require_native(layout.natives)
+    files = contents_of(folder.places for folder in natives.folders)
+    elsewhere = contents_of(folder.elsewhere for folder in natives.folders)
     pin = pin_of(layout)
-    for path in pin_files(layout.patches):
+    series = load_series(layout.patches)
+    for path in pin_files(layout.patches, series):
         files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
     toolchain = find_toolchain(pin, layout.cxx).of_kind(layout.kind)
     sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
     unpinned = [sha256] if sha256 else []
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))
     return Snapshot(
-        folder=layout.snapshot,
+        work=layout.work,
+        read=natives,
         files=files,
-        unread=tuple(unread),
-        origins=layout.natives,
+        series=tuple(series),
         pin=pin,
         toolchain=toolchain,
         settings=(layout.pin, layout.installed, *unpinned, platform.python_implementation(), *versions),
