@@ -44,7 +44,7 @@ cp "$source" "$object"
 
 def snapshot_of(work: Path, toolchain: Toolchain, natives: NativeFolders) -> Snapshot:
     """Return a snapshot of native folders in a work folder."""
-    pin, files = load_pin(REPOSITORY / "patches/2.13.0"), contents_of(each.places for each in natives.folders)
+    pin, files = load_pin(REPOSITORY / "patches/2.13.0"), contents_of(each.paths for each in natives.folders)
     return Snapshot(work, natives, files, (), pin, toolchain, ())
 
 
@@ -77,7 +77,7 @@ class Build:
         line = StepLine("compile")
         base, work = Base(Path("torch.whl"), Path("tree")), self.layout.work
         toolchain = Toolchain(self.searching, "", "c++20").of_kind(DEBUG if self.is_debugged else "")
-        snapshot = snapshot_of(work, toolchain, together([NativeFolder(path=self.layout.native, places={})]))
+        snapshot = snapshot_of(work, toolchain, together([NativeFolder(path=self.layout.native, paths={})]))
         _, self.outside = ninja.make(
             *(self.layout, snapshot, [], base, {CXX: self.compiler}),
             others=self.units,

@@ -58,7 +58,7 @@ def build(work: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
         return made
 
     monkeypatch.setattr(Preambles, "use", watched)
-    snapshot = snapshot_of(work, toolchain, together([NativeFolder(path=mine, places={})]))
+    snapshot = snapshot_of(work, toolchain, together([NativeFolder(path=mine, paths={})]))
 
     def build(text: str) -> bool:
         write_if_changed(work / SOURCE, text)  # as a build does

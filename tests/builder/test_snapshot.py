@@ -133,7 +133,7 @@ def test_compilers_read_the_copies_of_all_folders_in_one(both: Layout) -> None:
     natives = take_snapshot(both).lay_out()
     there = {name.relative_to(both.sources) for name in both.sources.rglob("*.cpp")}
     assert there == {*natives.cplusplus} == {Path(name) for name in ("One.cpp", "Two.cpp", "cpu/OneKernel.cpp")}
-    assert all(natives.places[name] == both.sources / name for name in there)
+    assert all(natives.paths[name] == both.sources / name for name in there)
     assert not any(path.suffix == ".cpp" for path in (both.work / "snapshot").rglob("*"))
 
 
@@ -153,11 +153,11 @@ def test_of_two_different_files_of_one_name_both_are_kept(both: Layout) -> None:
 
 def test_next_snapshot_takes_the_place_of_the_last(layout: Layout) -> None:
     natives = take_snapshot(layout).lay_out()
-    times = {place: place.stat().st_mtime_ns for place in natives.places.values()}
+    times = {place: place.stat().st_mtime_ns for place in natives.paths.values()}
     (layout.native / "One.cpp").unlink()
     again = take_snapshot(layout).lay_out()
-    assert again.sources == [] and not natives.places[Path("One.cpp")].exists()
-    assert all(place.stat().st_mtime_ns == times[place] for place in again.places.values())
+    assert again.sources == [] and not natives.paths[Path("One.cpp")].exists()
+    assert all(place.stat().st_mtime_ns == times[place] for place in again.paths.values())
 
 
 def test_other_processes_find_the_user_s_files_and_their_copies(both: Layout) -> None:

@@ -102,7 +102,7 @@ def _listed_for_autocast(natives: NativeFolders, findings: Findings) -> Iterator
     form = "write a policy and a list of operators: `fp32: [my_loss]`"
     for folder in natives.folders:
         path = folder.path / AUTOCAST
-        tree = compose(path, findings.add, folder.places.get(AUTOCAST))
+        tree = compose(path, findings.add, folder.paths.get(AUTOCAST))
         if tree is not None and not isinstance(tree, yaml.MappingNode):
             findings.add(place_of(path, tree), "no policies", form)
         for key, value in tree.value if isinstance(tree, yaml.MappingNode) else []:

@@ -42,13 +42,13 @@ def check_files(natives: NativeFolders, findings: Findings) -> None:
     for folder in natives.folders:
         for name in folder.unread:
             _check_unread(folder.path / name, name, findings)
-        for name, place in folder.places.items():
-            path, data = folder.path / name, place.read_bytes()
-            is_code = name in folder.cplusplus
+        code = {*folder.cplusplus}
+        for name, copy in folder.paths.items():
+            path, data, is_code = folder.path / name, copy.read_bytes(), name in code
             if _check_text_of(path, data, findings) and is_code:
                 _check_includes(path, name, data.decode(), findings)
             # Other texts are concatenated.
-            if (is_code or name.parent == DOCS) and data != natives.places[name].read_bytes():
+            if (is_code or name.parent == DOCS) and data != natives.paths[name].read_bytes():
                 what = f"{natives.file(name)} has the same name but different content"
                 findings.add((path, 1, 0), what, "give one of them another name")
 
@@ -118,7 +118,7 @@ def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None
 
 def _check_place(folder: NativeFolder, torch: Path, findings: Findings) -> None:
     """Python files alone make a native folder if they are for torch; any project may have a folder ``python``."""
-    has_others = folder.cplusplus or folder.places.keys() & {*YAML}
+    has_others = folder.cplusplus or folder.paths.keys() & {*YAML}
     if (
         folder.python
         and not has_others
@@ -225,7 +225,7 @@ def check_names(natives: NativeFolders, names: set[str], findings: Findings) -> 
             if path.stem not in names:
                 findings.add((path, 1, 0), f"no operator of the folder is named {path.stem}", nearest(path.stem, names))
         path = folder.path / SAMPLES
-        module = parse_python(path, folder.text(SAMPLES), findings) if SAMPLES in folder.places else None
+        module = parse_python(path, folder.text(SAMPLES), findings) if SAMPLES in folder.paths else None
         for node in module.body if module else []:
             if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
                 continue

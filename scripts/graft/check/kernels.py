@@ -180,7 +180,7 @@ def check_kernels(
     replacing = replacing_sources(sources, {kernel.name for kernel in kernels if kernel.is_replacing})
     for definition in definitions:
         if definition.file not in replacing:
-            _is_not_pytorch_s(definition, base, findings)
+            _check_is_new(definition, base, findings)
     if are_all:
         _every_file_is_named(kernels, sources, findings)
     _check_stubs(sources, replacing, findings)
@@ -326,7 +326,7 @@ def _has_known_types(definition: Definition) -> bool:
     return all(_KNOWN_TYPES.fullmatch(word) for word in re.findall(r"\w+", types))
 
 
-def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Findings) -> None:
+def _check_is_new(definition: Definition, base: BaseOperators, findings: Findings) -> None:
     """With two functions of one name and signature, the loader would choose which one is called."""
     if definition.is_local or definition.macro or definition.namespace != "at::native":
         return

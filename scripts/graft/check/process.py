@@ -42,9 +42,6 @@ class Generator:
         """Begin; return once the sources exist.
 
         If they do already, the check goes on, and ``is_refused`` tells when it has found errors.
-
-        Raises:
-            OperatorError: lists every error that the check finds; or torchgen's message, with file and line.
         """
         done, stamp = self.layout.generated / "complete", f"{self.snapshot.stamp_of_generated} {self.cuda}"
         is_there = done.is_file() and done.read_text(encoding="utf-8") == stamp
@@ -95,12 +92,7 @@ class Generator:
             write_atomically(done, stamp)
 
     def finish(self) -> None:
-        """Wait until it has finished.
-
-        Raises:
-            OperatorError: see ``start``.
-            RefusedError: the disk is full.
-        """
+        """Wait until it has finished. Raise its error: what the check finds, or torchgen's message with its place."""
         if self._running:
             self._running.result()
 

@@ -29,11 +29,7 @@ def note_checked(snapshot: Snapshot, work: Path) -> None:
 
 
 def check_texts(snapshot: Snapshot, base_tree: Path) -> None:
-    """Check the docstrings and Python files of the native folders, and print warnings.
-
-    Raises:
-        OperatorError: lists every error as ``file:line: what is wrong; what to write instead``.
-    """
+    """Check the docstrings and Python files of the native folders. Print warnings, or raise all findings."""
     findings = Findings()
     check_files(snapshot.natives, findings)
     check_python(snapshot.natives, base_tree, findings)

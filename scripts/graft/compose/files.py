@@ -162,7 +162,7 @@ def installed_headers(tree: Path, natives: NativeFolders) -> dict[str, bytes]:
                 f"{natives.file(header)}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
                 todo="choose another name",
             )
-        found[name] = natives.places[header].read_bytes()
+        found[name] = natives.paths[header].read_bytes()
     return found
 
 

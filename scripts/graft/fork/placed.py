@@ -32,7 +32,7 @@ def write_placed(native: NativeFiles, where: Mapping[Path, Path], folder: Path) 
     """Return each C++ file by its place: a copy that is written into ``folder`` if its text is another there."""
     found = {}
     for name, place in where.items():
-        path = native.places[name]
+        path = native.paths[name]
         text = path.read_bytes().decode("latin-1")  # what is not an include stays as it is
         changed = _EXTENSION.sub(r"\1<torch/all.h>", with_places(native.text_if_there, name, text, where))
         found[place] = folder / place if changed != text else path

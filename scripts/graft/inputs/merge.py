@@ -21,16 +21,8 @@ MARK = "\n# Added by Graft, from the native folder that this torch is built with
 
 
 def merge_with_base(natives: NativeFolders, tree: Path, target: Path) -> dict[Path, str]:
-    """Write both YAML files, with the entries of ``natives`` behind PyTorch's, at their paths in a wheel. Return their
-    texts.
-
-    Args:
-        natives: the native folders.
-        tree: the laid-out base.
-        target: the folder of the wheel; unchanged files keep their modification times.
-
-    Raises:
-        OperatorError: lists each place that is not an entry.
+    """Return the text of both YAML files: that of the base in ``tree``, and behind it the lists of ``natives``. Write
+    it below ``target``, at its path in a wheel; unchanged files keep their modification times.
     """
     merged = {}
     for file, folder in PACKAGED.items():

@@ -53,25 +53,25 @@ class NativeFiles:
     """Files of native folders, by their paths there.
 
     Args:
-        places: where each file lies that a build reads. The copy of a build lies elsewhere than the user's file.
-        included: those of them that only an ``#include`` makes part of a build: they are in folders of the user's own.
+        paths: where each file lies that a build reads: the user's file, or its copy in a snapshot.
+        included: the files that are read only because others include them, from folders that builds do not know.
     """
 
-    places: Mapping[Path, Path]
+    paths: Mapping[Path, Path]
     included: Collection[Path] = ()
 
     def text(self, name: Path) -> str:
         """Return the text of a file. Checks report what is not UTF-8."""
-        return self.places[name].read_text(encoding="utf-8", errors="replace")
+        return self.paths[name].read_text(encoding="utf-8", errors="replace")
 
     def text_if_there(self, name: Path) -> str | None:
         """Return the text of a file; None if there is no such file."""
-        return self.text(name) if name in self.places else None
+        return self.text(name) if name in self.paths else None
 
     @cached_property
     def files(self) -> list[Path]:
         """The files that a build reads."""
-        return sorted(self.places)
+        return sorted(self.paths)
 
     @cached_property
     def cplusplus(self) -> list[Path]:
@@ -87,8 +87,8 @@ class NativeFiles:
     @cached_property
     def headers(self) -> list[Path]:
         """Headers that are installed with the wheel, below ``ATen/native``; those in other folders, if included."""
-        code = (name for name in self.cplusplus if name not in self.cuda)
-        return [name for name in code if name.suffix in _HEADER_SUFFIXES or name in self.included]
+        code = {*self.cplusplus}.difference(self.cuda)
+        return sorted(name for name in code if name.suffix in _HEADER_SUFFIXES or name in self.included)
 
     @cached_property
     def vectorized(self) -> list[Path]:
@@ -100,7 +100,7 @@ class NativeFiles:
     @property
     def sources(self) -> list[Path]:
         """C++ files that are compiled once."""
-        return [name for name in self._compiled if name not in self.vectorized]
+        return sorted({*self._compiled}.difference(self.vectorized))
 
     @property
     def python(self) -> list[Path]:
@@ -112,19 +112,14 @@ class NativeFiles:
         """Docstrings below ``docs/``, each named after its operator."""
         return [name for name in self.files if name.parts[0] == DOCS.name]
 
-    @cached_property
+    @property
     def _compiled(self) -> list[Path]:
-        others = {*self.cuda, *self.headers}
-        return [name for name in self.cplusplus if name not in others]
+        return sorted({*self.cplusplus}.difference(self.cuda, self.headers))
 
     def _has_kernels_for_stubs(self, name: Path) -> bool:
-        text = _COMMENT.sub(" ", self.text(name))
-        texts = (self.text(each) for each in included(self.text_if_there, [name]))
-        return bool(
-            _REGISTERS.search(text)
-            or _OF_CAPABILITY.search(text)
-            or any(_REGISTERS.search(_COMMENT.sub(" ", each)) for each in texts)
-        )
+        names = [name, *included(self.text_if_there, [name])]
+        code, *headers = (_COMMENT.sub(" ", self.text(each)) for each in names)
+        return any(map(_REGISTERS.search, (code, *headers))) or bool(_OF_CAPABILITY.search(code))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +140,12 @@ class NativeFolder(NativeFiles):
 
     def entries(self, file: Path, report: Report = lambda *_: None) -> list[Entry]:
         """Return the entries of a YAML file, if the folder has it."""
-        return read_entries(self.path / file, report, self.places[file]) if file in self.places else []
+        return read_entries(self.path / file, report, self.paths[file]) if file in self.paths else []
 
 
 @dataclass(frozen=True, kw_only=True)
 class NativeFolders(NativeFiles):
-    """The files of all native folders of a build; of several files of one name, the first.
+    """The files of all native folders of a build. If several have one name, they are the same, or it is the first.
 
     Args:
         folders: the folders, in the user's order.
@@ -165,18 +160,18 @@ class NativeFolders(NativeFiles):
 
     def file(self, name: Path) -> Path:
         """Return the user's file, which messages name."""
-        return next((each for each in self.folders if name in each.places), self.folders[0]).path / name
+        return next((each for each in self.folders if name in each.paths), self.folders[0]).path / name
 
     def copy_of(self, file: Path) -> Path:
         """Return where the user's ``file`` lies; another path as it is."""
         for folder in self.folders:
             if file.is_relative_to(folder.path):
-                return folder.places.get(file.relative_to(folder.path), file)
+                return folder.paths.get(file.relative_to(folder.path), file)
         return file
 
     def texts(self, name: Path) -> dict[Path, str]:
         """Return the text of each folder's file of this name, by the user's file."""
-        return {folder.path / name: folder.text(name) for folder in self.folders if name in folder.places}
+        return {folder.path / name: folder.text(name) for folder in self.folders if name in folder.paths}
 
     def entries(self, file: Path, *, replacing: bool | None = None) -> list[Entry]:
         """Return the entries of a YAML file: all of them, those that replace PyTorch's own, or the others."""
@@ -211,7 +206,7 @@ def load_native(path: Path) -> NativeFolder:
     more = {file for file in found.difference(read) if not _fault(path, file)}
     return NativeFolder(
         path=path,
-        places={file: path / file for file in (*read, *more)},
+        paths={file: path / file for file in (*read, *more)},
         included=frozenset(more),
         unread=tuple(file for file in unread if file not in more and not _fault(path, file)),
         elsewhere={file: path / file for file in sources_elsewhere(path, FOLDERS) if file not in more},
@@ -227,9 +222,9 @@ def load_natives(paths: Iterable[Path]) -> NativeFolders:
 def together(folders: Iterable[NativeFolder]) -> NativeFolders:
     """Return native folders as one."""
     every = tuple(folders)
-    first = {name: folder for folder in reversed(every) for name in folder.places}
+    first = {name: folder for folder in reversed(every) for name in folder.paths}
     return NativeFolders(
-        places={name: folder.places[name] for name, folder in first.items()},
+        paths={name: folder.paths[name] for name, folder in first.items()},
         included={name for name, folder in first.items() if name in folder.included},
         folders=every,
     )

@@ -79,10 +79,10 @@ def load_series(folder: Path) -> list[Patch]:
     return patches
 
 
-def pin_files(folder: Path, series: Iterable[Patch]) -> list[Path]:
-    """Return the pin file, the series, its patches and the CUDA toolkits: all files of the pin in ``folder``."""
+def pin_files(folder: Path) -> list[Path]:
+    """Return the files of the pin in ``folder`` beside its patches: the pin file, the series and the CUDA toolkits."""
     toolkits = [path] if (path := folder.parent / TOOLKITS).is_file() else []
-    return [folder / "pin.yaml", folder / SERIES, *toolkits, *(patch.path for patch in series)]
+    return [folder / "pin.yaml", folder / SERIES, *toolkits]
 
 
 def patched(patches: Iterable[Patch], base: Path, scratch: Path) -> dict[str, bytes]:

@@ -86,34 +86,36 @@ class Snapshot:
         return together(
             replace(
                 folder,
-                places={name: self._places[_key(number, name)] for name in folder.places},
-                elsewhere={name: self._places[_key(number, name)] for name in folder.elsewhere},
+                paths={name: self._paths[_key(number, name)] for name in folder.paths},
+                elsewhere={name: self._paths[_key(number, name)] for name in folder.elsewhere},
             )
             for number, folder in enumerate(self.read.folders)
         )
 
     @cached_property
-    def _places(self) -> dict[str, Path]:
+    def _paths(self) -> dict[str, Path]:
         """Where each file of the native folders lies. Compilers read one folder; if two files of one name differ, which
         the check refuses, the first is there.
         """
         compiled: dict[Path, bytes] = {}
-        places = {}
+        paths = {}
         for number, folder in enumerate(self.read.folders):
+            code = {*folder.cplusplus}
             for name in (*folder.files, *folder.elsewhere):
                 key = _key(number, name)
-                is_compiled = name in folder.cplusplus and compiled.setdefault(name, self.files[key]) == self.files[key]
-                places[key] = self.sources / name if is_compiled else self.work / "snapshot" / key
-        return places
+                is_compiled = name in code and compiled.setdefault(name, self.files[key]) == self.files[key]
+                paths[key] = self.sources / name if is_compiled else self.work / "snapshot" / key
+        return paths
 
     def lay_out(self) -> NativeFolders:
         """Write the files of the native folders. Unchanged files keep their modification times."""
         contents = {**self.elsewhere, **self.files}
-        every = {place: contents[key] for key, place in self._places.items()}
+        every = {path: contents[key] for key, path in self._paths.items()}
         every[self.note] = pickle.dumps(self.natives)
         for folder in (self.sources, self.note.parent):
-            own = {str(place.relative_to(folder)): data for place, data in every.items() if folder in place.parents}
-            lay_out_files(folder, own)
+            lay_out_files(
+                folder, {str(path.relative_to(folder)): every[path] for path in every if path.is_relative_to(folder)}
+            )
         return self.natives
 
     def hashes(self) -> dict[str, dict[str, str]]:
@@ -134,24 +136,21 @@ def _key(number: int, name: Path) -> str:
 
 def contents_of(folders: Iterable[Mapping[Path, Path]]) -> dict[str, bytes]:
     """Return the contents of files of native folders, by the names that ``Snapshot.files`` gives them."""
-    places = {_key(number, name): place for number, each in enumerate(folders) for name, place in each.items()}
-    return {key: place.read_bytes() for key, place in places.items()}
+    paths = {_key(number, name): path for number, each in enumerate(folders) for name, path in each.items()}
+    return {key: path.read_bytes() for key, path in paths.items()}
 
 
 def take_snapshot(layout: Layout) -> Snapshot:
-    """Read all inputs of a build.
-
-    Raises:
-        GraftError: a folder, the pin, a patch or the compiler is missing or invalid.
-    """
+    """Read all inputs of a build."""
     natives = load_natives(layout.natives)
     require_native(layout.natives)
-    files = contents_of(folder.places for folder in natives.folders)
+    files = contents_of(folder.paths for folder in natives.folders)
     elsewhere = contents_of(folder.elsewhere for folder in natives.folders)
     pin = pin_of(layout)
     series = load_series(layout.patches)
-    for path in pin_files(layout.patches, series):
-        files[f"patches/{path.relative_to(layout.patches.parent).as_posix()}"] = path.read_bytes()
+    of_pin = {path: path.read_bytes() for path in pin_files(layout.patches)}
+    of_pin |= {patch.path: patch.text.encode() for patch in series}
+    files |= {f"patches/{path.relative_to(layout.patches.parent).as_posix()}": of_pin[path] for path in of_pin}
     toolchain = find_toolchain(pin, layout.cxx).of_kind(layout.kind)
     sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
     unpinned = [sha256] if sha256 else []
