@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from graft.check.base import BaseOperators
 from graft.codegen.operators import Operators
 
 
@@ -13,6 +14,12 @@ from graft.codegen.operators import Operators
 def base() -> Path:
     """The base wheel's tree, as unpacked by `make patch-and-build`."""
     return Path(os.environ["GRAFT_BASE"]) / "tree"
+
+
+@pytest.fixture(scope="session")
+def known(base: Path) -> BaseOperators:
+    """What `make check` knows of the base."""
+    return BaseOperators(base)
 
 
 @pytest.fixture(scope="session")

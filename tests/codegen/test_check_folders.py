@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from corpus import lay_out
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.process import Generator
@@ -30,23 +31,14 @@ TWO: Files = {
 }
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
-
-
 def is_for_cuda(known: BaseOperators) -> bool:
     """A torch for CUDA needs the kernels for CUDA of every folder."""
     return (known.tree / "torch/lib/libtorch_cuda.so").is_file()
 
 
 def lines(folder: Path, known: BaseOperators, **folders: Files) -> list[str]:
-    for name, files in folders.items():
-        for file, text in files.items():
-            path = folder / name / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode() if isinstance(text, str) else text)
-    found = check(load_natives([folder / name for name in folders]), known).lines()
+    natives = load_natives([lay_out(files, folder / name) for name, files in folders.items()])
+    found = check(natives, known).lines()
     return [line.replace(f"{folder}/", "") for line in found]
 
 
@@ -234,9 +226,7 @@ def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(
 ) -> None:
     """Which the checks read."""
     one: Files = {**ONE, "csrc/one.cpp": str(ONE["One.cpp"])}
-    for name, text in {**one, "derivatives.yaml": "", "One.cpp": "", "venv/pyvenv.cfg": "", "venv/x.cpp": ""}.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(str(text))
+    lay_out({**one, "derivatives.yaml": "", "One.cpp": "", "venv/pyvenv.cfg": "", "venv/x.cpp": ""}, tmp_path)
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     layout = Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out")
     tree: Any = SimpleNamespace(tree=base)

@@ -57,11 +57,6 @@ def mutated(draw: st.DrawFn, text: str) -> str:
     return text
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
-
-
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, known: BaseOperators) -> None:

@@ -19,14 +19,8 @@ NEXT = re.compile(
 )
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
-
-
 def found(files: dict[str, str], known: BaseOperators, folder: Path) -> list[Finding]:
-    lay_out(files, folder)
-    return sorted(check(load_natives([folder]), known).found)
+    return sorted(check(load_natives([lay_out(files, folder)]), known).found)
 
 
 @pytest.mark.parametrize("case", [case for case in BROKEN if "expect" in case], ids=lambda case: case["mistake"])

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from graft.check.__main__ import check
+from corpus import said_of
 from graft.check.base import BaseOperators
 from graft.codegen.operators import missing_names
 from graft.inputs.entries import fields_of
@@ -47,19 +47,13 @@ REFUSED = {
 }
 
 
-@pytest.fixture(scope="module")
-def known(base: Path) -> BaseOperators:
-    return BaseOperators(base)
-
-
 def found(known: BaseOperators, folder: Path, schema: str, kernel: str = "", derivatives: str = "") -> list[str]:
     """Return what check finds in a folder with one operator."""
     name = schema.partition("(")[0].partition(".")[0]
-    (folder / "native_functions.yaml").write_text(f"- func: {schema}\n{KERNELS.format(name)}")
-    (folder / "derivatives.yaml").write_text(derivatives)
-    text = f"namespace at::native {{\n{kernel} {{}}\n}}\n" if kernel else ""
-    (folder / "F.cpp").write_text(text)
-    return [line.removeprefix(f"{folder}/") for line in check(load_natives([folder]), known).lines()]
+    functions = f"- func: {schema}\n{KERNELS.format(name)}"
+    source = f"namespace at::native {{\n{kernel} {{}}\n}}\n" if kernel else ""
+    files = {"native_functions.yaml": functions, "derivatives.yaml": derivatives, "F.cpp": source}
+    return said_of(folder, known, files)
 
 
 @pytest.mark.parametrize("schema", ACCEPTED)

@@ -119,6 +119,11 @@ class Source:
     is_vectorized: bool = False
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether it is no header."""
+        return self.name.suffix in (".cpp", ".cu")
+
+    @property
     def opens_namespaces(self) -> bool:
         """Whether a macro may open a namespace, so that definitions can seem to be in another."""
         return re.search(r"^[ \t]*#[ \t]*define\b.*\bnamespace\b", self.code, re.M) is not None
@@ -183,7 +188,7 @@ def replacing_sources(sources: Sequence[Source], kernels: Collection[str]) -> di
     for source in sources:
         if any("REGISTER" in macro and stub not in own for _, macro, stub in source.stub_macros):
             found[source.path] = source
-    return {path: source for path, source in found.items() if path.suffix in (".cpp", ".cu")}
+    return {path: source for path, source in found.items() if source.is_compiled}
 
 
 def read_text(path: Path, text: str, name: Path | None = None) -> Source:

@@ -342,7 +342,7 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
     wanted = {kernel.name for kernel in kernels}
     files = Counter(word for source in sources for word in source.words)
     for source in sources:
-        if source.path.suffix not in (".cpp", ".cu") or source.pastes_names or not source.definitions:
+        if not source.is_compiled or source.pastes_names or not source.definitions:
             continue
         if re.search(r"\b(TORCH_LIBRARY|REGISTER_)|_DISPATCH\b", source.code):
             continue
@@ -376,7 +376,7 @@ def _check_definitions(kernel: Kernel, named: list[Definition], sources: list[So
         if is_declared and set(each.defaults) & set(kernel.defaults):
             what = f"`{each}` repeats a default of its declaration in ATen/ops/{kernel.header}"
             findings.add((each.file, each.line, 0), what, f"write `{kernel.declaration}`")
-        if each.file.suffix not in (".cpp", ".cu"):
+        if not source.is_compiled:
             continue
         if other := next((first for path, first in seen.items() if path != each.file), None):
             what = f"`{each}`, {kernel.purpose}, is also defined in {line_of(other.file, other.line, each.file)}"

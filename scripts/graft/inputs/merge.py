@@ -13,7 +13,7 @@ import yaml
 
 from ..core.errors import OperatorError
 from ..core.files import write_if_changed
-from .entries import Entry, Loader, Place, Report, fields_of, operator_of
+from .entries import Entry, Loader, Place, Report, fields_of, split_entries
 from .native import DERIVATIVES, FUNCTIONS, NativeFolder, NativeFolders
 
 PACKAGED = {FUNCTIONS: "torchgen/packaged/ATen/native", DERIVATIVES: "torchgen/packaged/autograd"}
@@ -54,17 +54,16 @@ def with_replacing(text: str, entries: Iterable[Entry]) -> str:
 
     An entry for an operator that has none comes at its end.
     """
-    parts = re.split(r"^(?=- (?:func|name): )", text, flags=re.M)
-    places = {operator_of(part): number for number, part in enumerate(parts)}
+    parts = split_entries(text)
+    head = text[: len(text) - sum(map(len, parts.values()))]
     for entry in entries:
-        number = places.get(entry.operator, 0)
-        theirs = fields_of(parts[number]) if number else {}
+        theirs = parts.get(entry.operator, "")
         # Comments behind an entry are those of the next.
-        behind = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", parts[number], re.M) if number else None
-        fields = entry.in_place_of(theirs).fields
-        new = yaml.safe_dump([fields], sort_keys=False, width=sys.maxsize) + (behind[0] if behind else "\n")
-        parts[number or len(parts) :] = [new, *(parts[number + 1 :] if number else [])]
-    return "".join(parts)
+        behind = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", theirs, re.M) if theirs else None
+        fields = entry.in_place_of(fields_of(theirs) if theirs else {}).fields
+        new = yaml.safe_dump([fields], sort_keys=False, width=sys.maxsize)
+        parts[entry.operator] = new + (behind[0] if behind else "\n")
+    return head + "".join(parts.values())
 
 
 def added_list(native: NativeFolder, file: Path) -> str:
