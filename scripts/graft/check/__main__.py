@@ -18,7 +18,7 @@ from torchgen.model import SchemaKind
 from ..codegen import KERNELS, MISSING, NO_CUDA
 from ..codegen.__main__ import generate, reported
 from ..codegen.sources import POLICIES
-from ..inputs.entries import Place, compose, place_of, text_of
+from ..inputs.entries import Place, compose, key_text, place_of
 from ..inputs.merge import read_added
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
 from . import CHECKED, Findings, line_of, nearest
@@ -106,7 +106,7 @@ def _listed_for_autocast(natives: NativeFolders, findings: Findings) -> Iterator
         if tree is not None and not isinstance(tree, yaml.MappingNode):
             findings.add(place_of(path, tree), "no policies", form)
         for key, value in tree.value if isinstance(tree, yaml.MappingNode) else []:
-            policy = text_of(key)
+            policy = key_text(key)
             if policy not in POLICIES:
                 findings.add(place_of(path, key), f"autocast has no policy {policy}", nearest(policy, POLICIES))
             names = value.value if isinstance(value, yaml.SequenceNode) else []

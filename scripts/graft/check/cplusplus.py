@@ -1,4 +1,4 @@
-"""Find what the C++ sources of a folder define, from their text.
+"""Find what the C++ sources of a folder define, by parsing their text.
 
 tree-sitter parses the sources. It needs no headers and skips what it does not understand, so this takes much less time
 than a compiler.
@@ -25,14 +25,14 @@ _LANGUAGE = Language(tree_sitter_cpp.language())
 _PARSER = Parser(_LANGUAGE)
 _COMMENTS_AND_MACROS = Query(_LANGUAGE, "(comment) @comment (preproc_function_def value: (_) @macro)")
 
-# The grammar's words, but for those that are also names.
+# The keywords of the grammar that cannot be names.
 _KEYWORDS = {
     _LANGUAGE.node_kind_for_id(kind)
     for kind in range(_LANGUAGE.node_kind_count)
     if _LANGUAGE.node_kind_is_visible(kind) and not _LANGUAGE.node_kind_is_named(kind)
 } - {"final", "override", "restrict", "defined", "noreturn", "offsetof"}
 
-# ATen's alternative names of types. The linker does not distinguish them.
+# Names of types that are aliases, with the types that they stand for. To the linker both are the same.
 _ALIASES = {
     "IntArrayRef": "ArrayRef<int64_t>",
     "SymIntArrayRef": "ArrayRef<SymInt>",
@@ -46,7 +46,7 @@ _ALIASES = {
 
 
 def canonical(cpp_type: str) -> str:
-    """Normalize ``cpp_type``: without namespaces, aliases and what does not change it, and with ``const`` in front."""
+    """Return a type in one spelling: without namespaces and aliases, and with ``const`` in front if it matters."""
     text = re.sub(r"\[\[.*?\]\]|\bC10_\w+|\b(?:at|c10|std|torch|native)\s*::", " ", cpp_type)
     text = re.sub(r"\b(?:class|struct|typename|inline|TORCH_API)\b|::", " ", text)
     words = [_ALIASES.get(word, word) for word in re.findall(r"\w+|\.{3}|\S", text)]
@@ -120,7 +120,7 @@ class Source:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether it is no header."""
+        """Whether a compiler is called for it: it is no header."""
         return self.name.suffix in (".cpp", ".cu")
 
     @property
@@ -220,7 +220,7 @@ def functions_in(text: str) -> tuple[dict[str, str], str]:
 
 
 def is_keyword(name: str) -> bool:
-    """Return whether C++ has another meaning for a word, so that nothing can have this name."""
+    """Return whether a word is a keyword of C++, so that no variable can have this name."""
     value = [text_of(node) for node in identifiers(parse(f"auto _ = {name};"))]
     return value != ["_", name] or name in _KEYWORDS
 

@@ -1,4 +1,4 @@
-"""Check that folders register no decomposition that PyTorch has: not `import torch` would fail, but compilers."""
+"""Check that folders register no decomposition that PyTorch has. `import torch` would work, but torch.compile fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..inputs.merge import PACKAGED
 from ..inputs.native import FUNCTIONS, PYTHON, NativeFolders
 from . import Findings
 
-# By the file of torch that a text is appended to: the files that fill the same table, and how an entry is removed.
+# For each file of torch with a table of decompositions: all files that fill the table, and how to remove an entry.
 _TABLES = {
     "_decomp/decompositions.py": (
         ("_decomp/decompositions.py", "_refs/**/*.py"),

@@ -1,4 +1,4 @@
-"""Check the files of native folders: which there are, their encoding, and what is Python. torchgen is not needed."""
+"""Check the files of native folders without torchgen: their names, their encoding, and the Python files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](/[^">\n]+|[^">\n]*\.\.[^
 
 _MARK = "\ufeff".encode()
 
-# Files that the graft writes itself, and what to write instead.
+# Files of torch that the build writes itself, and what to write instead.
 _TAKEN = {
     "_torch_docs.py": "write the docstring into docs/<operator>.rst",
     "_tensor_docs.py": "write the docstring into docs/<operator>.rst",
@@ -81,7 +81,7 @@ def _check_includes(path: Path, name: Path, text: str, findings: Findings) -> No
 
 
 def _check_unread(path: Path, name: Path, findings: Findings) -> None:
-    """Files that look like part of the folder, but that no build reads. Any other is the user's own business."""
+    """Report a file that no build reads if its name suggests that one should."""
     suffix = path.suffix.replace(".yml", ".yaml")
     known = [file for file in (*YAML, SAMPLES) if file.suffix == suffix]
     close = difflib.get_close_matches(path.stem, [file.stem for file in known], n=1, cutoff=0.7)
@@ -130,7 +130,7 @@ def _check_place(folder: NativeFolder, torch: Path, findings: Findings) -> None:
 
 
 def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findings: Findings) -> None:
-    """Every folder must be a package of torch, or a new one with its own ``__init__.py``."""
+    """Check that each folder is a package of torch, or a new one with its own ``__init__.py``."""
     for package in reversed(name.parents[:-1]):
         if (torch / package).is_dir() or package / "__init__.py" in names:
             continue
@@ -142,7 +142,7 @@ def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findin
 
 
 def _check_module(path: Path, upstream: Path, texts: str, findings: Findings) -> None:
-    """A new module that is called almost like one of torch's, and that no text of the folders names."""
+    """Report a new module whose name is almost that of one in torch, unless a Python file of the folders names it."""
     if upstream.is_file() or not upstream.parent.is_dir() or re.search(rf"\b{re.escape(path.stem)}\b", texts):
         return
     siblings = [each.name for each in upstream.parent.iterdir() if each.suffix == path.suffix]
@@ -159,7 +159,7 @@ def _check_stub(path: Path, name: Path, names: set[Path], torch: Path, findings:
 
 
 def _check_text(path: Path, text: str, upstream: Path, texts: dict[Path, str], findings: Findings) -> None:
-    """Check that the text is valid Python after that of upstream and of previous folders, which has what it needs."""
+    """Check that the text is valid Python behind torch's and that of previous folders, and that its names are defined."""
     if upstream not in texts and upstream.is_file():
         texts[upstream] = upstream.read_text(encoding="utf-8")
     before = texts.get(upstream)
@@ -206,7 +206,9 @@ def parse_python(path: Path, text: str, findings: Findings) -> ast.Module | None
 
 
 def _about(error: Exception) -> tuple[int, int, str]:
-    """Return the line, the column and the message of an error of Python's parser. MemoryError: its stack is full."""
+    """Return the line, the column and the message of an error of Python's parser. It raises MemoryError, too, for code
+    that is nested too deeply.
+    """
     message = (
         "nested too deeply" if isinstance(error, RecursionError | MemoryError) else getattr(error, "msg", str(error))
     )

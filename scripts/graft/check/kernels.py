@@ -200,7 +200,7 @@ def check_kernels(
 
 
 def _check_registrations(sources: list[Source], base: BaseOperators, findings: Findings) -> None:
-    """A kernel of PyTorch's operator that an entry could replace is replaced by one, so that it is told and tested."""
+    """Refuse a registration for an operator of PyTorch where an entry would do: entries are listed and tested."""
     keys = {str(key) for key in dispatch_keys}
     for source in sources:
         for each in registrations(source.code):
@@ -327,7 +327,7 @@ def _has_known_types(definition: Definition) -> bool:
 
 
 def _check_is_new(definition: Definition, base: BaseOperators, findings: Findings) -> None:
-    """With two functions of one name and signature, the loader would choose which one is called."""
+    """Refuse a function with the name and signature of one of PyTorch's: the loader would choose one of the two."""
     if definition.is_local or definition.macro or definition.namespace != "at::native":
         return
     declared = base.kernels_named(definition.name)

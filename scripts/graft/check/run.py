@@ -1,4 +1,4 @@
-"""Whether native folders must be checked again, and what is checked without torchgen."""
+"""Remember which native folders had no errors, and check their docstrings and Python files, which need no torchgen."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NOTE = "checked"
 
 
 def is_checked(snapshot: Snapshot, work: Path) -> bool:
-    """Return whether the folders had no errors, but for docstrings and Python files, which need no torchgen."""
+    """Return whether an earlier build found no errors in these inputs. Docstrings and Python files do not count."""
     note = work / _NOTE
     return note.is_file() and note.read_text(encoding="utf-8") == _stamp(snapshot)
 
 
 def note_checked(snapshot: Snapshot, work: Path) -> None:
-    """Note that they had none."""
+    """Note that these inputs have no errors."""
     write_atomically(work / _NOTE, _stamp(snapshot))
 
 

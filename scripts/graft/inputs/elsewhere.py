@@ -1,4 +1,4 @@
-"""C++ sources that lie in a native folder where no build reads them: ``make check`` looks there for missing kernels."""
+"""Find C++ sources below a native folder that no build reads: ``make check`` looks there for missing kernels."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ..core import folders
 
-# Of sources for any compiler. PyTorch's CMake files glob *.cpp and *.cu.
+# The suffixes of C++ sources. PyTorch's build compiles only the first two.
 SOURCE_SUFFIXES = (".cpp", ".cu", ".cc", ".cxx", ".c++", ".C", ".c")
-# What others wrote is no kernel of the folder.
+# The beginnings of names of folders with code of others.
 _OF_OTHERS = ("build", "dist", "node_modules", "tests", "third_party")
 # A folder may be a repository with anything in it. Reading more would take longer than the other checks.
 _FILES, _BYTES = 200, 1_000_000

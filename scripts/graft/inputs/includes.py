@@ -1,4 +1,4 @@
-"""How headers of a native folder are found: by compilers, and in the text of sources by what needs no compiler."""
+"""Find the headers that sources of a native folder include, as compilers do, without a compiler."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 
-# Where the folder is, below a folder that compilers search: the place of ATen's own in PyTorch.
+# The path of the native folder below a folder that compilers search, as that of ATen's own folder in PyTorch.
 PLACE = "ATen/native"
 
-# What is included, or asked for. Longer names are not those of files.
+# An `#include` or `__has_include`. File systems have no longer names.
 _INCLUDE = re.compile(
     r"(?P<head>^[ \t]*#[ \t]*include[ \t]*|\b__has_include[ \t]*\([ \t]*)"
     r"""(?:"([^"\n]{1,300})"|<([^>\n]{1,300})>)""",
@@ -27,11 +27,11 @@ def search_flags(parent: Path | str) -> tuple[str, ...]:
 
 
 def quoted_flag(parent: Path | str) -> str:
-    """Return the one of ``search_flags`` for names in quotes."""
+    """Return the compiler's flag that finds names in quotes from the folder's root."""
     return f"-iquote{parent}/{PLACE}"
 
 
-# Returns the text of a file of a folder; None if it has no such file.
+# A function that returns the text of a file of a folder; None if there is no such file.
 Texts = Callable[[Path], str | None]
 
 

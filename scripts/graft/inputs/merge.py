@@ -1,4 +1,4 @@
-"""Merge the YAML of native folders with PyTorch's own: behind it, or in the place of its entries."""
+"""Merge the YAML of native folders with PyTorch's: append their entries, or replace PyTorch's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def merge_with_base(natives: NativeFolders, tree: Path, target: Path) -> dict[Pa
 
 
 def read_added(native: NativeFolder, file: Path, report: Report) -> list[Entry]:
-    """Read a YAML list of entries that can be between others, if the folder has it. Anything else is reported."""
+    """Read a YAML list, if the folder has it, and report whatever could not follow PyTorch's list."""
     faults: list[Place] = []
 
     def note(place: Place, what: str, todo: str) -> None:
@@ -58,7 +58,7 @@ def with_replacing(text: str, entries: Iterable[Entry]) -> str:
     head = text[: len(text) - sum(map(len, parts.values()))]
     for entry in entries:
         theirs = parts.get(entry.operator, "")
-        # Comments behind an entry are those of the next.
+        # Comments after an entry belong to the next one.
         behind = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", theirs, re.M) if theirs else None
         fields = entry.in_place_of(fields_of(theirs) if theirs else {}).fields
         new = yaml.safe_dump([fields], sort_keys=False, width=sys.maxsize)

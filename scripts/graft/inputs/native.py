@@ -1,4 +1,4 @@
-"""A native folder: it has the layout of aten/src/ATen/native in a PyTorch checkout."""
+"""Native folders: which files of theirs a build reads. They have the layout of ATen's own, aten/src/ATen/native."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FOLDERS = (
 
 # Files of editors, version control and package managers.
 _OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info", re.S)
-# What ninja, compilers and wheels can all handle.
+# Names that ninja, compilers and wheels can all handle.
 _NAME = re.compile(r"[\w.+-]{1,120}")
 
 # The macros of ATen/native/DispatchStub.h, and the namespace of functions that are compiled for each CPU capability.
@@ -145,7 +145,7 @@ class NativeFolder(NativeFiles):
 
 @dataclass(frozen=True, kw_only=True)
 class NativeFolders(NativeFiles):
-    """The files of all native folders of a build. If several have one name, they are the same, or it is the first.
+    """All native folders of a build as one. A name stands for the file of the first folder that has it.
 
     Args:
         folders: the folders, in the user's order.
@@ -159,11 +159,11 @@ class NativeFolders(NativeFiles):
         return " ".join(str(folder.path) for folder in self.folders)
 
     def file(self, name: Path) -> Path:
-        """Return the user's file, which messages name."""
+        """Return the user's file, for messages."""
         return next((each for each in self.folders if name in each.paths), self.folders[0]).path / name
 
     def copy_of(self, file: Path) -> Path:
-        """Return where the user's ``file`` lies; another path as it is."""
+        """Return the copy that a build reads instead of the user's ``file``; other paths unchanged."""
         for folder in self.folders:
             if file.is_relative_to(folder.path):
                 return folder.paths.get(file.relative_to(folder.path), file)

@@ -1,4 +1,4 @@
-"""What C++ sources register by name, with ``TORCH_LIBRARY_IMPL``: kernels, batching rules, autocast policies."""
+"""Find what C++ sources register with ``TORCH_LIBRARY_IMPL``: kernels, batching rules, autocast policies."""
 
 from __future__ import annotations
 

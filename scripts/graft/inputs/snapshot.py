@@ -1,4 +1,4 @@
-"""The inputs of a build, read once at its start. Their hash is the stamp of the build."""
+"""Read the inputs of a build once, when it starts. Their hash is the stamp of the build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .toolchain import Toolchain, find_toolchain
 # Libraries that affect a wheel's bytes: auditwheel's policies determine the platform tag.
 _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
 
-# The kinds of the builder's own files. Editors and version control write others beside them.
+# The suffixes of the builder's own files. Editors and version control write other files beside them.
 _OWN = (".cmake", ".py", ".cpp", ".h", ".hpp", ".in", ".ini", ".yaml")
 
 
@@ -77,12 +77,12 @@ class Snapshot:
 
     @property
     def note(self) -> Path:
-        """The file in which other processes of the build find where the files lie."""
+        """The file from which other processes of the build read ``natives``."""
         return self.work / "snapshot/natives.pickle"
 
     @cached_property
     def natives(self) -> NativeFolders:
-        """The native folders, whose files are the copies that ``lay_out`` writes."""
+        """The native folders, with the copies that ``lay_out`` writes in place of the user's files."""
         return together(
             replace(
                 folder,
@@ -94,7 +94,7 @@ class Snapshot:
 
     @cached_property
     def _paths(self) -> dict[str, Path]:
-        """Where each file of the native folders lies. Compilers read one folder; if two files of one name differ, which
+        """Where the copy of each file lies. All C++ is in one folder, for compilers. Of different files of one name, which
         the check refuses, the first is there.
         """
         compiled: dict[Path, bytes] = {}
@@ -169,7 +169,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
 
 @functools.cache
 def hash_of_builder() -> str:
-    """Return a hash of the builder's own files; pins are inputs of their own."""
+    """Return a hash of the builder's own files, without those of pins."""
     digest = hashlib.sha256()
     for name in files_below(PACKAGE):
         if name.suffix in _OWN and not name.name.startswith(".") and name.parts[0] != "patches":
