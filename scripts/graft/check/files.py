@@ -159,7 +159,7 @@ def _check_stub(path: Path, name: Path, names: set[Path], torch: Path, findings:
 
 
 def _check_text(path: Path, text: str, upstream: Path, texts: dict[Path, str], findings: Findings) -> None:
-    """Check that the text is valid Python behind torch's and that of previous folders, and that its names are defined."""
+    """Check that the text is valid Python behind that of torch and of previous folders, and that names are defined."""
     if upstream not in texts and upstream.is_file():
         texts[upstream] = upstream.read_text(encoding="utf-8")
     before = texts.get(upstream)

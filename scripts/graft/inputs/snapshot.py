@@ -94,7 +94,7 @@ class Snapshot:
 
     @cached_property
     def _paths(self) -> dict[str, Path]:
-        """Where the copy of each file lies. All C++ is in one folder, for compilers. Of different files of one name, which
+        """Where the copy of each file lies. All C++ is in one folder, for compilers. If files of one name differ, which
         the check refuses, the first is there.
         """
         compiled: dict[Path, bytes] = {}
