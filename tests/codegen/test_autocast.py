@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from graft.check.base import BaseOperators
 from graft.codegen.__main__ import load_operators
 from graft.codegen.sources import generate_autocast, read_policies
 from graft.codegen.upstream import Output
@@ -63,14 +64,14 @@ def test_nothing_is_registered_for_others(text: str, base: Path, tmp_path: Path)
         ),
     ],
 )
-def test_mistake_is_found_at_its_place(text: str, expected: str, base: Path, tmp_path: Path) -> None:
+def test_mistake_is_found_at_its_place(text: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
     functions = FUNCTION.replace("- func", "- variants: function, method\n  func") + IN_PLACE
     kernel = "Tensor& graft_probe_(Tensor& self) { return self; }"
     kernel = f"namespace at::native {{\nTensor graft_probe(const Tensor& self) {{ return self; }}\n{kernel}\n}}\n"
     files = {"native_functions.yaml": functions, "A.cpp": kernel, "autocast.yaml": text}
-    (found,) = lines(tmp_path, files, base)
+    (found,) = lines(tmp_path, files, known)
     assert found.startswith(f"autocast.yaml:{expected}")
 
 
-def test_file_that_is_right_has_no_mistake(base: Path, tmp_path: Path) -> None:
-    assert lines(tmp_path, {"autocast.yaml": "lower_precision_fp:\n- graft_probe\n"}, base) == []
+def test_file_that_is_right_has_no_mistake(known: BaseOperators, tmp_path: Path) -> None:
+    assert lines(tmp_path, {"autocast.yaml": "lower_precision_fp:\n- graft_probe\n"}, known) == []
