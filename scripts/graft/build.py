@@ -146,7 +146,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
     for folder in layout.natives if own.are_files_listed else ():
         say("\n".join(str(folder / name) for name in load_native(folder).files))
     snapshot = take_snapshot(layout)
-    with build_lock(layout.work), snapshot.translated():
+    with build_lock(layout.work):
         from .stages import check
 
         check(job_of(layout, snapshot, request, environment))
@@ -169,7 +169,7 @@ def check_cuda(request: Request) -> None:
     """Compile the CUDA sources of a build. Nothing is linked."""
     layout = request.layout
     snapshot = take_snapshot(layout)
-    with build_lock(layout.work), snapshot.translated():
+    with build_lock(layout.work):
         from .stages import make_for_cuda
 
         nvcc = make_for_cuda(job_of(layout, snapshot, request))

@@ -125,7 +125,7 @@ class Tree(Delivery):
         files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
         with job.steps.step("add to the installed torch"):
             tree = write_tree(self.environment, job.base, self.layout.natives, files)
-            require_import(self.environment, tree, made.native)
+            require_import(self.environment, tree, made.natives)
             use_tree(self.environment, tree)
         return tree
 
@@ -188,7 +188,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
     """Bring a delivery up to date. If the build fails, what was delivered before is unchanged."""
     layout = delivery.layout
     snapshot = take_snapshot(layout)
-    with delivery.lock(), snapshot.translated():
+    with delivery.lock():
         if built := unchanged(layout, snapshot, delivery.kind, delivery.fingerprint):
             delivery.announce_unchanged(built.path)
             return Delivered(built.path)
@@ -211,7 +211,8 @@ def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: En
     steps = Steps()
     base = base_of(environment, layout.base) if environment else get_base(snapshot.pin, layout, request.wheel, steps)
     snapshot = replace(snapshot, toolchain=base.fitted(snapshot.toolchain))
-    return Job(layout, snapshot, snapshot.lay_out(), base, request.jobs, steps)
+    snapshot.lay_out()
+    return Job(layout, snapshot, base, request.jobs, steps)
 
 
 def _composed(job: Job, made: Made, note: Mapping[str, Any]) -> Mapping[str, bytes]:

@@ -18,16 +18,16 @@ from .compile.manifest import Outside
 from .compile.nvcc import Compiler, Nvcc
 from .compile.products import Product
 from .compile.stubs import replaced_stubs
-from .compile.units import CXX, NVCC, UnitFinder, Units, lay_out_sources
+from .compile.units import CXX, NVCC, UnitFinder, Units, link_operators
 from .compose.appending import require_names
 from .compose.composition import Made, installed_headers
 from .core.console import StepLine, Steps, say
 from .core.errors import CommandError, GraftError, PinError, run_all
 from .core.layout import Layout
-from .inputs.entries import fields_of, read_entries, texts_of_entries
+from .inputs.entries import fields_of, texts_of_entries
 from .inputs.merge import PACKAGED
-from .inputs.native import FUNCTIONS, NativeFolder
-from .inputs.patches import load_series, patched
+from .inputs.native import FUNCTIONS
+from .inputs.patches import patched
 from .inputs.snapshot import Snapshot
 
 # How many calls that keep PyTorch's own kernels are shown.
@@ -44,7 +44,6 @@ class Job:
     Args:
         layout: its folders.
         snapshot: its inputs.
-        native: the merged native folder in the snapshot.
         base: what is built on.
         jobs: the maximum number of compilers to run at once.
         steps: shows the progress.
@@ -52,7 +51,6 @@ class Job:
 
     layout: Layout
     snapshot: Snapshot
-    native: NativeFolder
     base: Base
     jobs: int
     steps: Steps
@@ -74,7 +72,7 @@ def make(job: Job, products_of: ProductsOf) -> Made:
     return Made(
         hash_=hashlib.sha256("".join(inputs).encode()).hexdigest()[:10],
         outside=outside,
-        native=job.native,
+        natives=job.snapshot.natives,
         description=description,
         patched=patched_files,
         generated=job.layout.generated / "wheel",
@@ -86,7 +84,7 @@ def make(job: Job, products_of: ProductsOf) -> Made:
 def _kept_calls(job: Job) -> dict[str, list[str]]:
     """Return the functions of PyTorch that still call kernels which the folder replaces, by name of the kernel."""
     theirs = texts_of_entries(job.base.tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
-    ours = [entry for entry in read_entries(job.native.path / FUNCTIONS) if entry.is_replacing]
+    ours = job.snapshot.natives.entries(FUNCTIONS, replacing=True)
     replaced = [(entry, fields_of(theirs[entry.operator])) for entry in ours]
     try:
         return kept_calls(job.base.libraries / "libtorch_cpu.so", replaced, job.layout.base / "direct-calls.json")
@@ -108,7 +106,7 @@ def make_for_cuda(job: Job) -> Nvcc:
 
 
 def _find_cuda(job: Job, *, is_required: bool = False) -> Cuda:
-    return find_cuda(job.snapshot, job.base, job.native, job.layout.cuda, is_required=is_required)
+    return find_cuda(job.snapshot, job.base, job.snapshot.natives, job.layout.cuda, is_required=is_required)
 
 
 def _make(
@@ -136,7 +134,7 @@ def _make(
 
 def check(job: Job) -> None:
     """Check the native folder, the patches and the base, and generate: all of a build that needs no compiler."""
-    how = KERNELS if job.base.cuda and job.native.cuda else NO_CUDA
+    how = KERNELS if job.base.cuda and job.snapshot.natives.cuda else NO_CUDA
     with Generator(job.layout, job.snapshot, job.base, how) as generator:
 
         def generate() -> None:
@@ -151,8 +149,8 @@ def _check_base(job: Job) -> dict[str, bytes]:
     tree, work = job.base.tree, job.layout.work
     files: dict[str, bytes]
     files, *_ = run_all(
-        lambda: patched(load_series(job.snapshot.patches), tree, work),
-        lambda: installed_headers(tree, job.native),
+        lambda: patched(job.snapshot.series, tree, work),
+        lambda: installed_headers(tree, job.snapshot.natives),
         lambda: require_names(tree, note=job.layout.base / "required-names"),
     )
     return files
@@ -161,8 +159,8 @@ def _check_base(job: Job) -> dict[str, bytes]:
 def _compile(
     job: Job, nvcc: Nvcc | None, products_of: ProductsOf | None, line: StepLine, is_refused: Callable[[], bool]
 ) -> tuple[dict[str, Path], Outside, list[str]]:
-    lay_out_sources(job.layout, job.native)
-    units = UnitFinder(job.layout, job.base, job.snapshot.toolchain, nvcc).units(job.native)
+    link_operators(job.layout)
+    units = UnitFinder(job.layout, job.base, job.snapshot.toolchain, nvcc).units(job.snapshot.natives)
     products = products_of(units, job.base, nvcc) if products_of else []
     compilers: dict[str, Compiler] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.tried if products_of else units.cuda

@@ -18,7 +18,7 @@ from .core.cuda_settings import NO_KERNELS, CudaArchs, CudaSettings
 from .core.errors import GraftError, ToolchainError, UsageError, run_all
 from .core.layout import PATCHES, TorchVersion, expanded
 from .deliver.built import last_build
-from .inputs.native import load_natives
+from .inputs.native import load_natives, require_native
 from .inputs.pin import pin_of
 from .options import (
     DEVELOP,
@@ -102,6 +102,7 @@ def _check_natives(request: Request, *, is_new: bool) -> None:
     """Check the native folders. If a new operator is written into the first, check that folder and ``SCHEMA``."""
     if not is_new:
         load_natives(request.native)
+        require_native(request.native)
         return
     from .new.skeleton import check_usage
 

@@ -21,16 +21,19 @@ from graft.compile.products import LinkPlan, Product
 from graft.compile.units import CXX, Unit
 from graft.core.console import StepLine
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
+from graft.inputs.native import NativeFolder, NativeFolders, load_natives, together
 from graft.inputs.pin import load_pin
-from graft.inputs.snapshot import Snapshot
+from graft.inputs.snapshot import Snapshot, contents_of
 from graft.inputs.toolchain import Toolchain
 from helpers import write
 
 GXX = Toolchain("g++", "a compiler", "c++20")
 
 
-def snapshot_of(folder: Path, native: Path, toolchain: Toolchain = GXX) -> Snapshot:
-    return Snapshot(folder, {}, (), (native,), load_pin(REPOSITORY / "patches/2.13.0"), toolchain, ())
+def snapshot_of(work: Path, natives: NativeFolders, toolchain: Toolchain = GXX) -> Snapshot:
+    """Return a snapshot of native folders in a work folder."""
+    pin, files = load_pin(REPOSITORY / "patches/2.13.0"), contents_of(each.paths for each in natives.folders)
+    return Snapshot(work, natives, files, (), pin, toolchain, ())
 
 
 # What narrow folders have.
@@ -93,18 +96,22 @@ class Build:
     compiled_before: str = ""
     outside: Outside | None = None
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """The inputs: no file of the native folder, since tests write what is compiled."""
+        natives = together([NativeFolder(path=self.layout.native, paths={})])
+        return snapshot_of(self.layout.work, natives, self.toolchain)
+
     def make(self, *products: Product) -> dict[str, Path]:
         """Compile and link with ninja. Return the libraries."""
         line = StepLine("compile")
-        snapshot = snapshot_of(self.layout.work / "snapshot", self.layout.native, self.toolchain)
-        with snapshot.translated():
-            linked, self.outside = bring_up_to_date(
-                *(self.layout, snapshot, products, self.base, {CXX: self.compiler}),
-                others=self.units,
-                jobs=2,
-                line=line,
-                is_refused=lambda: self.is_refused,
-            )
+        linked, self.outside = bring_up_to_date(
+            *(self.layout, self.snapshot, products, self.base, {CXX: self.compiler}),
+            others=self.units,
+            jobs=2,
+            line=line,
+            is_refused=lambda: self.is_refused,
+        )
         self.counted, _, self.compiled_before = line.note.partition(", ")
         return linked
 
@@ -191,11 +198,17 @@ class LinkedBuild(Build):
         like = self.base.library("lib/libtorch_cpu.so")
         return Product(**{"name": name, "units": units, "bound": BOUND, "like": like, **fields})
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """The inputs, laid out."""
+        taken = snapshot_of(self.layout.work, load_natives([self.layout.native]), self.toolchain)
+        taken.lay_out()
+        return taken
+
     def linker(self, product: Product) -> Linker:
-        return Linker(LinkPlan(product, self.base.libraries, self.toolchain, self.layout.native))
+        return Linker(LinkPlan(product, self.base.libraries, self.toolchain, self.snapshot.note))
 
     def make(self, *products: Product) -> dict[str, Path]:
-        shutil.copytree(self.layout.native, self.layout.work / "snapshot/native/0", dirs_exist_ok=True)
         self.compiler = self.toolchain
         return super().make(*products)
 

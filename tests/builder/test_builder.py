@@ -270,10 +270,10 @@ def native_folder(folder: Path) -> Path:
 
 def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
     native = load_native(native_folder(tmp_path))
-    assert native.sources == (Path("A.cpp"),)
-    assert native.vectorized == (Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp"))
-    assert native.headers == (Path("A.h"),)
-    assert native.cuda == (Path("cuda/A.cu"), Path("cuda/Helper.cpp"))
+    assert native.sources == [Path("A.cpp")]
+    assert native.vectorized == [Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp")]
+    assert native.headers == [Path("A.h")]
+    assert native.cuda == [Path("cuda/A.cu"), Path("cuda/Helper.cpp")]
 
 
 def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,7 +115,7 @@ def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatc
             return self.layout.out
 
     made, steps = SimpleNamespace(cuda="", outside=Outside({})), SimpleNamespace(seconds={"compose": 1.0})
-    snapshot = SimpleNamespace(stamp="a stamp", translated=nullcontext)
+    snapshot = SimpleNamespace(stamp="a stamp")
     monkeypatch.setattr(deliveries, "take_snapshot", lambda _: snapshot)
     monkeypatch.setattr(deliveries, "job_of", lambda *_: SimpleNamespace(steps=steps))
     monkeypatch.setattr(stages, "make", lambda *_: made)

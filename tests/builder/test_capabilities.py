@@ -12,10 +12,10 @@ from graft.base.base import Base
 from graft.codegen import FRAGMENTS
 from graft.compile.diagnostics import compiled_for, diagnostics
 from graft.compile.messages import digest
-from graft.compile.units import UnitFinder, lay_out_sources
+from graft.compile.units import UnitFinder
 from graft.core.architecture import ARCHITECTURES
 from graft.core.layout import Layout, TorchVersion
-from graft.inputs.native import load_native
+from graft.inputs.native import load_native, load_natives
 from graft.inputs.toolchain import Toolchain
 from helpers import write
 
@@ -38,9 +38,8 @@ def test_files_with_intrinsics_are_tried(
     layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
     header = '#include "Dot.h"\n' + PLAIN
     files = {"cpu/Dot.h": KERNEL.partition("REGISTER")[0], "cpu/Plain.cpp": PLAIN, "cpu/Dot.cpp": header}
-    native = load_native(write(tmp_path / "native", files))
+    native = load_native(write(layout.sources, files))
     write(layout.generated, {FRAGMENTS: "{}"})
-    lay_out_sources(layout, native)
     x86 = ARCHITECTURES["x86_64"]
     toolchain = Toolchain("g++", "", "c++20", machine="x86_64", capabilities=tuple(x86.capabilities))
     if is_for_edits:
@@ -58,7 +57,7 @@ def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
     assert "target specific option mismatch" in done.stderr
     said = [compiled_for(" ".join([*command, "-MD -MF x.d"])), *done.stderr.splitlines()]
-    lines = digest(diagnostics(said, tmp_path), tmp_path, [])
+    lines = digest(diagnostics(said, tmp_path), load_natives([tmp_path]), [])
     assert lines[0].startswith(f"{source}:4:")
     assert lines[-1] == (
         "  hint: AVX512 is compiled with -mavx512f -mavx512bw; write the call below `#ifdef __AVX512BF16__`, and "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from graft.codegen.description import Description
 from graft.compose.composition import Composition, installed_headers
-from graft.inputs.native import load_native
+from graft.inputs.native import load_natives
 from helpers import write
 
 
@@ -28,7 +28,7 @@ def test_sources_that_others_include_are_no_headers_of_the_wheel(tmp_path: Path)
     files = ("lib/impl.cpp", "lib/impl.cc", "lib/impl.h", "lib/impl.inl", "lib/impl.cu")
     includes = "".join(f'#include "{name}"\n' for name in files)
     texts = {"native_functions.yaml": "", "A.cpp": includes, "A.h": "", **dict.fromkeys(files, "")}
-    native = load_native(write(tmp_path / "my_ops", texts))
+    native = load_natives([write(tmp_path / "my_ops", texts)])
     assert {*map(str, native.headers)} == {"A.h", *files}
     found = {name.removeprefix("torch/include/ATen/native/") for name in installed_headers(tmp_path, native)}
     assert found == {"A.h", "lib/impl.h", "lib/impl.inl"}

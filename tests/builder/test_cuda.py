@@ -26,7 +26,7 @@ from graft.core.cuda_settings import NO_GPU, NO_KERNELS, OF_BASE, CudaArchs, Cud
 from graft.core.errors import FetchError, UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.core.pip import MissingError
-from graft.inputs.native import NativeFolder, load_native
+from graft.inputs.native import NativeFolders, load_natives
 from graft.inputs.pin import Pin, load_pin
 from helpers import write
 
@@ -53,9 +53,9 @@ ENTRY = "- func: a(Tensor self) -> Tensor\n"
 ON_CUDA = f"{ENTRY}  dispatch:\n    CPU: a_cpu\n    CUDA: a_cuda\n"
 
 
-def native_folder(folder: Path, entry: str = ON_CUDA) -> NativeFolder:
+def native_folder(folder: Path, entry: str = ON_CUDA) -> NativeFolders:
     files = dict.fromkeys(("cuda/A.cu", "cuda/A.cuh", "cuda/B.cpp", "C.cpp") if entry == ON_CUDA else (), "")
-    return load_native(write(folder, {"native_functions.yaml": entry, **files}))
+    return load_natives([write(folder, {"native_functions.yaml": entry, **files})])
 
 
 def found(
@@ -63,7 +63,7 @@ def found(
 ) -> Cuda:
     """Return how a build for a base with that version of CUDA handles the kernels of a folder."""
     base, native = base_for(cuda, folder / "tree"), native_folder(folder / "native", entry)
-    snapshot = replace(snapshot_of(folder, native.path), pin=PIN)
+    snapshot = replace(snapshot_of(folder, native), pin=PIN)
     return find_cuda(snapshot, base, native, CudaSettings(archs), is_required=is_required)
 
 
@@ -237,7 +237,7 @@ def test_sources_of_cuda_and_registrations_are_compiled(
 ) -> None:
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     native = native_folder(tmp_path / "native")
-    layout = Layout(TorchVersion("0.0.0"), (native.path,), tmp_path)
+    layout = Layout(TorchVersion("0.0.0"), (tmp_path / "native",), tmp_path)
     write(layout.sources, {str(source): "" for source in native.cplusplus})
     write(layout.generated / "units/a", dict.fromkeys(("library.cpp", "cuda.cpp", "cuda/RegisterCUDA.cpp"), ""))
     write(layout.generated, {FRAGMENTS: "{}"})

@@ -15,6 +15,7 @@ from graft.compile.diagnostics import Diagnostic, diagnostics
 from graft.compile.hints import hint_for, hints
 from graft.compile.messages import digest
 from graft.core.architecture import ARCHITECTURES
+from graft.inputs.native import load_natives
 from helpers import of_the_base_wheel
 
 _FLAGS = ("-std=c++20", "-fsyntax-only", "-DAT_PER_OPERATOR_HEADERS", "-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2")
@@ -135,5 +136,5 @@ def test_compiler_that_is_killed_is_a_lack_of_memory(tmp_path: Path) -> None:
     output = subprocess.run(
         ["g++", f"-B{tmp_path}", "-c", "A.cpp"], cwd=tmp_path, capture_output=True, text=True, check=False
     ).stderr
-    lines = digest(diagnostics(output.splitlines(), tmp_path), tmp_path, [])
+    lines = digest(diagnostics(output.splitlines(), tmp_path), load_natives([tmp_path]), [])
     assert any("hint: the machine ran out of memory: build with JOBS=1" in line for line in lines)

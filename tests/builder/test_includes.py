@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from graft.inputs.includes import included, looked_for, search_flags, text_with_headers
+from graft.inputs.includes import included, looked_for, search_flags, text_with_headers, texts_in
 from graft.inputs.native import load_native
 from helpers import write
 
@@ -71,7 +71,7 @@ def read_by_compiler(native: Path) -> set[Path]:
 def test_scanner_finds_what_the_compiler_finds(native: Path) -> None:
     found = read_by_compiler(native)
     assert not any(path.name.startswith("no-") for path in found)
-    assert included(native, sources(native)) == found
+    assert included(texts_in(native), sources(native)) == found
 
 
 def test_views_are_made_of_the_same_text(native: Path) -> None:
@@ -102,7 +102,7 @@ def test_header_of_the_scanner_is_a_header_of_the_folder(tmp_path: Path) -> None
 
 def test_file_that_a_source_asks_for_is_read(tmp_path: Path) -> None:
     write(tmp_path, {"A.cpp": '#if __has_include("lib/opt.h")\n#endif\n', "lib/opt.h": ""})
-    assert included(tmp_path, [Path("A.cpp")]) == {Path("lib/opt.h")}
+    assert included(texts_in(tmp_path), [Path("A.cpp")]) == {Path("lib/opt.h")}
 
 
 def test_places_where_a_new_file_would_be_found(tmp_path: Path) -> None:

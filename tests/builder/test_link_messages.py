@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from graft.compile.link_messages import explain_repeated, explain_undefined
+from graft.inputs.native import load_natives
 
 FUNCTIONS = """\
 # a comment
@@ -44,7 +45,7 @@ def native(tmp_path: Path) -> Path:
     ],
 )
 def test_undefined_symbol_names_the_entry_that_asks_for_it(native: Path, symbol: str, line: int, operator: str) -> None:
-    assert explain_undefined({symbol: ["library_0.cpp", "library_1.cpp"]}, native) == (
+    assert explain_undefined({symbol: ["library_0.cpp", "library_1.cpp"]}, load_natives([native])) == (
         f"{native}/native_functions.yaml:{line}: no file defines {symbol}, the kernel of {operator}; "
         "define it in a .cpp file with exactly these parameters"
     )
@@ -56,7 +57,7 @@ def test_undefined_symbol_names_the_entry_that_asks_for_it(native: Path, symbol:
 )
 def test_undefined_symbol_that_no_entry_asks_for_names_its_caller(native: Path, symbol: str) -> None:
     """Also where an operator has the name of the function."""
-    said = explain_undefined({symbol: ["Soft.cpp"]}, native)
+    said = explain_undefined({symbol: ["Soft.cpp"]}, load_natives([native]))
     assert said.startswith(f"Soft.cpp: calls {symbol}, which is not defined; define it")
 
 
@@ -75,9 +76,12 @@ def test_undefined_symbol_is_told_at_the_line_that_calls_it(native: Path) -> Non
     (native / "Mine.cpp").write_text(MINE)
     callers = {"at::native::helper(int)": [f"{native}/Mine.cpp"]}
     called = f"{native}/Mine.cpp:6: calls at::native::helper(int), which is not defined; "
-    assert explain_undefined(callers, native) == called + "define it in a .cpp file of the folder, or do not call it"
+    assert (
+        explain_undefined(callers, load_natives([native]))
+        == called + "define it in a .cpp file of the folder, or do not call it"
+    )
     (native / "Other.cpp").write_text("int helper(long x) { return 0; }\n")
-    assert explain_undefined(callers, native).startswith(
+    assert explain_undefined(callers, load_natives([native])).startswith(
         f"{called}{native}/Other.cpp:1 defines `int helper(long)`: declare"
     )
 
@@ -90,7 +94,7 @@ def test_symbol_that_is_there_twice_is_told_at_both_lines(native: Path) -> None:
     (native / "A.cpp").write_text(
         "namespace at::native {\nint twice(int, int) { return 2; }\nint twice(int) { return 1; }\n}\n"
     )
-    assert explain_repeated(REPEATED, native) == (
+    assert explain_repeated(REPEATED, load_natives([native])) == (
         f"{native}/Mine.cpp:4: defines at::native::twice(int), which {native}/A.cpp:3 defines, too; "
         "give one another name, or write `static` before both"
     )
@@ -98,7 +102,7 @@ def test_symbol_that_is_there_twice_is_told_at_both_lines(native: Path) -> None:
 
 def test_function_of_a_header_that_is_there_twice_is_told_at_its_line(native: Path) -> None:
     (native / "Twice.h").write_text("namespace at::native {\nint twice(int x) { return x; }\n}\n")
-    assert explain_repeated(REPEATED, native) == (
+    assert explain_repeated(REPEATED, load_natives([native])) == (
         f"{native}/Twice.h:2: defines at::native::twice(int) in a header, included by Mine.cpp and A.cpp; "
         "write `inline` before it"
     )

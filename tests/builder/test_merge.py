@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 import yaml
 from graft.core.errors import OperatorError
-from graft.inputs.merge import added_list, merge_with_base
-from graft.inputs.native import DERIVATIVES, FUNCTIONS
+from graft.inputs.merge import MARK, added_list, merge_with_base
+from graft.inputs.native import DERIVATIVES, FUNCTIONS, load_native, load_natives
 from helpers import write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
-def written(folder: Path, text: str) -> Path:
-    path = folder / "native_functions.yaml"
-    path.write_text(text)
-    return path
+def added(folder: Path, text: str) -> str:
+    """Return what a folder with this list adds to the base's."""
+    return added_list(load_native(write(folder, {"native_functions.yaml": text})), FUNCTIONS)
 
 
 @pytest.mark.parametrize(
@@ -34,16 +33,16 @@ def written(folder: Path, text: str) -> Path:
 )
 def test_what_is_not_a_list_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(OperatorError, match=message):
-        added_list(written(tmp_path, text))
+        added(tmp_path, text)
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "\n\n"])
 def test_file_without_entries_adds_nothing(tmp_path: Path, text: str) -> None:
-    assert added_list(written(tmp_path, text)) == ""
+    assert added(tmp_path, text) == ""
 
 
 def test_indented_list_follows_the_base_s(tmp_path: Path) -> None:
-    assert yaml.safe_load(added_list(written(tmp_path, "  - func: f\n    tags: x"))) == [{"func": "f", "tags": "x"}]
+    assert yaml.safe_load(added(tmp_path, "  - func: f\n    tags: x")) == [{"func": "f", "tags": "x"}]
 
 
 TEXT = st.text("ab:#-\n '\"", max_size=12)
@@ -62,31 +61,26 @@ def test_merged_file_is_the_base_s_entries_and_then_ours(
     for name in ("ATen/native/native_functions.yaml", "autograd/derivatives.yaml"):
         (folder / "base/torchgen/packaged" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "base/torchgen/packaged" / name).write_text(yaml.safe_dump(base))
-    native = folder / "native"
-    native.mkdir()
-    text = yaml.safe_dump(ours) if ours else ""
-    written(native, "".join(f"{indent}{line}\n" for line in text.splitlines()))
-    text = merge_with_base([native], folder / "base", folder / "wheel")[FUNCTIONS].text
+    text = "".join(f"{indent}{line}\n" for line in (yaml.safe_dump(ours) if ours else "").splitlines())
+    natives = load_natives([write(folder / "native", {"native_functions.yaml": text})])
+    text = merge_with_base(natives, folder / "base", folder / "wheel")[FUNCTIONS]
     assert (folder / "wheel/torchgen/packaged/ATen/native/native_functions.yaml").read_text() == text
     assert yaml.safe_load(text) == base + ours
 
 
-def test_each_merged_line_leads_to_its_file_and_line(tmp_path: Path) -> None:
+def test_lists_of_several_folders_follow_each_other(tmp_path: Path) -> None:
     base = {"ATen/native/native_functions.yaml": "- func: a\n- func: b\n", "autograd/derivatives.yaml": "- name: a\n"}
     tree = write(tmp_path / "base/torchgen/packaged", base).parents[1]
-    one = write(tmp_path / "one", {"native_functions.yaml": "# comment\n- func: c\n\n"})
-    two = write(tmp_path / "two", {"native_functions.yaml": "  - func: d\n    tags: x\n  - func: e"})
-    none = write(tmp_path / "none", {"native_functions.yaml": "# nothing\n"})
-    merged = merge_with_base([one, none, two], tree, tmp_path / "wheel")
-    functions, derivatives = merged[FUNCTIONS], merged[DERIVATIVES]
+    one = "# comment\n- func: c\n- func: a\n  replace: True\n\n"
+    indented = "  - func: d(int a,int b)->()\n    tags: x\n  - func: e"
+    texts = (one, "# nothing\n", indented, "- func: b\n  replace: True\n")
+    folders = [write(tmp_path / str(n), {"native_functions.yaml": text}) for n, text in enumerate(texts)]
+    natives = load_natives(folders)
+    merged = merge_with_base(natives, tree, tmp_path / "wheel")
     # There is no derivatives.yaml: the base's is used unchanged.
-    assert derivatives.text == "- name: a\n"
-    assert [entry["func"] for entry in yaml.safe_load(functions.text)] == ["a", "b", "c", "d", "e"]
-    files = {tree / "torchgen/packaged/ATen/native/native_functions.yaml", *(each / FUNCTIONS for each in (one, two))}
-    found = set()
-    for number, line in enumerate(functions.text.splitlines(), 1):
-        file, there = functions.place(number)
-        if line.startswith(("-", "  ")):
-            assert file.read_text().splitlines()[there - 1].strip() == line.strip()
-            found.add(file)
-    assert found == files
+    assert merged[DERIVATIVES] == "- name: a\n"
+    ours = "# comment\n- func: c\n\n\n\n\n- func: d(int a, int b) -> ()\n  tags: x\n- func: e\n"
+    assert merged[FUNCTIONS] == f"- func: a\n- func: b\n{MARK}{ours}"
+    places = [(entry.operator, entry.file.parent.name, entry.line) for entry in natives.entries(FUNCTIONS)]
+    assert places == [("c", "0", 2), ("a", "0", 3), ("d", "2", 1), ("e", "2", 3), ("b", "3", 1)]
+    assert [entry.operator for entry in natives.entries(FUNCTIONS, replacing=True)] == ["a", "b"]

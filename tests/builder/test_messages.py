@@ -12,6 +12,7 @@ from graft.compile.diagnostics import diagnostics
 from graft.compile.messages import digest, formula_of, refuse, relevant
 from graft.core.errors import CompileError
 from graft.core.process import UNTRANSLATED
+from graft.inputs.native import load_natives
 from helpers import write
 
 
@@ -34,8 +35,9 @@ def unlinked(library: str, *said: str) -> list[str]:
 
 def refused(output: list[str], native: Path, tmp_path: Path) -> CompileError:
     """Return the error that ends the build, with the user's file names."""
-    snapshot = snapshot_of(tmp_path, native)
-    with pytest.raises(CompileError) as caught, snapshot.translated():
+    snapshot = snapshot_of(tmp_path, load_natives([native]))
+    snapshot.lay_out()
+    with pytest.raises(CompileError) as caught:
         refuse(output, tmp_path, snapshot, ())
     return caught.value
 
@@ -71,7 +73,7 @@ def test_files_to_fix_are_named_once_each(native: Path, tmp_path: Path) -> None:
         "src/ATen/native/B.h:1:2: warning: #warning error: none",
         "base/include/ATen/Tensor.h:7:1: error: no member g",
     ]
-    output = [*unlinked("lib.so", f"{tmp_path}/native/0/C.cpp:5: calls f"), *failed("cpu/K", "DEFAULT", *said)]
+    output = [*unlinked("lib.so", f"{native}/C.cpp:5: calls f"), *failed("cpu/K", "DEFAULT", *said)]
     names = ("derivatives.yaml", "cpu/K.cpp", "cuda/K.cu", "C.cpp")
     todo = f"fix {', '.join(f'{native}/{name}' for name in names)} and build again; compiled files are kept"
     assert refused(output, native, tmp_path).todo.splitlines()[0] == todo
@@ -130,20 +132,18 @@ generated/autograd/Functions.cpp:9:38: error: 'class at::Tensor' has no member n
 
 @pytest.fixture
 def native(tmp_path: Path) -> Path:
-    """A native folder, and its copy in the snapshot."""
     texts = {
         "cpu/K.cpp": "#include <ATen/native/cpu/Loops.h>\n  cpu_kernel(iter, [](float) {});\n",
         "derivatives.yaml": "# Mine.\n- name: soft_clip(Tensor self, Tensor other) -> Tensor\n"
         "  self: grad\n  other: grad * self.nosuch()\n",
     }
-    write(tmp_path / "native/0", texts)
     return write(tmp_path / "mine", texts)
 
 
 def of(output: str, native: Path) -> list[str]:
     """Return the lines of the digest of ``output``, without the folder's name."""
     include = write(native / "include", {"ATen/TensorOperators.h": ""})
-    lines = digest(diagnostics(output.format(native=native).splitlines(), native), native, [include])
+    lines = digest(diagnostics(output.format(native=native).splitlines(), native), load_natives([native]), [include])
     return [line.replace(f"{native}/", "") for line in lines]
 
 
@@ -174,7 +174,7 @@ def test_what_follows_a_missing_semicolon_is_only_counted(code: str, shown: str,
     command = ["g++", "-fsyntax-only", str(native / "S.cpp")]
     env = {**os.environ, **UNTRANSLATED}
     said = subprocess.run(command, capture_output=True, text=True, check=False, env=env).stderr
-    lines = digest(diagnostics(said.splitlines(), native), native, [])
+    lines = digest(diagnostics(said.splitlines(), native), load_natives([native]), [])
     assert [line for line in lines if "error: " in line] == [lines[0]]
     assert shown in lines[0]
     assert lines[-1] == f"  {rest} may follow from it"
@@ -233,7 +233,7 @@ _FORWARD = "at::Tensor torch::autograd::VariableType::{anonymous}::soft_clip(c10
 
 @pytest.mark.parametrize("function", [_FORWARD, _FORWARD.replace("soft_clip", "soft_clip_out")])
 def test_generated_forward_function_is_that_of_the_formula(native: Path, function: str) -> None:
-    entry = formula_of(function, native)
+    entry = formula_of(function, load_natives([native]))
     assert entry
     assert (entry.file, entry.line) == (native / "derivatives.yaml", 2)
 

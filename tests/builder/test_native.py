@@ -125,7 +125,7 @@ def test_files_are_listed_once(folder: Path) -> None:
     write(folder, {f"cpu/H{number}.h": "" for number in range(50)})
     native = load_native(folder)
     assert len(native.headers) == 50
-    assert native.files is native.files and native.cplusplus is native.cplusplus
+    assert native.files is native.files and native.vectorized is native.vectorized
 
 
 PLAIN = "namespace at::native {\nTensor my_neg_cpu(const Tensor& s) { return -s; }\n}\n"

@@ -112,11 +112,9 @@ def test_build_and_check_refuse_such_a_pytorch(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(stages, "Generator", lambda *_: nullcontext(SimpleNamespace(start=str, finish=str)))
     monkeypatch.setattr(stages, "installed_headers", lambda *_: {})
     (tmp_path / "tree").mkdir()
-    (tmp_path / "series").touch()
-    snapshot: Any = SimpleNamespace(patches=tmp_path)
+    snapshot: Any = SimpleNamespace(series=(), natives=None)
     layout: Any = SimpleNamespace(work=tmp_path, base=tmp_path)
     base: Any = SimpleNamespace(tree=tmp_path / "tree", cuda="")
-    native: Any = None
     with pytest.raises(PinError, match="get_testing_overrides"):
-        stages.check(stages.Job(layout, snapshot, native, base, 1, Steps()))
+        stages.check(stages.Job(layout, snapshot, base, 1, Steps()))
     assert not (tmp_path / "required-names").exists()

@@ -1,19 +1,15 @@
-"""The inputs of a build, read once: their stamp, places in messages, and several folders as one."""
+"""The inputs of a build, read once: their stamp, their copies, and the user's files in messages."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
-from graft.core.errors import PinError
+from graft.compile.messages import named
 from graft.core.layout import Layout, TorchVersion
-from graft.inputs.merge import merge_folders
-from graft.inputs.native import load_native
-from graft.inputs.snapshot import Snapshot, take_snapshot
+from graft.inputs.native import FUNCTIONS, saved_natives
+from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import Toolchain
 from helpers import write
 
@@ -96,7 +92,7 @@ def test_stamp_does_not_depend_on_what_no_build_reads(layout: Layout) -> None:
     write(layout.native, {"notes.txt": "another\n", "tests/test_more.py": "pass\n", ".hidden": "", "new.md": "text\n"})
     after = take_snapshot(layout)
     assert after.stamp == before.stamp
-    assert after.unread != before.unread  # their names are checked
+    assert after.natives.folders[0].unread != before.natives.folders[0].unread  # their names are checked
 
 
 def test_stamp_depends_on_compiler_and_settings(layout: Layout) -> None:
@@ -119,136 +115,84 @@ def test_generated_code_depends_on_yaml_alone(both: Layout) -> None:
     assert take_snapshot(both).stamp_of_generated != before
 
 
-def test_later_edits_are_not_seen(layout: Layout) -> None:
-    snapshot = take_snapshot(layout)
-    write(layout.native, {"One.cpp": "// edited while it is built\n"})
-    (layout.native / "docs/one.rst").unlink()
-    native = snapshot.lay_out()
-    assert native.path.is_relative_to(layout.snapshot)
-    assert (native.path / "One.cpp").read_text() == FIRST["One.cpp"]
-    assert native.docs == (Path("docs/one.rst"),)
-    assert (snapshot.patches / "mine.patch").read_text() == PATCH
-    assert (snapshot.patches / "../0.9/theirs.patch").read_text() == PATCH
-    assert native.unread == (Path("notes.txt"),)
+def test_later_edits_are_not_seen(both: Layout) -> None:
+    snapshot = take_snapshot(both)
+    first, second = both.natives
+    for path in (first / "One.cpp", first / FUNCTIONS, second / "python/text.py", both.patches / "mine.patch"):
+        path.write_text("edited while it is built\n")
+    (first / "docs/one.rst").unlink()
+    natives = snapshot.lay_out()
+    for folder, texts in zip(natives.folders, (FIRST, SECOND), strict=True):
+        read = texts.keys() - {"notes.txt", "tests/test_one.py"}
+        assert {str(name): folder.text(name) for name in folder.files} == {name: texts[name] for name in read}
+    assert [patch.text for patch in snapshot.series] == [PATCH, PATCH]
+    assert natives.folders[0].unread == (Path("notes.txt"),)
+
+
+def test_compilers_read_the_copies_of_all_folders_in_one(both: Layout) -> None:
+    natives = take_snapshot(both).lay_out()
+    there = {name.relative_to(both.sources) for name in both.sources.rglob("*.cpp")}
+    assert there == {*natives.cplusplus} == {Path(name) for name in ("One.cpp", "Two.cpp", "cpu/OneKernel.cpp")}
+    assert all(natives.paths[name] == both.sources / name for name in there)
+    assert not any(path.suffix == ".cpp" for path in (both.work / "snapshot").rglob("*"))
+
+
+def test_kernels_may_include_registrations_of_another_folder(both: Layout) -> None:
+    write(both.natives[0], {"cpu/Register.h": "REGISTER_DISPATCH(stub, &kernel)\n"})
+    write(both.natives[1], {"cpu/K.cpp": '#include "Register.h"\n'})
+    assert Path("cpu/K.cpp") in take_snapshot(both).lay_out().vectorized
+
+
+def test_of_two_different_files_of_one_name_both_are_kept(both: Layout) -> None:
+    """The check refuses them, and names both."""
+    write(both.natives[1], {"One.cpp": "// another\n"})
+    natives = take_snapshot(both).lay_out()
+    assert [folder.text(Path("One.cpp")) for folder in natives.folders] == ["// one\n", "// another\n"]
+    assert natives.text(Path("One.cpp")) == "// one\n"
 
 
 def test_next_snapshot_takes_the_place_of_the_last(layout: Layout) -> None:
-    native = take_snapshot(layout).lay_out()
-    times = {name: (native.path / name).stat().st_mtime_ns for name in native.files}
+    natives = take_snapshot(layout).lay_out()
+    times = {place: place.stat().st_mtime_ns for place in natives.paths.values()}
     (layout.native / "One.cpp").unlink()
     again = take_snapshot(layout).lay_out()
-    assert again.path == native.path and again.sources == ()
-    assert {name: (again.path / name).stat().st_mtime_ns for name in again.files} == {n: times[n] for n in again.files}
+    assert again.sources == [] and not natives.paths[Path("One.cpp")].exists()
+    assert all(place.stat().st_mtime_ns == times[place] for place in again.paths.values())
 
 
-def test_places_in_one_folder_s_copy_are_the_user_s(layout: Layout) -> None:
-    snapshot = take_snapshot(layout)
-    native, origin = snapshot.lay_out(), layout.native
-    for name in ("native_functions.yaml:2:3: wrong", "python/text.py:1", "docs/one.rst", "One.cpp:7:1: error: x"):
-        assert snapshot.translate(f"in {native.path}/{name}") == f"in {origin}/{name}"
-    assert snapshot.translate(f"`{native.path}` is empty") == f"`{origin}` is empty"
-    assert snapshot.translate(f"{snapshot.patches}/mine.patch:4: wrong") == f"{layout.patches}/mine.patch:4: wrong"
-    assert snapshot.translate(f"{native.path}0/x") == f"{native.path}0/x"
-
-
-def test_each_line_of_the_merged_folder_is_the_user_s_line(both: Layout) -> None:
+def test_other_processes_find_the_user_s_files_and_their_copies(both: Layout) -> None:
     snapshot = take_snapshot(both)
-    native = snapshot.lay_out()
-    origins = set()
-    for name in native.files:
-        for number, line in enumerate((native.path / name).read_text().splitlines(), 1):
-            place = re.fullmatch(r"(.*):(\d+): wrong", snapshot.translate(f"{native.path / name}:{number}: wrong"))
-            assert place and Path(place[1]).name == name.name
-            if line:  # there may be an empty line between two texts
-                assert Path(place[1]).read_text().splitlines()[int(place[2]) - 1].strip() == line.strip()
-            origins.add(Path(place[1]).relative_to(both.natives[0].parent).parts[0])
-    assert origins == {"first", "second one"}
-
-
-def test_places_in_two_folders_are_told_apart(both: Layout) -> None:
-    snapshot = take_snapshot(both)
-    merged = snapshot.lay_out().path
+    snapshot.lay_out()
+    natives = saved_natives(snapshot.note)
     first, second = both.natives
+    assert natives == snapshot.natives and natives.title == f"{first} {second}"
+    assert natives.file(Path("Two.cpp")) == second / "Two.cpp"
+    assert natives.copy_of(second / "Two.cpp") == both.sources / "Two.cpp"
+    assert natives.copy_of(first / "docs/one.rst").read_text() == FIRST["docs/one.rst"]
+    assert natives.texts(Path("python/text.py")) == {
+        first / "python/text.py": "one = 1\n",
+        second / "python/text.py": "two = 2\n",
+    }
+    entries = [(entry.operator, entry.file, entry.line) for entry in natives.entries(FUNCTIONS)]
+    files = first / FUNCTIONS, second / FUNCTIONS
+    assert entries == [("one", files[0], 2), ("two", files[1], 1), ("more", files[1], 3)]
+
+
+def test_compilers_paths_become_the_user_s(both: Layout, tmp_path: Path) -> None:
+    more = tuple(write(tmp_path / f"n{n}", {"native_functions.yaml": "", f"N{n}.h": ""}) for n in range(11))
+    first, second = both.natives
+    snapshot = take_snapshot(replace(both, natives=(first, second, *more)))
+    sources = snapshot.sources
     for said, expected in {
-        f"{merged}/native_functions.yaml:2:3: wrong": f"{first}/native_functions.yaml:2:3: wrong",
-        f"{merged}/native_functions.yaml:6:3: wrong": f"{second}/native_functions.yaml:2:3: wrong",
-        f"{merged}/derivatives.yaml:3: one\n{merged}/derivatives.yaml:2: other": f"{second}/derivatives.yaml:1: one\n"
-        f"{first}/derivatives.yaml:2: other",
-        f"{merged}/python/text.py:3": f"{second}/python/text.py:1",
-        f"{merged}/python/other.py:1": f"{second}/python/other.py:1",
-        f"{merged}/docs/two.rst: no title": f"{second}/docs/two.rst: no title",
-        f"({merged}/Two.cpp)": f"({second}/Two.cpp)",
-        f"{merged}/Two.cpp:1:4: error: `{merged}/One.cpp'": f"{second}/Two.cpp:1:4: error: `{first}/One.cpp'",
-        # What reads the copies one by one.
-        f"{snapshot.natives[1]}/Two.cpp:7": f"{second}/Two.cpp:7",
+        f"{sources}/Two.cpp:1:4: error: `{sources}/One.cpp'": f"{second}/Two.cpp:1:4: error: `{first}/One.cpp'",
+        f"({sources}/N10.h:3)": f"({more[10]}/N10.h:3)",
+        f"{sources}0/One.cpp": f"{sources}0/One.cpp",
     }.items():
-        assert snapshot.translate(said) == expected
-
-
-def test_eleventh_folder_is_not_taken_for_the_second(layout: Layout, tmp_path: Path) -> None:
-    more = tuple(write(tmp_path / f"n{number}", {"native_functions.yaml": ""}) for number in range(11))
-    snapshot = take_snapshot(replace(layout, natives=(*layout.natives, *more)))
-    assert snapshot.translate(f"{snapshot.natives[10]}/A.cpp") == f"{more[9]}/A.cpp"
-
-
-def test_errors_name_the_user_s_files(both: Layout) -> None:
-    snapshot = take_snapshot(both)
-    path = snapshot.patches / "mine.patch"
-    with pytest.raises(PinError) as caught, snapshot.translated():
-        raise PinError(f"{path}:4: wrong", cause=f"{snapshot.merged}/One.cpp:1", todo=f"edit {path}")
-    patch = both.patches / "mine.patch"
-    expected = f"{patch}:4: wrong\n  why:  {both.natives[0]}/One.cpp:1\n  next: edit {patch}"
-    assert str(caught.value) == expected
-
-
-def folders(*files: Mapping[str, str]) -> list[dict[Path, bytes]]:
-    return [{Path(name): text.encode() for name, text in each.items()} for each in files]
-
-
-def test_lists_and_python_texts_follow_each_other() -> None:
-    merged = merge_folders(folders(FIRST, SECOND))
-    assert [entry["func"].partition("(")[0] for entry in yaml.safe_load(merged[Path("native_functions.yaml")])] == [
-        "one",
-        "two",
-        "more",
-    ]
-    assert len(yaml.safe_load(merged[Path("derivatives.yaml")])) == 2
-    assert merged[Path("python/text.py")].decode().split() == ["one", "=", "1", "two", "=", "2"]
-    assert merged[Path("python/other.py")].decode() == SECOND["python/other.py"]
-    assert set(merged) == {Path(name) for name in (*FIRST, *SECOND)} - {Path("samples.py")}
-
-
-def test_autocast_policies_are_joined() -> None:
-    first = "fp32: [one]\nlower_precision_fp: [other]\n"
-    merged = merge_folders(folders({"autocast.yaml": first}, {"autocast.yaml": "fp32: [two]\npromote: [more]\n"}, {}))
-    policies = {"fp32": ["one", "two"], "lower_precision_fp": ["other"], "promote": ["more"]}
-    assert yaml.safe_load(merged[Path("autocast.yaml")]) == policies
-    assert merge_folders(folders({"autocast.yaml": "# none\n"}, {}))[Path("autocast.yaml")].strip() == b"{}"
-
-
-@pytest.mark.parametrize("text", ["fp32: [\n", "- one\n", "fp32:\n", "\xff"])
-def test_policies_that_are_none_are_left_to_the_checks(text: str) -> None:
-    good = {Path("autocast.yaml"): b"fp32: [two]\n"}
-    merged = merge_folders([{Path("autocast.yaml"): text.encode("latin-1")}, good])
-    assert b"[two]" in merged[Path("autocast.yaml")]
-
-
-def test_one_folder_is_taken_as_it_is(layout: Layout, both: Layout) -> None:
-    one, two = take_snapshot(layout), take_snapshot(both)
-    assert one.merged == one.natives[0]
-    assert two.merged not in two.natives
-    assert load_native(one.lay_out().path).files == load_native(layout.native).files
-    names = {*load_native(both.natives[0]).files, *load_native(both.natives[1]).files} - {Path("samples.py")}
-    assert set(two.lay_out().files) == names
+        assert named(said, snapshot.natives, sources) == expected
 
 
 def test_folders_are_read_in_the_order_in_which_they_are_named(both: Layout) -> None:
     there, back = take_snapshot(both), take_snapshot(replace(both, natives=both.natives[::-1]))
     assert there.stamp != back.stamp
-
-    def functions(snapshot: Snapshot) -> list[str]:
-        path = snapshot.lay_out().path / "native_functions.yaml"
-        return [entry["func"].partition("(")[0] for entry in yaml.safe_load(path.read_text())]
-
-    assert functions(there) == ["one", "two", "more"]
-    assert functions(back) == ["two", "more", "one"]
+    operators = [[entry.operator for entry in each.lay_out().entries(FUNCTIONS)] for each in (there, back)]
+    assert operators == [["one", "two", "more"], ["two", "more", "one"]]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from graft.inputs.entries import read_entries
 from graft.inputs.merge import added_list
+from graft.inputs.native import load_native
 from graft.inputs.spelling import respelled
 from helpers import of_the_base_wheel, write
 
@@ -51,7 +52,7 @@ def test_both_files_may_spell_it_otherwise_and_the_wheel_has_one(tmp_path: Path)
     for name in ("native_functions.yaml", "derivatives.yaml"):
         (entry,) = read_entries(tmp_path / name)
         assert entry.schema == schema and entry.operator == "f"
-        assert schema in added_list(tmp_path / name)
-    assert added_list(tmp_path / "native_functions.yaml") == functions.replace(
+        assert schema in added_list(load_native(tmp_path), Path(name))
+    assert added_list(load_native(tmp_path), Path("native_functions.yaml")) == functions.replace(
         "f(Tensor self,int n = 3)->Tensor", schema
     )

@@ -15,7 +15,7 @@ from graft.core.layout import PACKAGE
 from graft.deliver.develop import use_tree, write_tree
 from graft.deliver.trial import require_import
 from graft.inputs.merge import MARK
-from graft.inputs.native import load_native
+from graft.inputs.native import load_natives
 from helpers import write
 
 SHIPPED = PACKAGE / "deliver/shipped"
@@ -40,7 +40,7 @@ def environment(tmp_path: Path) -> Environment:
 
 def build(environment: Environment, folder: Path, library: str = "") -> Path:
     """Write the tree of a folder, and use it if it can be imported."""
-    native = load_native(folder)
+    native = load_natives([folder])
     files = {"torch/version.py": f"__version__ = '{library}'\n".encode(), "torch/lib/libtorch.so": library.encode()}
     for name in native.python:
         path = f"torch/{name.relative_to('python')}"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from graft.check.__main__ import check
+from graft.check.base import BaseOperators
+from graft.inputs.native import load_natives
 
 FOLDER = Path(__file__).parent / "broken"
 
@@ -28,8 +33,21 @@ def files_of(case: dict[str, Any]) -> dict[str, str]:
     return {name: case[name] for name in case if name not in ("mistake", "expect", "generated", "compiler", "fixed")}
 
 
-def lay_out(files: dict[str, str], folder: Path) -> None:
-    """Write files below ``folder``."""
+def lay_out(files: Mapping[str, str | bytes], folder: Path) -> Path:
+    """Write files below ``folder``, which is returned."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+        (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
+    return folder
+
+
+def said_of(folder: Path, known: BaseOperators, files: Mapping[str, str | bytes]) -> list[str]:
+    """Write a native folder. Return what check finds there."""
+    findings = check(load_natives([lay_out(files, folder)]), known)
+    return [line.replace(f"{folder}/", "") for line in findings.lines()]
+
+
+def noted(native: Path, note: Path) -> Path:
+    """Write the file in which the generator finds a native folder, as a snapshot does."""
+    note.write_bytes(pickle.dumps(load_natives([native])))
+    return note

@@ -30,6 +30,7 @@ from graft.codegen.output import Output
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
 from graft.codegen.torchgen import IGNORED_KEYS
 from graft.inputs.entries import read_entries
+from graft.inputs.native import load_natives
 from torchgen import gen
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
 
@@ -60,7 +61,7 @@ def warm_up() -> None:
     """
     re._MAXCACHE = 1 << 16  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as empty:
-        check([Path(empty)], KNOWN)
+        check(load_natives([Path(empty)]), KNOWN)
         torchgen_says(Path(empty))
     gc.freeze()
     gc.disable()
@@ -87,7 +88,7 @@ def row(case: dict[str, Any]) -> tuple[str, str, str, str]:
     with tempfile.TemporaryDirectory() as place:
         native = Path(place)
         lay_out(files_of(case), native)
-        lines = [line.removeprefix(f"{native}/") for line in check([native], KNOWN).lines()]
+        lines = [line.removeprefix(f"{native}/") for line in check(load_natives([native]), KNOWN).lines()]
         lines += [case["generated"]] if "generated" in case else []
         if message := torchgen_says(native):
             message = message.replace(f"{native}/torchgen/packaged/", "").replace(f"{native}/", "")

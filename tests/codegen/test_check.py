@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from corpus import BROKEN, files_of, lay_out
+from corpus import BROKEN, files_of, said_of
 from graft.check import CHECKED, Findings, process
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
@@ -24,26 +24,25 @@ from graft.codegen import NO_CUDA
 from graft.core.errors import OperatorError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.entries import read_entries
+from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case["mistake"])
 def test_mistake_is_found_at_its_place(case: dict[str, Any], known: BaseOperators, tmp_path: Path) -> None:
-    lay_out(files_of(case), tmp_path)
+    lines = said_of(tmp_path, known, files_of(case))
     if "expect" not in case:
-        assert check([tmp_path], known).errors == []
+        assert [line for line in lines if " warning: " not in line] == []
         return
-    (line,) = (line.removeprefix(f"{tmp_path}/") for line in check([tmp_path], known).lines())
+    (line,) = lines
     assert line.startswith(case["expect"])
     assert "; " in line, "a finding says what to write instead"
 
 
 @pytest.mark.parametrize("name", ["g[r", "9x", "a-b", "a.b.c", "gr\u00f6\u00dfe", "a.b-c", "a b"])
 def test_what_is_no_name_is_refused(name: str, known: BaseOperators, tmp_path: Path) -> None:
-    (tmp_path / "native_functions.yaml").write_text(f"- func: {name}(Tensor self) -> Tensor\n")
-    (error,) = check([tmp_path], known).errors
-    assert (error.line, error.column) == (1, 9)
-    assert f"`{name}` is not a name of C++ and Python" in error.what
+    (line,) = said_of(tmp_path, known, {"native_functions.yaml": f"- func: {name}(Tensor self) -> Tensor\n"})
+    assert line.startswith(f"native_functions.yaml:1:9: `{name}` is not a name of C++ and Python")
 
 
 def test_there_is_a_corpus() -> None:
@@ -53,12 +52,12 @@ def test_there_is_a_corpus() -> None:
 
 @pytest.mark.parametrize("folder", ["native", "tests/wheel/grammar"])
 def test_folders_that_build_have_no_mistake(folder: str, known: BaseOperators) -> None:
-    assert check([REPOSITORY / folder], known).errors == []
+    assert check(load_natives([REPOSITORY / folder]), known).errors == []
 
 
 def test_warnings_about_the_grammar_are_expected(known: BaseOperators) -> None:
     """They are on purpose, so `make test` does not show them."""
-    found = check([REPOSITORY / "tests/wheel/grammar"], known).found
+    found = check(load_natives([REPOSITORY / "tests/wheel/grammar"]), known).found
     said = sorted(f"{each.file.relative_to(REPOSITORY / 'tests/wheel/grammar')}: {each.what}" for each in found)
     assert said == Path(__file__).with_name("grammar_warnings.txt").read_text(encoding="utf-8").splitlines()
 
@@ -158,6 +157,6 @@ def test_types_are_compared_without_their_spelling(one: str, other: str, are_sam
 def test_comment_says_that_avx512_is_left_out(known: BaseOperators, tmp_path: Path, before: str, is_told: bool) -> None:
     (case,) = (case for case in BROKEN if case["mistake"] == "a vectorized kernel that leaves AVX512 out")
     files = files_of(case)
-    lay_out({name: files[name].replace("REGISTER_", f"{before}REGISTER_") for name in files}, tmp_path)
-    told = [line for line in check([tmp_path], known).lines() if "fq_stub uses the AVX2 kernel" in line]
+    files = {name: files[name].replace("REGISTER_", f"{before}REGISTER_") for name in files}
+    told = [line for line in said_of(tmp_path, known, files) if "fq_stub uses the AVX2 kernel" in line]
     assert bool(told) == is_told

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from corpus import BROKEN
+from corpus import BROKEN, noted
 from graft.compile.diagnostics import diagnostics
 from graft.compile.messages import digest
+from graft.inputs.native import load_natives
 
 LEFT = [case for case in BROKEN if "compiler" in case]
 TEXTS = ("native_functions.yaml", "derivatives.yaml")
@@ -47,7 +48,8 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(native: Path, base: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What the builder says of the compiler's output."""
     out = tmp_path_factory.mktemp("generated")
-    command = ["-m", "graft.check", base, native, "--out", out, "--unchecked"]
+    natives = noted(native, tmp_path_factory.mktemp("noted") / "natives")
+    command = ["-m", "graft.check", base, natives, "--out", out, "--unchecked"]
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
     lines = []
     units = sorted(path.parent for path in (out / "units").glob("*/library.cpp"))
@@ -62,7 +64,7 @@ def said(native: Path, base: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         )
         # In parts, since the digest lists only the first errors of a file.
         for part in re.split(r"(?m)^(?=In file included|\S+: In )", done.stderr):
-            lines += digest(diagnostics(part.splitlines(), native), native, paths)
+            lines += digest(diagnostics(part.splitlines(), native), load_natives([native]), paths)
     return lines
 
 

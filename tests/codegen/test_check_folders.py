@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from corpus import lay_out
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.process import Generator
 from graft.codegen import NO_CUDA
 from graft.core.errors import OperatorError
 from graft.core.layout import Layout, TorchVersion
+from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
 
 Files = dict[str, str | bytes]
@@ -36,12 +37,8 @@ def is_for_cuda(known: BaseOperators) -> bool:
 
 
 def lines(folder: Path, known: BaseOperators, **folders: Files) -> list[str]:
-    for name, files in folders.items():
-        for file, text in files.items():
-            path = folder / name / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode() if isinstance(text, str) else text)
-    found = check([folder / name for name in folders], known).lines()
+    natives = load_natives([lay_out(files, folder / name) for name, files in folders.items()])
+    found = check(natives, known).lines()
     return [line.replace(f"{folder}/", "") for line in found]
 
 
@@ -229,16 +226,14 @@ def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(
 ) -> None:
     """Which the checks read."""
     one: Files = {**ONE, "csrc/one.cpp": str(ONE["One.cpp"])}
-    for name, text in {**one, "derivatives.yaml": "", "One.cpp": "", "venv/pyvenv.cfg": "", "venv/x.cpp": ""}.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(str(text))
+    lay_out({**one, "derivatives.yaml": "", "One.cpp": "", "venv/pyvenv.cfg": "", "venv/x.cpp": ""}, tmp_path)
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     layout = Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out")
     tree: Any = SimpleNamespace(tree=base)
     snapshot = take_snapshot(layout)
-    snapshot = replace(snapshot, folder=tmp_path / "snapshot")
-    native = snapshot.lay_out()
-    assert (native.path / "csrc/one.cpp").is_file() and not (native.path / "venv").exists()
+    (folder,) = snapshot.lay_out().folders
+    assert folder.elsewhere.keys() == {Path("csrc/one.cpp")}
+    (tmp_path / "csrc/one.cpp").write_text("// edited while it is checked\n")
     with pytest.raises(OperatorError, match=rf"^{tmp_path}/csrc/one.cpp:2: .* is in a folder that is not read"):
         Generator(layout, snapshot, tree, NO_CUDA).start()
     # No build depends on it.

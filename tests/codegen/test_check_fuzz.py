@@ -17,6 +17,7 @@ from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.entries import read_entries
 from graft.inputs.merge import merge_with_base
+from graft.inputs.native import load_natives
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from torchgen.gen import parse_native_yaml_struct
@@ -69,7 +70,7 @@ def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, know
         native = Path(place)
         for file, text in texts.items():
             (native / file).write_bytes(text.encode())
-        findings = check([native], known)
+        findings = check(load_natives([native]), known)
         read = read_entries(native / "native_functions.yaml")
         for finding in findings.found:
             note(str(finding))
@@ -177,6 +178,6 @@ def test_changed_folders_are_judged_as_builds_judge_them(data: st.DataObject, kn
             data.draw(folders(native))
         before = sorted(native.rglob("*"))
         with contextlib.suppress(UsageError):
-            if not check([native], known).errors:
-                merge_with_base([native], known.tree, Path(merged))
+            if not check(load_natives([native]), known).errors:
+                merge_with_base(load_natives([native]), known.tree, Path(merged))
         assert sorted(native.rglob("*")) == before

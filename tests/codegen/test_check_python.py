@@ -5,18 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graft.check.__main__ import check
+from corpus import said_of
 from graft.check.base import BaseOperators
 
 FUNCTION = "- func: graft_probe(Tensor self) -> Tensor\n"
 KERNEL = "namespace at::native {\nTensor graft_probe(const Tensor& self) { return self; }\n}\n"
 
 
-def lines(folder: Path, files: dict[str, str], base: Path) -> list[str]:
-    for name, text in {"native_functions.yaml": FUNCTION, "A.cpp": KERNEL, **files}.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return [line.removeprefix(f"{folder}/") for line in check([folder], BaseOperators(base)).lines()]
+def lines(folder: Path, files: dict[str, str], known: BaseOperators) -> list[str]:
+    return said_of(folder, known, {"native_functions.yaml": FUNCTION, "A.cpp": KERNEL, **files})
 
 
 @pytest.mark.parametrize(
@@ -52,18 +49,18 @@ def lines(folder: Path, files: dict[str, str], base: Path) -> list[str]:
     ],
 )
 def test_what_fails_when_torch_imports_a_module_later(
-    name: str, text: str, expected: str, base: Path, tmp_path: Path
+    name: str, text: str, expected: str, known: BaseOperators, tmp_path: Path
 ) -> None:
-    (line,) = lines(tmp_path, {f"python/{name}": text}, base)
+    (line,) = lines(tmp_path, {f"python/{name}": text}, known)
     assert line.startswith(f"python/{name}:{expected}")
 
 
-def test_decomposition_in_place_of_pytorch_s(base: Path, tmp_path: Path) -> None:
+def test_decomposition_in_place_of_pytorch_s(known: BaseOperators, tmp_path: Path) -> None:
     text = "decompositions.pop(aten.put.default)\n\n\n@register_decomposition(aten.put)\ndef put(self): ...\n"
-    assert lines(tmp_path, {"python/_inductor/decomposition.py": text}, base) == []
+    assert lines(tmp_path, {"python/_inductor/decomposition.py": text}, known) == []
 
 
-def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> None:
+def test_files_that_are_right_have_no_mistake(known: BaseOperators, tmp_path: Path) -> None:
     files = {
         "python/nn/modules/probe.py": "from __future__ import annotations\n\nclass Probe: ...\n",
         "python/nn/modules/__init__.py": 'from .probe import Probe\n\n__all__ += ["Probe"]\n',
@@ -76,7 +73,7 @@ def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> Non
         "docs/graft_probe.rst": "Probes.\n",
         "samples.py": "".join(f"def graft_probe{of}(given): ...\n" for of in ("", "_reference", "_errors")),
     }
-    assert lines(tmp_path, files, base) == []
+    assert lines(tmp_path, files, known) == []
 
 
 @pytest.mark.parametrize(
@@ -123,8 +120,10 @@ def test_files_that_are_right_have_no_mistake(base: Path, tmp_path: Path) -> Non
         ),
     ],
 )
-def test_mistake_is_found_at_its_place(name: str, text: str, expected: str, base: Path, tmp_path: Path) -> None:
-    found = lines(tmp_path, {name: text}, base)
+def test_mistake_is_found_at_its_place(
+    name: str, text: str, expected: str, known: BaseOperators, tmp_path: Path
+) -> None:
+    found = lines(tmp_path, {name: text}, known)
     assert len(found) == 1, found
     assert found[0].startswith(expected), found
 
@@ -141,12 +140,12 @@ def test_mistake_is_found_at_its_place(name: str, text: str, expected: str, base
         ("python/data.json", "python/data.json:1: not a .py or .pyi file; put only Python files into python/"),
     ],
 )
-def test_file_that_no_build_reads_is_told(name: str, expected: str, base: Path, tmp_path: Path) -> None:
-    (line,) = lines(tmp_path, {name: ""}, base)
+def test_file_that_no_build_reads_is_told(name: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, {name: ""}, known)
     assert line.startswith(expected)
 
 
-def test_files_of_tests_and_tools_are_left_alone(base: Path, tmp_path: Path) -> None:
+def test_files_of_tests_and_tools_are_left_alone(known: BaseOperators, tmp_path: Path) -> None:
     names = ("tests/samples.yaml", "tests/helper.cc", ".clang-format.yaml", ".github/ci.yml", "README.md", "LICENSE")
     names += ("setup.py", "config.yaml", "docs/conf.py", "docs/guide.md", "build/native_functions.yaml", "venv/x.cc")
-    assert lines(tmp_path, dict.fromkeys(names, ""), base) == []
+    assert lines(tmp_path, dict.fromkeys(names, ""), known) == []

@@ -16,7 +16,7 @@ from graft.compose.composition import Composition
 from graft.compose.docs import docstring, docstring_texts
 from graft.core.errors import PackError
 from graft.inputs.merge import MARK
-from graft.inputs.native import DOCS, NativeFolder, load_native
+from graft.inputs.native import DOCS, NativeFolders, load_natives
 from helpers import write
 
 PROBES = """
@@ -101,7 +101,7 @@ def test_signature_lines_are_those_upstream_writes(everything: Operators, base: 
 
 
 @pytest.fixture
-def native(tmp_path: Path) -> NativeFolder:
+def native(tmp_path: Path) -> NativeFolders:
     """A folder with docstrings for two of ``PROBES``."""
     folder = tmp_path / "native"
     (folder / DOCS).mkdir(parents=True)
@@ -110,13 +110,13 @@ def native(tmp_path: Path) -> NativeFolder:
     (folder / DOCS / "graft_alone.rst").write_text("Has no other form.\n")
     write(folder, {"python/nn/functional.py": "of_the_folder = 1\n"})
     (folder / DOCS / "fft_graft_probe.rst").write_text('Holds """quotes""".\n')
-    return load_native(folder)
+    return load_natives([folder])
 
 
 @pytest.fixture
-def description(base: Path, native: NativeFolder, tmp_path: Path) -> Description:
+def description(base: Path, native: NativeFolders, tmp_path: Path) -> Description:
     """The generator's description of ``PROBES``, as others read it."""
-    written = describe(load_operators(base, [native.path], tmp_path / "wheel").new)
+    written = describe(load_operators(base, native, tmp_path / "wheel").new)
     (tmp_path / "operators.json").write_text(written.dump())
     read = Description.load(tmp_path / "operators.json")
     assert read.dump() == written.dump()
@@ -130,9 +130,9 @@ def literals(text: str) -> dict[str, str]:
 
 
 def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
-    native: NativeFolder, description: Description
+    native: NativeFolders, description: Description
 ) -> None:
-    behind = docstring_texts({bound: docstring(bound, native.path / DOCS) for bound in description.bound})
+    behind = docstring_texts({bound: docstring(bound, native) for bound in description.bound})
     modules = {"torch/fft/__init__.py", "torch/nn/functional.py", "torch/nn/functional.pyi"}
     assert set(behind) == {"torch/_torch_docs.py", "torch/_tensor_docs.py", *modules}
     appended = appended_texts(native, description)
@@ -167,24 +167,24 @@ def test_docstrings_go_behind_the_files_that_upstream_has_them_in(
 
 
 def test_line_with_the_name_of_an_argument_is_what_the_schema_tells_of_it(
-    native: NativeFolder, description: Description
+    native: NativeFolders, description: Description
 ) -> None:
     """Like `{out}` in PyTorch's own docstrings; other lines are not changed."""
     text = "Scales \\text{input}.\n\nArgs:\n    {input}\n    {factor}\n    {unknown}\n    dtype: {dtype}\n"
-    (native.path / DOCS / "graft_probe.rst").write_text(text)
+    (native.folders[0].path / DOCS / "graft_probe.rst").write_text(text)
     bound = next(bound for bound in description.bound if bound.public == "torch.graft_probe")
     filled = text.replace("    {input}", "    input (Tensor)")
     filled = filled.replace("    {factor}", "    factor (Number, optional): Default: ``2``.")
-    assert docstring(bound, native.path / DOCS).partition("\n\n")[2] == filled.strip()
+    assert docstring(bound, native).partition("\n\n")[2] == filled.strip()
 
 
-def test_text_that_would_stop_torch_stops_the_build(native: NativeFolder, description: Description) -> None:
-    (native.path / DOCS / "graft_alone.rst").write_text("Has a NUL: \0.\n")
+def test_text_that_would_stop_torch_stops_the_build(native: NativeFolders, description: Description) -> None:
+    (native.folders[0].path / DOCS / "graft_alone.rst").write_text("Has a NUL: \0.\n")
     with pytest.raises(PackError, match=r"torch/_\w+_docs\.py: the text for it is not Python: .*null bytes"):
         appended_texts(native, description)
 
 
-def test_stubs_hold_the_docstrings(base: Path, native: NativeFolder, description: Description, tmp_path: Path) -> None:
+def test_stubs_hold_the_docstrings(base: Path, native: NativeFolders, description: Description, tmp_path: Path) -> None:
     composition = Composition(base, {}, tmp_path / "wheel")
     composition.insert(native, description)
     stub = ast.parse(composition.text("torch/_C/_VariableFunctions.pyi") or "")

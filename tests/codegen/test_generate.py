@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from corpus import noted
 from graft.codegen import FRAGMENTS, SOURCES_ARE_THERE, describe, headers
 from graft.codegen.__main__ import generate
 from graft.codegen.description import NAMESPACES, Namespace
@@ -24,6 +25,7 @@ from graft.compile.views import Views
 from graft.compose.docs import insert_functions, with_docstring
 from graft.core.layout import PACKAGES
 from graft.inputs.entries import Entry
+from graft.inputs.native import load_natives
 from helpers import write
 from torchgen.model import FunctionSchema
 
@@ -138,12 +140,13 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def generated(base: Path, native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The generated files for ``PROBES``."""
     folder = tmp_path_factory.mktemp("probes")
-    generate(base, [native], folder)
+    generate(base, load_natives([native]), folder)
     return folder
 
 
 def run_generator(base: Path, native: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "graft.check", base, native, "--out", out, "--unchecked"]
+    natives = noted(native, out.with_suffix(".natives"))
+    command = [sys.executable, "-m", "graft.check", base, natives, "--out", out, "--unchecked"]
     env = {**os.environ, "PYTHONPATH": f"{PACKAGES}:{base}"}
     return subprocess.run(command, env=env, capture_output=True, text=True)
 
@@ -162,7 +165,7 @@ def test_only_the_new_operators_get_sources(generated: Path) -> None:
 def test_second_run_rewrites_nothing(base: Path, native: Path, generated: Path) -> None:
     times = {path: path.stat().st_mtime_ns for path in files_below(generated)}
     assert len(times) > 30
-    generate(base, [native], generated)
+    generate(base, load_natives([native]), generated)
     assert times == {path: path.stat().st_mtime_ns for path in files_below(generated)}
 
 

@@ -18,6 +18,7 @@ from graft.codegen.headers import generate_unit_headers
 from graft.codegen.operators import Operators, Selection
 from graft.codegen.output import Output
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
+from graft.inputs.native import load_natives
 from test_types import errors_of
 
 GENERATED = [case for case in BROKEN if "generated" in case]
@@ -64,7 +65,7 @@ def write_folder(folder: Path, schemas: Iterable[str]) -> Path:
 def refused(folder: Path, base: Path, out: Path) -> str:
     """What generation says of a folder."""
     try:
-        generate(base, [folder], out, judge=partial(check_generated, [folder]))
+        generate(base, load_natives([folder]), out, judge=partial(check_generated, load_natives([folder])))
     except ValueError as error:
         return str(error)
     return ""
@@ -78,7 +79,7 @@ def test_name_is_refused_at_its_place(case: dict[str, str], base: Path, tmp_path
 
 def test_names_that_generated_code_uses(base: Path, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "native", OPERATORS)
-    found = check([folder], BaseOperators(base)).errors
+    found = check(load_natives([folder]), BaseOperators(base)).errors
     assert [error for error in found if "no file of the folder defines" not in error.what] == []
     said = refused(folder, base, tmp_path / "out")
     assert set(re.findall(r"generates for (\w+) already uses `(\w+)`", said)) == REFUSED

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from corpus import noted
 from graft.base.base import run_with_torchgen
 from graft.base.find import oldest_release
 from graft.core.console import Steps
@@ -97,7 +98,7 @@ def generated(native: Path, oldest: Path, base: Path, tmp_path_factory: pytest.T
     outputs = {"oldest": oldest, "newest": base}
     for name, tree in outputs.items():
         out = outputs[name] = tmp_path_factory.mktemp(name)
-        arguments = [tree, native, "--out", out, "--unchecked"]
+        arguments = [tree, noted(native, out.with_suffix(".natives")), "--out", out, "--unchecked"]
         done = run_with_torchgen(tree, "graft.check", *arguments, cwd=native.parent)
         assert done.returncode == 0, done.stdout
     return outputs

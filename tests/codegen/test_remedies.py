@@ -11,6 +11,7 @@ from corpus import BROKEN, files_of, lay_out
 from graft.check import Finding
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
+from graft.inputs.native import load_natives
 
 # What a remedy of an entry may leave to write: the kernel, its formulas.
 NEXT = re.compile(
@@ -19,8 +20,7 @@ NEXT = re.compile(
 
 
 def found(files: dict[str, str], known: BaseOperators, folder: Path) -> list[Finding]:
-    lay_out(files, folder)
-    return sorted(check([folder], known).found)
+    return sorted(check(load_natives([lay_out(files, folder)]), known).found)
 
 
 @pytest.mark.parametrize("case", [case for case in BROKEN if "expect" in case], ids=lambda case: case["mistake"])

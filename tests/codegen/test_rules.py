@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from graft.check.base import BaseOperators
 from graft.codegen.__main__ import load_operators
 from graft.codegen.output import Output
 from graft.codegen.rules import generate_autocast, generate_batching_rules, read_policies
 from graft.core.layout import REPOSITORY
+from graft.inputs.native import load_natives
 from helpers import write
 from test_check_python import FUNCTION, lines
 
@@ -44,7 +46,7 @@ def test_rule_of_each_entry(base: Path, tmp_path: Path) -> None:
     text = "".join(f"\n- func: {name}{schema}\n{rest}" for name, (schema, rest, _) in ENTRIES.items())
     native = write(tmp_path / "native", {"native_functions.yaml": text})
     out = Output(tmp_path / "generated")
-    generate_batching_rules(load_operators(base, [native], tmp_path / "wheel").new, out)
+    generate_batching_rules(load_operators(base, load_natives([native]), tmp_path / "wheel").new, out)
     found = {
         name: file.stem.removeprefix("BatchRulesOfAdded")
         for file in (out.folder / name for name in out.names if name.suffix == ".cpp")
@@ -60,7 +62,9 @@ def registrations(text: str, base: Path, folder: Path) -> str:
     (folder / "native_functions.yaml").write_text((REPOSITORY / "native/native_functions.yaml").read_text())
     (folder / "autocast.yaml").write_text(text)
     out = Output(folder / "generated")
-    generate_autocast(load_operators(base, [folder], folder / "wheel").new, read_policies([folder]), out)
+    generate_autocast(
+        load_operators(base, load_natives([folder]), folder / "wheel").new, read_policies(load_natives([folder])), out
+    )
     return "".join(map(out.read, sorted(out.names)))
 
 
@@ -101,14 +105,14 @@ def test_nothing_is_registered_for_others(text: str, base: Path, tmp_path: Path)
         ),
     ],
 )
-def test_mistake_is_found_at_its_place(text: str, expected: str, base: Path, tmp_path: Path) -> None:
+def test_mistake_is_found_at_its_place(text: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
     functions = FUNCTION.replace("- func", "- variants: function, method\n  func") + IN_PLACE
     kernel = "Tensor& graft_probe_(Tensor& self) { return self; }"
     kernel = f"namespace at::native {{\nTensor graft_probe(const Tensor& self) {{ return self; }}\n{kernel}\n}}\n"
     files = {"native_functions.yaml": functions, "A.cpp": kernel, "autocast.yaml": text}
-    (found,) = lines(tmp_path, files, base)
+    (found,) = lines(tmp_path, files, known)
     assert found.startswith(f"autocast.yaml:{expected}")
 
 
-def test_file_that_is_right_has_no_mistake(base: Path, tmp_path: Path) -> None:
-    assert lines(tmp_path, {"autocast.yaml": "lower_precision_fp:\n- graft_probe\n"}, base) == []
+def test_file_that_is_right_has_no_mistake(known: BaseOperators, tmp_path: Path) -> None:
+    assert lines(tmp_path, {"autocast.yaml": "lower_precision_fp:\n- graft_probe\n"}, known) == []

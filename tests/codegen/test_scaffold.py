@@ -19,6 +19,7 @@ from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.core.errors import OperatorError, UsageError
 from graft.core.layout import REPOSITORY
+from graft.inputs.native import load_natives
 from graft.new import skeleton
 from graft.new.__main__ import scaffold
 from graft.new.skeleton import appended, check_usage, refuse_existing, write_all
@@ -63,7 +64,7 @@ def made(base: Path, folder: Path, schema: str, kind: str = "plain", variants: s
 def test_a_new_operator_passes_the_check(base: Path, tmp_path: Path, kind: str, variants: str, schema: str) -> None:
     """Which compares kernels with their schemas. The test is Python."""
     texts = made(base, tmp_path, schema, kind, variants)
-    assert check([write(tmp_path, texts)], BaseOperators(base)).lines() == []
+    assert check(load_natives([write(tmp_path, texts)]), BaseOperators(base)).lines() == []
     (test,) = (text for name, text in texts.items() if name.startswith("tests/"))
     names = [node.name for node in ast.parse(test).body if isinstance(node, ast.FunctionDef)]
     assert names == ["make", "reference", "test_values"]

@@ -32,7 +32,7 @@ from graft.fork.branch import Branch
 from graft.fork.stack import Stack
 from graft.fork.syntax import run_generators
 from graft.fork.tree import isolated, open_tree
-from graft.inputs.native import AUTOCAST, NativeFolder, load_native
+from graft.inputs.native import AUTOCAST, SAMPLES, NativeFolder, load_native, load_natives
 from graft.inputs.pin import load_pin
 
 
@@ -72,7 +72,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 def test_list_of_operators_is_that_of_the_wheel(base: Path, tree: Path, layout: Layout, tmp_path: Path) -> None:
     native = load_native(REPOSITORY / "native")
     apply(tree, replace(layout, natives=(native.path,)))
-    expected = describe(load_operators(base, [native.path], tmp_path / "wheel").new).module()
+    expected = describe(load_operators(base, load_natives([native.path]), tmp_path / "wheel").new).module()
     assert '"torch.twice_plus": lambda' in expected
     assert (tree / "torch/_added_operators.py").read_text() == expected
     assert "add_docstr(torch.twice_plus, " in (tree / "torch/_torch_docs.py").read_text()
@@ -90,7 +90,7 @@ def test_import_of_the_fork_gives_the_folder(tree: Path, layout: Layout, tmp_pat
     assert {key: sorted(names) for key, names in policies.items()} == {
         key: sorted(names) for key, names in expected.items()
     }
-    files = {str(file) for file in native.files} - {str(AUTOCAST), str(native.samples)}
+    files = {str(file) for file in native.files} - {str(AUTOCAST), str(SAMPLES)}
     assert branch.files == {name: (native.path / name).read_bytes() for name in files}
     assert branch.left == {}
 
@@ -212,7 +212,7 @@ def generated_by_graft(stack: Stack, native: NativeFolder, folder: Path) -> tupl
     # There is no wheel with headers to compare with, so every header is written.
     (base / "torch/include/ATen").mkdir(parents=True)
     (base / "torch/include/ATen/Functions.h").touch()
-    operators = load_operators(base, [native.path], out / "wheel")
+    operators = load_operators(base, load_natives([native.path]), out / "wheel")
     wheel, unit = WheelOutput(out / "wheel", base), Output(out)
     generate_operator_headers(operators, wheel, unit)
     generate_aten_headers(operators, wheel)

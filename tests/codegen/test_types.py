@@ -17,6 +17,7 @@ from graft.codegen.operators import Operators
 from graft.codegen.output import Output
 from graft.core.layout import PACKAGE
 from graft.inputs.entries import read_entries
+from graft.inputs.native import load_natives
 from torchgen.model import BaseTy, FunctionSchema
 
 FORMS = ("{}", "{}?", "{}[]", "{}[2]", "{}[]?", "{}[2]?", "{}?[]")
@@ -59,14 +60,14 @@ def refused(base: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     folder = write_folder(tmp_path_factory.mktemp("all") / "native", SCHEMAS)
     lines = (folder / "native_functions.yaml").read_text().splitlines()
     starts = [number for number, line in enumerate(lines, 1) if line.startswith("- func: ")]
-    found = check([folder], BaseOperators(base)).errors
+    found = check(load_natives([folder]), BaseOperators(base)).errors
     wrong = [error.line for error in found if "no file of the folder" not in error.what]
     return {list(SCHEMAS)[sum(start <= line for start in starts) - 1] for line in wrong}
 
 
 def errors_of(folder: Path, base: Path, out: Path) -> str:
     """Generate, and return the compiler's errors."""
-    generate(base, [folder], out)
+    generate(base, load_natives([folder]), out)
     said = ""
     for source in sorted([*out.glob("units/*/library.cpp"), *out.glob("units/*/bindings.cpp")]):
         places = [source.parent / "own", out / "include", out / "wheel/torch/include", PACKAGE / "compile/templates"]

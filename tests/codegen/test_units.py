@@ -19,7 +19,7 @@ from graft.codegen.rules import read_policies
 from graft.codegen.torchgen import IGNORED_KEYS
 from graft.inputs.entries import read_entries
 from graft.inputs.merge import PACKAGED
-from graft.inputs.native import FUNCTIONS
+from graft.inputs.native import FUNCTIONS, load_natives
 from helpers import write
 from torchgen import gen
 
@@ -100,9 +100,9 @@ def units_of(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Generate:
         folder = tmp_path_factory.mktemp("units")
         files = {"native_functions.yaml": functions, "derivatives.yaml": derivatives, "autocast.yaml": [autocast]}
         native = write(folder / "native", {name: "".join(texts) for name, texts in files.items()})
-        operators = load_operators(base, [native], folder / "wheel")
+        operators = load_operators(base, load_natives([native]), folder / "wheel")
         wheel = WheelOutput(folder / "wheel", base)
-        generate_sources(operators, read_policies([native]), Output(folder), wheel, cuda)
+        generate_sources(operators, read_policies(load_natives([native])), Output(folder), wheel, cuda)
         return {
             unit.name: {
                 path.relative_to(unit).as_posix(): path.read_text() for path in unit.rglob("*") if path.is_file()

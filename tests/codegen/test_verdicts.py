@@ -23,6 +23,7 @@ from graft.codegen.headers import WheelOutput
 from graft.codegen.operators import Operators
 from graft.codegen.output import Output
 from graft.inputs.entries import read_entries
+from graft.inputs.native import load_natives
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from test_types import TYPES, errors_of
@@ -110,11 +111,13 @@ def write_folder(folder: Path, chosen: dict[str, Operator]) -> Path:
 
 def refused_by_check(folder: Path, base: Path, out: Path) -> dict[str, str]:
     """Return what check says of operators that it refuses, before torchgen runs or of what that makes."""
-    found = [error for error in check([folder], BaseOperators(base)).errors if not _ODD.search(error.what)]
+    found = [
+        error for error in check(load_natives([folder]), BaseOperators(base)).errors if not _ODD.search(error.what)
+    ]
     said = {name_at(error.file, error.line): error.what for error in found}
     if not said:
         try:
-            generate(base, [folder], out, judge=partial(check_generated, [folder]))
+            generate(base, load_natives([folder]), out, judge=partial(check_generated, load_natives([folder])))
         except ValueError as error:
             places = re.findall(r"^(\S+?):(\d+):\d+: (.*)", str(error), re.M)
             said = {name_at(Path(file), int(line)): what for file, line, what in places}

@@ -6,10 +6,11 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from graft.check.__main__ import check
+from corpus import said_of
 from graft.check.base import BaseOperators
 from graft.codegen.lists import missing_names
 from graft.inputs.entries import fields_of
+from graft.inputs.native import load_natives
 from torchgen.api.autograd import NativeFunctionWithDifferentiabilityInfo
 from torchgen.gen_functionalization_type import MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION
 from torchgen.model import Location, NativeFunction
@@ -49,11 +50,10 @@ REFUSED = {
 def found(known: BaseOperators, folder: Path, schema: str, kernel: str = "", derivatives: str = "") -> list[str]:
     """Return what check finds in a folder with one operator."""
     name = schema.partition("(")[0].partition(".")[0]
-    (folder / "native_functions.yaml").write_text(f"- func: {schema}\n{KERNELS.format(name)}")
-    (folder / "derivatives.yaml").write_text(derivatives)
-    text = f"namespace at::native {{\n{kernel} {{}}\n}}\n" if kernel else ""
-    (folder / "F.cpp").write_text(text)
-    return [line.removeprefix(f"{folder}/") for line in check([folder], known).lines()]
+    functions = f"- func: {schema}\n{KERNELS.format(name)}"
+    source = f"namespace at::native {{\n{kernel} {{}}\n}}\n" if kernel else ""
+    files = {"native_functions.yaml": functions, "derivatives.yaml": derivatives, "F.cpp": source}
+    return said_of(folder, known, files)
 
 
 @pytest.mark.parametrize("schema", ACCEPTED)
@@ -89,7 +89,7 @@ def test_results_that_graphs_cannot_have_are_a_warning(known: BaseOperators, tmp
 def generators_know(folder: Path, entry: str) -> NativeFunction:
     """Give torchgen the texts behind its files for a folder with one operator, which is returned."""
     (folder / "native_functions.yaml").write_text(entry)
-    for file, text in missing_names([folder]).items():
+    for file, text in missing_names(load_natives([folder])).items():
         exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
     native, _ = NativeFunction.from_yaml(fields_of(entry), Location("a.yaml", 1), set(), set())
     return native
@@ -134,4 +134,4 @@ def test_only_operators_without_variants_are_exceptions_of_functionalization(tmp
 
 def test_folders_without_such_operators_change_nothing(tmp_path: Path) -> None:
     (tmp_path / "native_functions.yaml").write_text("- func: f(Tensor x) -> Tensor\n")
-    assert missing_names([tmp_path]) == {}
+    assert missing_names(load_natives([tmp_path])) == {}

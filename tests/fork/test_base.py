@@ -42,9 +42,8 @@ def test_wheel_that_was_built_names_its_pin_and_is_kept(tmp_path: Path) -> None:
 
 
 def test_patches_of_the_pin_are_in_it_already(tmp_path: Path) -> None:
-    series = [Patch(tmp_path / "absent.patch", ("cmake/not_in_a_wheel.cmake",))]
+    series = [Patch(tmp_path / "absent.patch", "Subject: x\n", ("cmake/not_in_a_wheel.cmake",))]
     with pytest.raises(PinError):
-        write(tmp_path, {"absent.patch": "Subject: x\n"})
         patched(series, tmp_path, tmp_path / "scratch")
     write(tmp_path, {ADDED: ""})
     assert patched(series, tmp_path, tmp_path / "scratch") == {}

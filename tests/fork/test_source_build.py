@@ -22,7 +22,7 @@ from graft.fork.cache import Cache
 from graft.fork.pytorch_build import GENERATORS, PyTorchBuild
 from graft.fork.source_build import build_source, check_source
 from graft.fork.tree import SourceTree
-from graft.inputs.native import load_native
+from graft.inputs.native import load_natives
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
 from graft.options import Request
@@ -162,7 +162,13 @@ def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.Monkey
     pin = load_pin(layout.patches)
     names = [f"{NATIVE_FOLDER}/Mine.cpp"]
     return PyTorchBuild(
-        SourceTree(tree, tree / ".git"), pin, Cache(tree / "cache"), find_toolchain(pin), load_native(native), names, 2
+        SourceTree(tree, tree / ".git"),
+        pin,
+        Cache(tree / "cache"),
+        find_toolchain(pin),
+        load_natives([native]),
+        names,
+        2,
     )
 
 

@@ -3,7 +3,7 @@
 torchgen decides what is valid wherever it can, and the compiler about the types in formulas. This package adds the
 place in the user's file and a remedy, and checks what both accept. Read ``functions``, ``derivatives``, ``formulas``,
 ``kernels``, and ``generated``, which reads what torchgen made.
-``run`` is called by the builder: torchgen is in the base's tree, so checks run in a separate process.
+torchgen is in the base's tree, so checks run in a separate process, which ``process`` starts.
 
 The results are here: errors and warnings, and the list that collects them.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..inputs.entries import Place
 
-# Printed by the process that checks, behind the warnings, if there are no errors.
+# The line that the checking process prints after the warnings if it found no errors.
 CHECKED = "checked"
 
 

@@ -18,9 +18,9 @@ from ..codegen import KERNELS, MISSING, NO_CUDA
 from ..codegen.__main__ import generate, reported
 from ..codegen.rules import POLICIES
 from ..codegen.torchgen import SchemaKind
-from ..inputs.entries import Place, compose, place_of, text_of
+from ..inputs.entries import Place, compose, key_text, place_of
 from ..inputs.merge import read_added
-from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolder, load_native
+from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
 from . import CHECKED, Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import read_sources
@@ -33,19 +33,23 @@ from .schemas import Function, root_of
 from .types import has_supported_types
 
 
-def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
-    """Check the YAML, the kernels and the Python files of ``natives``, which are built together."""
+def check(natives: NativeFolders, base: BaseOperators) -> Findings:
+    """Check the YAML, the kernels and the Python files of ``natives``."""
     findings = Findings()
-    folders = [load_native(native) for native in natives]
-    check_files(folders, findings)
-    check_python(folders, base.tree, findings)
-    lists = [native / name for name in (FUNCTIONS, DERIVATIVES) for native in natives]
-    read = {file: read_added(file, findings.add) for file in lists if file not in findings.unreadable}
-    if {error.file for error in findings.errors}.intersection(lists):
-        return findings  # without entries, everything else would be reported as unknown
+    check_files(natives, findings)
+    check_python(natives, base.tree, findings)
+    lists = {native.path / name for name in (FUNCTIONS, DERIVATIVES) for native in natives.folders}
     entries, formulas = (
-        [entry for native in natives for entry in read[native / name]] for name in (FUNCTIONS, DERIVATIVES)
+        [
+            entry
+            for native in natives.folders
+            if native.path / name not in findings.unreadable
+            for entry in read_added(native, name, findings.add)
+        ]
+        for name in (FUNCTIONS, DERIVATIVES)
     )
+    if lists.intersection(error.file for error in findings.errors):
+        return findings  # without entries, everything else would be reported as unknown
     functions = [
         function
         for function in check_functions(entries, base, findings)
@@ -58,20 +62,20 @@ def check(natives: Sequence[Path], base: BaseOperators) -> Findings:
     sources = read_sources(natives)
     check_derivatives(formulas, functions, unknown, sources, base, findings)
     has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
-    with_cuda = natives if has_cuda else [source.folder for source in sources if source.is_cuda]
+    with_cuda = [each.path for each in natives.folders if has_cuda or each.cuda]
     kernels = wanted_kernels(functions, base, with_cuda=with_cuda)
-    check_kernels(kernels, sources, base, findings, are_all=not unknown)
+    check_kernels(kernels, natives, sources, base, findings, are_all=not unknown)
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
-    check_names(folders, names, findings)
-    _check_autocast(folders, added, unknown, findings)
+    check_names(natives, names, findings)
+    _check_autocast(natives, added, unknown, findings)
     if not findings.errors:
-        check_meta(functions, [folder.path / name for folder in folders for name in folder.python], sources, findings)
+        check_meta(functions, natives, sources, findings)
     return findings
 
 
 def _check_autocast(
-    folders: Sequence[NativeFolder], functions: Sequence[Function], unknown: set[str], findings: Findings
+    natives: NativeFolders, functions: Sequence[Function], unknown: set[str], findings: Findings
 ) -> None:
     """Check that each policy is one of PyTorch's, and that each operator is in the folders and is listed once.
 
@@ -80,7 +84,7 @@ def _check_autocast(
     names = {str(f.schema.name) for f in functions}
     castable = {str(f.schema.name) for f in functions if f.schema.kind() == SchemaKind.functional}
     seen: dict[str, Place] = {}
-    for name, place in _listed_for_autocast(folders, findings):
+    for name, place in _listed_for_autocast(natives, findings):
         if name in unknown:
             continue
         if name not in names:
@@ -93,15 +97,16 @@ def _check_autocast(
         seen.setdefault(name, place)
 
 
-def _listed_for_autocast(folders: Sequence[NativeFolder], findings: Findings) -> Iterator[tuple[str, Place]]:
+def _listed_for_autocast(natives: NativeFolders, findings: Findings) -> Iterator[tuple[str, Place]]:
     """Yield the operators that the folders list for autocast. Anything but policies with lists of names is reported."""
     form = "write a policy and a list of operators: `fp32: [my_loss]`"
-    for path in (folder.path / AUTOCAST for folder in folders):
-        tree = compose(path, findings.add)
+    for folder in natives.folders:
+        path = folder.path / AUTOCAST
+        tree = compose(path, findings.add, folder.paths.get(AUTOCAST))
         if tree is not None and not isinstance(tree, yaml.MappingNode):
             findings.add(place_of(path, tree), "no policies", form)
         for key, value in tree.value if isinstance(tree, yaml.MappingNode) else []:
-            policy = text_of(key)
+            policy = key_text(key)
             if policy not in POLICIES:
                 findings.add(place_of(path, key), f"autocast has no policy {policy}", nearest(policy, POLICIES))
             names = value.value if isinstance(value, yaml.SequenceNode) else []
@@ -115,7 +120,7 @@ def main() -> int:
     """Check, and generate if ``--out`` says where."""
     parser = argparse.ArgumentParser(prog="python -m graft.check", description=__doc__)
     parser.add_argument("base", type=Path, help="the unpacked base")
-    parser.add_argument("native", type=Path, nargs="+", help="the native folders")
+    parser.add_argument("natives", type=saved_natives, help="the native folders: a file that a snapshot writes")
     parser.add_argument("--out", type=Path, help="receives what is generated")
     parser.add_argument("--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what of CUDA")
     parser.add_argument("--unchecked", action="store_true", help="only generate: nothing else has changed")
@@ -123,7 +128,7 @@ def main() -> int:
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
     if not options.unchecked:
-        findings = check(options.native, BaseOperators(options.base))
+        findings = check(options.natives, BaseOperators(options.base))
         print("\n".join(findings.lines()))
         if findings.errors:
             return 1
@@ -131,8 +136,8 @@ def main() -> int:
     if not options.out:
         return 0
 
-    judge = partial(check_generated, options.native)
-    return reported(partial(generate, options.base, options.native, options.out, options.cuda, judge), options)
+    judge = partial(check_generated, options.natives)
+    return reported(partial(generate, options.base, options.natives, options.out, options.cuda, judge), options)
 
 
 if __name__ == "__main__":

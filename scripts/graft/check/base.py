@@ -1,4 +1,4 @@
-"""What PyTorch has: its operators as torchgen parses them, the text of their entries, and names in its Python files."""
+"""PyTorch's operators as torchgen parses them, the text of their entries, and names in its Python files."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class BaseOperators:
         return found
 
     def has_word(self, word: str) -> bool:
-        """Return whether a header that formulas are compiled with has this word, or pastes it together in a macro."""
+        """Return whether a header for formulas contains this word, or has a macro that pastes it together."""
         while word not in self._words and (left := next(self._headers, None)) is not None:
             self._words.update(re.findall(r"[A-Za-z_]\w*", left))
             self._pasted.update(re.findall(r"\b(\w+)##", left))
@@ -126,7 +126,7 @@ class BaseOperators:
 
     @cached_property
     def _headers(self) -> Iterator[str]:
-        """The texts of the headers, those that formulas use first. Operators are known without theirs."""
+        """The texts of the headers, those for formulas first, without those of operators, which are known."""
         include = self.tree / "torch/include"
         templates = self.tree / _PACKAGED / "autograd/templates"
         waiting = [include / _FOR_FORMULAS, *(include / f"ATen/core/{name}.h" for name in ("TensorBody", "TensorBase"))]

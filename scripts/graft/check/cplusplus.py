@@ -1,4 +1,4 @@
-"""Find what the C++ sources of a folder define, from their text.
+"""Find what the C++ sources of a folder define, by parsing their text.
 
 tree-sitter parses the sources. It needs no headers and skips what it does not understand, so this takes much less time
 than a compiler.
@@ -16,9 +16,7 @@ from pathlib import Path
 import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
-from ..inputs.native import CUDA_SUFFIXES, load_native
-
-CPLUSPLUS = (".cpp", ".h", ".hpp", ".inl", ".inc", ".cu", ".cuh")
+from ..inputs.native import CPLUSPLUS, NativeFolders
 
 # Macros and keywords before a declaration, which the grammar would parse as its type.
 _DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")
@@ -27,14 +25,14 @@ _LANGUAGE = Language(tree_sitter_cpp.language())
 _PARSER = Parser(_LANGUAGE)
 _COMMENTS_AND_MACROS = Query(_LANGUAGE, "(comment) @comment (preproc_function_def value: (_) @macro)")
 
-# The grammar's words, but for those that are also names.
+# The keywords of the grammar that cannot be names.
 _KEYWORDS = {
     _LANGUAGE.node_kind_for_id(kind)
     for kind in range(_LANGUAGE.node_kind_count)
     if _LANGUAGE.node_kind_is_visible(kind) and not _LANGUAGE.node_kind_is_named(kind)
 } - {"final", "override", "restrict", "defined", "noreturn", "offsetof"}
 
-# ATen's alternative names of types. The linker does not distinguish them.
+# Names of types that are aliases, with the types that they stand for. To the linker both are the same.
 _ALIASES = {
     "IntArrayRef": "ArrayRef<int64_t>",
     "SymIntArrayRef": "ArrayRef<SymInt>",
@@ -48,7 +46,7 @@ _ALIASES = {
 
 
 def canonical(cpp_type: str) -> str:
-    """Normalize ``cpp_type``: without namespaces, aliases and what does not change it, and with ``const`` in front."""
+    """Return a type in one spelling: without namespaces and aliases, and with ``const`` in front if it matters."""
     text = re.sub(r"\[\[.*?\]\]|\bC10_\w+|\b(?:at|c10|std|torch|native)\s*::", " ", cpp_type)
     text = re.sub(r"\b(?:class|struct|typename|inline|TORCH_API)\b|::", " ", text)
     words = [_ALIASES.get(word, word) for word in re.findall(r"\w+|\.{3}|\S", text)]
@@ -101,8 +99,9 @@ class Source:
     """One source file.
 
     Args:
-        path: the file.
+        path: the user's file.
         name: its path in the folder.
+        text: its text.
         code: its text without comments, with line breaks.
         pastes_names: whether a macro pastes names together, so that definitions can be missed.
         definitions: function definitions.
@@ -112,11 +111,17 @@ class Source:
 
     path: Path
     name: Path
+    text: str
     code: str
     pastes_names: bool
     definitions: list[Definition] = field(default_factory=list)
     declarations: list[Definition] = field(default_factory=list)
     is_vectorized: bool = False
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a compiler is called for it: it is no header."""
+        return self.name.suffix in (".cpp", ".cu")
 
     @property
     def opens_namespaces(self) -> bool:
@@ -136,8 +141,7 @@ class Source:
 
     def is_explained(self, line: int, word: str) -> bool:
         """Return whether the comment above ``line`` names ``word``."""
-        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()[: line - 1]
-        above = takewhile(lambda text: text.lstrip().startswith("//"), reversed(lines))
+        above = takewhile(lambda text: text.lstrip().startswith("//"), reversed(self.text.splitlines()[: line - 1]))
         return any(word in text for text in above)
 
     @property
@@ -155,26 +159,17 @@ class Source:
         functions = {re.sub(r"\s*,\s*", "_", each.name): each.line for each in self.definitions if not each.is_local}
         return functions | {stub: line for line, macro, stub in self.stub_macros if "REGISTER" in macro}
 
-    @property
-    def folder(self) -> Path:
-        """The native folder."""
-        return self.path.parents[len(self.name.parts) - 1]
 
-    @property
-    def is_cuda(self) -> bool:
-        """Whether a CPU wheel is built without it."""
-        return self.name.parts[0] == "cuda" or self.name.suffix in CUDA_SUFFIXES
-
-
-def read_sources(folders: Iterable[Path]) -> list[Source]:
-    """Return the C++ sources of ``folders``, without tests. A file that several folders share is read once."""
-    natives = [load_native(folder) for folder in folders]
-    names = [(each.path, name) for each in natives for name in each.cplusplus if name.suffix in CPLUSPLUS]
-    vectorized = {each.path / name for each in natives for name in each.vectorized}
-    texts = {folder / name: (folder / name).read_text(encoding="utf-8", errors="replace") for folder, name in names}
-    once = {(name, texts[folder / name]): folder / name for folder, name in reversed(names)}
+def read_sources(natives: NativeFolders) -> list[Source]:
+    """Return the C++ sources of ``natives``, without tests. A file that several folders share is read once."""
+    once: dict[tuple[Path, str], Path] = {}
+    for folder in natives.folders:
+        for name in folder.cplusplus:
+            if name.suffix in CPLUSPLUS:
+                once.setdefault((name, folder.text(name)), folder.path / name)
+    vectorized = {*natives.vectorized}
     paths = sorted(once.items(), key=lambda item: item[1])
-    return [replace(read_text(path, text, name), is_vectorized=path in vectorized) for (name, text), path in paths]
+    return [replace(read_text(path, text, name), is_vectorized=name in vectorized) for (name, text), path in paths]
 
 
 def defined_stubs(sources: Iterable[Source]) -> set[str]:
@@ -193,7 +188,7 @@ def replacing_sources(sources: Sequence[Source], kernels: Collection[str]) -> di
     for source in sources:
         if any("REGISTER" in macro and stub not in own for _, macro, stub in source.stub_macros):
             found[source.path] = source
-    return {path: source for path, source in found.items() if path.suffix in (".cpp", ".cu")}
+    return {path: source for path, source in found.items() if source.is_compiled}
 
 
 def read_text(path: Path, text: str, name: Path | None = None) -> Source:
@@ -201,7 +196,7 @@ def read_text(path: Path, text: str, name: Path | None = None) -> Source:
     root = parse(text)
     found = QueryCursor(_COMMENTS_AND_MACROS).captures(root)
     is_pasting = any(b"##" in (node.text or b"") for node in found.get("macro", ()))
-    source = Source(path, name or path, _without(found.get("comment", ()), text.encode()), is_pasting)
+    source = Source(path, name or path, text, _without(found.get("comment", ()), text.encode()), is_pasting)
     for node, namespace, is_local in _outside_functions(root):
         definition = _definition(path, node, namespace, is_local)
         if definition:
@@ -225,7 +220,7 @@ def functions_in(text: str) -> tuple[dict[str, str], str]:
 
 
 def is_keyword(name: str) -> bool:
-    """Return whether C++ has another meaning for a word, so that nothing can have this name."""
+    """Return whether a word is a keyword of C++, so that no variable can have this name."""
     value = [text_of(node) for node in identifiers(parse(f"auto _ = {name};"))]
     return value != ["_", name] or name in _KEYWORDS
 

@@ -1,17 +1,17 @@
-"""Check that folders register no decomposition that PyTorch has: not `import torch` would fail, but compilers."""
+"""Check that folders register no decomposition that PyTorch has. `import torch` would work, but torch.compile fail."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..inputs.entries import texts_of_entries
 from ..inputs.merge import PACKAGED
-from ..inputs.native import FUNCTIONS, PYTHON, NativeFolder
+from ..inputs.native import FUNCTIONS, PYTHON, NativeFolders
 from . import Findings
 
-# By the file of torch that a text is appended to: the files that fill the same table, and how an entry is removed.
+# For each file of torch with a table of decompositions: all files that fill the table, and how to remove an entry.
 _TABLES = {
     "_decomp/decompositions.py": (
         ("_decomp/decompositions.py", "_refs/**/*.py"),
@@ -28,16 +28,15 @@ _REGISTERED = re.compile(r"^@register_decomposition\(((?:[^@()]|\([^()]*\))*)\)[
 _OPERATOR = re.compile(r"\baten\.(\w+)(?:\.(\w+))?")
 
 
-def check_decompositions(folders: Sequence[NativeFolder], tree: Path, findings: Findings) -> None:
-    """Check the Python files of ``folders``; ``tree`` is the base's."""
+def check_decompositions(natives: NativeFolders, tree: Path, findings: Findings) -> None:
+    """Check the Python files of ``natives``; ``tree`` is the base's."""
     for name, (files, todo) in _TABLES.items():
-        paths = [folder.path / PYTHON / name for folder in folders if PYTHON / name in folder.python]
-        ours = [(path, *each) for path in paths for each in _registered(path)]
+        texts = natives.texts(PYTHON / name)
+        ours = [(path, *each) for path, text in texts.items() for each in _registered(text)]
         theirs = _overloads((path for file in files for path in (tree / "torch").glob(file)), tree) if ours else {}
         for path, line, operator, overload in ours:
             there = theirs.get(operator, set())
-            text = path.read_text(encoding="utf-8", errors="replace")
-            is_removed = re.search(rf"\bpop\([^)\n]*aten\.{operator}\b", text)
+            is_removed = re.search(rf"\bpop\([^)\n]*aten\.{operator}\b", texts[path])
             if not is_removed and (overload in there if overload else there):
                 first = f"aten.{operator}.{overload or min(there)}"
                 what = f"PyTorch has a decomposition of {first}, and registers no second"
@@ -52,14 +51,13 @@ def _overloads(paths: Iterable[Path], tree: Path) -> dict[str, set[str]]:
         root, _, overload = operator.partition(".")
         known.setdefault(root, set()).add(overload or "default")
     for path in paths:
-        for _, operator, overload in _registered(path):
+        for _, operator, overload in _registered(path.read_text(encoding="utf-8", errors="replace")):
             found.setdefault(operator, set()).update([overload] if overload else known.get(operator, ()))
     return found
 
 
-def _registered(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, the operator and the overload, if one is named, of each decomposition in a file."""
-    text = path.read_text(encoding="utf-8", errors="replace")
+def _registered(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, the operator and the overload, if one is named, of each decomposition in a text."""
     for found in _REGISTERED.finditer(text):
         if "type=" not in found[1]:
             line = text.count("\n", 0, found.start()) + 1

@@ -1,4 +1,4 @@
-"""Check entries of derivatives.yaml: what torchgen would report without a place, or not at all."""
+"""Check entries of derivatives.yaml for errors that torchgen reports without a place, or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .formulas import Surroundings, check_formulas, check_text, output_names
 from .schemas import Function, root_of
 from .writing import refuses_formula
 
-# The keys of an entry that are not names of arguments or returns (explained at the top of PyTorch's derivatives.yaml).
+# The keys of an entry besides names of arguments and returns. PyTorch's derivatives.yaml explains them at its top.
 _OTHER_KEYS = frozenset({"name", "dispatch", "output_differentiability", "result"})
 
 
@@ -42,7 +42,7 @@ def check_derivatives(
     base: BaseOperators,
     findings: Findings,
 ) -> None:
-    """Check each entry against its function, but not those of ``unknown``, whose own entries are invalid."""
+    """Check each entry against its function, except for those in ``unknown``, whose own entries are invalid."""
     own = {str(f.schema.name): f for f in functions if not f.entry.is_replacing}
     explicit = {str(f.schema.name): f for f in functions if f.is_explicit_now}
     generated = {str(made) for f in own.values() for made in f.native.autogen}
@@ -79,7 +79,7 @@ def check_derivatives(
 
 
 def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry:
-    """Return an entry with what it leaves out of PyTorch's own, in whose place it is."""
+    """Return an entry that replaces PyTorch's, completed with the formulas that it leaves out; others as they are."""
     if not entry.is_replacing:
         return entry
     try:
@@ -123,7 +123,7 @@ def _schema_of(
 
 
 def _is_composite(name: str, own: dict[str, Function], base: BaseOperators) -> bool:
-    """Return whether an operator, of the folder or of PyTorch, is only composed of others."""
+    """Return whether an operator of the folder or of PyTorch is CompositeImplicitAutograd and nothing else."""
     if name in own:
         return set(own[name].kernels) == {DispatchKey.CompositeImplicitAutograd}
     like = base.functions_like(root_of(name))

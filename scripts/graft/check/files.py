@@ -1,4 +1,4 @@
-"""Check the files of native folders: which there are, their encoding, and what is Python. torchgen is not needed."""
+"""Check the files of native folders without torchgen: their names, their encoding, and the Python files."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import ast
 import difflib
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
-from ..inputs.native import DOCS, DOCS_SUFFIX, FUNCTIONS, PYTHON, PYTHON_SUFFIXES, SAMPLES, YAML, NativeFolder
+from ..inputs.elsewhere import SOURCE_SUFFIXES
+from ..inputs.native import (
+    DOCS,
+    DOCS_SUFFIX,
+    FUNCTIONS,
+    PYTHON,
+    PYTHON_SUFFIXES,
+    SAMPLES,
+    YAML,
+    NativeFolder,
+    NativeFolders,
+)
 from ..inputs.python_names import names_defined, names_needed, names_needed_at_import
 from . import Findings, nearest
 from .decompositions import check_decompositions
-
-# Other extensions of C++ sources; PyTorch's CMake files glob *.cpp.
-_OTHER_CPLUSPLUS = (".cc", ".cxx", ".c++", ".C", ".c")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](/[^">\n]+|[^">\n]*\.\.[^">\n]*)[">]', re.M)
 
 _MARK = "\ufeff".encode()
 
-# Files that the graft writes itself, and what to write instead.
+# Files of torch that the build writes itself, and what to write instead.
 _TAKEN = {
     "_torch_docs.py": "write the docstring into docs/<operator>.rst",
     "_tensor_docs.py": "write the docstring into docs/<operator>.rst",
@@ -30,28 +37,24 @@ _TAKEN = {
 }
 
 
-def check_files(folders: Sequence[NativeFolder], findings: Findings) -> None:
+def check_files(natives: NativeFolders, findings: Findings) -> None:
     """Check each file, and that no two folders have different files of the same name."""
-    first: dict[Path, Path] = {}
-    for folder in folders:
+    for folder in natives.folders:
         for name in folder.unread:
             _check_unread(folder.path / name, name, findings)
-        code = set(folder.cplusplus)
-        for name in folder.files:
-            path = folder.path / name
-            if _check_text_of(path, findings) and name in code:
-                _check_includes(path, name, findings)
-            if name not in code and name.parent != DOCS:
-                continue  # other texts are concatenated
-            other = first.setdefault(name, path)
-            if other != path and other.read_bytes() != path.read_bytes():
-                what = f"{other} has the same name but different content"
+        code = {*folder.cplusplus}
+        for name, copy in folder.paths.items():
+            path, data, is_code = folder.path / name, copy.read_bytes(), name in code
+            if _check_text_of(path, data, findings) and is_code:
+                _check_includes(path, name, data.decode(), findings)
+            # Other texts are concatenated.
+            if (is_code or name.parent == DOCS) and data != natives.paths[name].read_bytes():
+                what = f"{natives.file(name)} has the same name but different content"
                 findings.add((path, 1, 0), what, "give one of them another name")
 
 
-def _check_text_of(path: Path, findings: Findings) -> bool:
+def _check_text_of(path: Path, data: bytes, findings: Findings) -> bool:
     """Return whether a file is text in UTF-8. One that is not is not checked further."""
-    data = path.read_bytes()
     try:
         data.decode()
         place, what, todo = data.find(b"\0"), "NUL character", "delete it"
@@ -67,9 +70,8 @@ def _check_text_of(path: Path, findings: Findings) -> bool:
     return False
 
 
-def _check_includes(path: Path, name: Path, findings: Findings) -> None:
+def _check_includes(path: Path, name: Path, text: str, findings: Findings) -> None:
     """Check that no header is included by a path that only this machine has."""
-    text = path.read_text(encoding="utf-8")
     for found in _INCLUDE.finditer(text):
         if os.path.normpath(name.parent / found[1]).startswith(("/", "..")):
             place = path, text.count("\n", 0, found.start()) + 1, 0
@@ -79,7 +81,7 @@ def _check_includes(path: Path, name: Path, findings: Findings) -> None:
 
 
 def _check_unread(path: Path, name: Path, findings: Findings) -> None:
-    """Files that look like part of the folder, but that no build reads. Any other is the user's own business."""
+    """Report a file that no build reads if its name suggests that one should."""
     suffix = path.suffix.replace(".yml", ".yaml")
     known = [file for file in (*YAML, SAMPLES) if file.suffix == suffix]
     close = difflib.get_close_matches(path.stem, [file.stem for file in known], n=1, cutoff=0.7)
@@ -89,42 +91,46 @@ def _check_unread(path: Path, name: Path, findings: Findings) -> None:
     elif close:
         file = f"{close[0]}{suffix}"
         findings.add((path, 1, 0), f"no build reads this file, but {file}", f"name it {file}, or otherwise")
-    elif path.suffix in _OTHER_CPLUSPLUS:
+    elif path.suffix in SOURCE_SUFFIXES:
         what = f"PyTorch's build does not compile {path.suffix} files"
         findings.add((path, 1, 0), what, f"name it {path.stem}.cpp", is_warning=True)
 
 
-def check_python(folders: Sequence[NativeFolder], tree: Path, findings: Findings) -> None:
+def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None:
     """Check the files below ``python/``; ``tree`` is the base's."""
     torch = tree / "torch"
-    texts: dict[Path, str] = {}  # of torch and of the previous folders
-    files = [(folder.path / name, name.relative_to(PYTHON)) for folder in folders for name in folder.python]
-    names = {name for _, name in files}
-    for folder in folders:
+    before: dict[Path, str] = {}  # the texts of torch and of the previous folders
+    names = {name.relative_to(PYTHON) for name in natives.python}
+    texts = {path: text for name in natives.python for path, text in natives.texts(name).items()}
+    every = "\n".join(texts.values())
+    for folder in natives.folders:
         _check_place(folder, torch, findings)
-    every = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path, _ in files)
-    for path, name in files:
-        if name.as_posix() in _TAKEN:
-            findings.add((path, 1, 0), f"the build writes torch/{name} itself", _TAKEN[name.as_posix()])
-        elif parse_python(path, findings) is not None:
-            _check_package(path, name, names, torch, findings)
-            _check_module(path, torch / name, every, findings)
-            _check_stub(path, name, names, torch, findings)
-            _check_text(path, torch / name, texts, findings)
-    check_decompositions(folders, tree, findings)
+        for path, name in ((folder.path / name, name.relative_to(PYTHON)) for name in folder.python):
+            if name.as_posix() in _TAKEN:
+                findings.add((path, 1, 0), f"the build writes torch/{name} itself", _TAKEN[name.as_posix()])
+            elif parse_python(path, texts[path], findings) is not None:
+                _check_package(path, name, names, torch, findings)
+                _check_module(path, torch / name, every, findings)
+                _check_stub(path, name, names, torch, findings)
+                _check_text(path, texts[path], torch / name, before, findings)
+    check_decompositions(natives, tree, findings)
 
 
 def _check_place(folder: NativeFolder, torch: Path, findings: Findings) -> None:
     """Python files alone make a native folder if they are for torch; any project may have a folder ``python``."""
-    is_alone = bool(folder.python) and not folder.yaml and not folder.cplusplus
-    if is_alone and not any((torch / name.relative_to(PYTHON)).is_file() for name in folder.python):
+    has_others = folder.cplusplus or folder.paths.keys() & {*YAML}
+    if (
+        folder.python
+        and not has_others
+        and not any((torch / name.relative_to(PYTHON)).is_file() for name in folder.python)
+    ):
         what = f"torch has none of the files in {PYTHON}/, and the folder has nothing else"
         todo = f"put text at the path of the file of torch that it is for, or write {FUNCTIONS}"
         findings.add((folder.path / folder.python[0], 1, 0), what, todo)
 
 
 def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findings: Findings) -> None:
-    """Every folder must be a package of torch, or a new one with its own ``__init__.py``."""
+    """Check that each folder is a package of torch, or a new one with its own ``__init__.py``."""
     for package in reversed(name.parents[:-1]):
         if (torch / package).is_dir() or package / "__init__.py" in names:
             continue
@@ -136,7 +142,7 @@ def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findin
 
 
 def _check_module(path: Path, upstream: Path, texts: str, findings: Findings) -> None:
-    """A new module that is called almost like one of torch's, and that no text of the folders names."""
+    """Report a new module whose name is almost that of one in torch, unless a Python file of the folders names it."""
     if upstream.is_file() or not upstream.parent.is_dir() or re.search(rf"\b{re.escape(path.stem)}\b", texts):
         return
     siblings = [each.name for each in upstream.parent.iterdir() if each.suffix == path.suffix]
@@ -152,9 +158,8 @@ def _check_stub(path: Path, name: Path, names: set[Path], torch: Path, findings:
         findings.add((path, 1, 0), what, f"also declare new names in {path.with_suffix('.pyi')}", is_warning=True)
 
 
-def _check_text(path: Path, upstream: Path, texts: dict[Path, str], findings: Findings) -> None:
-    """Check that the text is valid Python after that of upstream and of previous folders, which has what it needs."""
-    text = path.read_text(encoding="utf-8")
+def _check_text(path: Path, text: str, upstream: Path, texts: dict[Path, str], findings: Findings) -> None:
+    """Check that the text is valid Python behind that of torch and of previous folders, and that names are defined."""
     if upstream not in texts and upstream.is_file():
         texts[upstream] = upstream.read_text(encoding="utf-8")
     before = texts.get(upstream)
@@ -188,12 +193,12 @@ def _check_python_names(path: Path, text: str, before: str, findings: Findings) 
         findings.add((path, use.lineno, use.col_offset + 1), what + when, todo, is_warning=bool(when))
 
 
-def parse_python(path: Path, findings: Findings) -> ast.Module | None:
-    """Return the syntax tree of a Python file, or None if it does not exist. Invalid Python is reported."""
-    if not path.is_file() or path in findings.unreadable:
+def parse_python(path: Path, text: str, findings: Findings) -> ast.Module | None:
+    """Return the syntax tree of a Python file; None if it is not readable. Invalid Python is reported."""
+    if path in findings.unreadable:
         return None
     try:
-        return ast.parse(path.read_text(encoding="utf-8"))
+        return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, column, message = _about(error)
         findings.add((path, line, column), f"not Python: {message}", "fix the syntax")
@@ -201,26 +206,28 @@ def parse_python(path: Path, findings: Findings) -> ast.Module | None:
 
 
 def _about(error: Exception) -> tuple[int, int, str]:
-    """Return the line, the column and the message of an error of Python's parser. MemoryError: its stack is full."""
+    """Return the line, the column and the message of an error of Python's parser. It raises MemoryError, too, for code
+    that is nested too deeply.
+    """
     message = (
         "nested too deeply" if isinstance(error, RecursionError | MemoryError) else getattr(error, "msg", str(error))
     )
     return getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 0, message
 
 
-def check_names(folders: Sequence[NativeFolder], names: set[str], findings: Findings) -> None:
+def check_names(natives: NativeFolders, names: set[str], findings: Findings) -> None:
     """Check that each docstring, and each public function of ``samples.py``, is named after an operator.
 
     References and error inputs are named after operators, too. A function may be in one folder only.
     """
     functions = {f"{name}{of}" for name in names for of in ("", "_reference", "_errors")}
     seen: dict[str, Path] = {}
-    for folder in folders:
+    for folder in natives.folders:
         for path in (folder.path / name for name in folder.docs):
             if path.stem not in names:
                 findings.add((path, 1, 0), f"no operator of the folder is named {path.stem}", nearest(path.stem, names))
         path = folder.path / SAMPLES
-        module = parse_python(path, findings)
+        module = parse_python(path, folder.text(SAMPLES), findings) if SAMPLES in folder.paths else None
         for node in module.body if module else []:
             if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
                 continue

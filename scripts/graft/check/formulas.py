@@ -35,10 +35,10 @@ from .schemas import Function
 
 SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable")
 
-# Uses the incoming gradient, or says that there is none.
+# Text of a formula that uses the incoming gradient, or says that there is none.
 _USES_GRADIENT = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zeros|undefined|Tensor\(\)"
 
-# Asks whether a tensor is there.
+# Text that asks whether a tensor is defined.
 _ASKS = re.compile(r"defined|has_value")
 
 # Members of std::optional.
@@ -93,7 +93,7 @@ class Surroundings:
 
 
 def formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
-    """Yield each formula of ``entry`` that it has not from PyTorch's: its variables, its text and its place."""
+    """Yield the variables, the text and the place of each formula that the user wrote in ``entry``."""
     dispatch = entry.fields.get("dispatch")
     of_keys = [each for each in dispatch.values() if isinstance(each, dict)] if isinstance(dispatch, dict) else []
     for fields in (entry.fields, *of_keys):
@@ -104,7 +104,7 @@ def formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
 
 
 def output_names(schema: FunctionSchema) -> list[str]:
-    """Return the names of the returns in formulas, if there are several or they are named."""
+    """Return the names that formulas have for the returns, if there are several or they are named."""
     numbered = [f"result{i}" for i in range(len(schema.returns))] if len(schema.returns) > 1 else []
     return [*(r.name for r in schema.returns if r.name), *numbered]
 
@@ -170,7 +170,7 @@ def check_formulas(
                 what = f"`auto_element_wise` gives one tensor, and `{', '.join(forward.var_names)}` is a list"
                 findings.add(place, what, "write a formula that gives a list, or leave this out")
             elif formula.text not in SPECIAL:
-                # What torchgen makes of the backward formula repeats its names.
+                # A formula that torchgen derives from the backward formula repeats its names.
                 known = named | duals | (backward if text in SPECIAL else set())
                 _check_names(formula, place, (known | of_torchgen, known, gradients - named), around, findings)
 
@@ -259,7 +259,7 @@ def _unknown(tree: Node, variables: set[str] | frozenset[str], around: Surroundi
             continue
         if name in variables and before.rstrip().endswith("::"):
             yield name
-        # Headers have such words as names of parameters.
+        # Headers contain such words, too: as names of parameters.
         is_variable = is_value and re.match(r"[a-z_](?![A-Z])", name)
         if is_variable or not (around.base.has_word(name) or _is_of_libc(name)):
             yield name
@@ -350,7 +350,7 @@ def _check_optional(derivative: Derivative, schema: FunctionSchema, place: Place
 
 
 def _is_optional_value(argument: Argument) -> bool:
-    """Return whether an argument is a ``std::optional`` in formulas; tensors, texts and lists are no such."""
+    """Return whether an argument is a ``std::optional`` in formulas. Optional tensors, texts and lists are not."""
     kind = argument.type
     is_value = isinstance(kind, OptionalType) and isinstance(kind.elem, BaseType)
     return is_value and not any(kind.is_base_ty_like(each) for each in (BaseTy.Tensor, BaseTy.str, BaseTy.Generator))

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from tree_sitter import Node, QueryCursor
 
-from ..codegen.lists import entries_in
 from ..codegen.operators import Operators, Selection
 from ..codegen.output import Output
 from ..codegen.torchgen import ComputeBatchRulePlumbing, NativeFunction
-from ..inputs.native import FUNCTIONS
+from ..inputs.native import FUNCTIONS, NativeFolders
 from . import Findings
 from .cplusplus import identifiers, parse, query, text_of
 from .schemas import place_of_argument, root_of
@@ -36,14 +35,14 @@ _FUNCTIONS = ("function_definition", "lambda_expression")
 _SCOPES = ("compound_statement", "for_range_loop", "for_statement", "struct_specifier", *_FUNCTIONS)
 
 
-def check_generated(natives: Sequence[Path], operators: Operators, generated: Output) -> None:
+def check_generated(natives: NativeFolders, operators: Operators, generated: Output) -> None:
     """Check the names of the arguments of the new operators in what is ``generated`` for them.
 
     Raises:
         ValueError: lists each argument with its place.
     """
     findings = Findings()
-    entries = {entry.operator: entry for entry in entries_in(natives, FUNCTIONS, replacing=False)}
+    entries = {entry.operator: entry for entry in natives.entries(FUNCTIONS, replacing=False)}
     by_root = {root_of(entry.operator): entry for entry in entries.values()}  # variants are generated, too
     for unit in operators.units():
         arguments = {a.name for f in unit.functions for a in f.func.arguments.flat_all}

@@ -21,8 +21,8 @@ from ..codegen.torchgen import (
     native_function_manager,
     structured,
 )
-from ..inputs.elsewhere import sources_elsewhere
 from ..inputs.entries import Place, kernels_of
+from ..inputs.native import NativeFolders
 from ..inputs.registered import registrations
 from . import Findings, line_of
 from .base import BaseOperators
@@ -161,7 +161,13 @@ def _of_macro(macro: str, bindings: list[Binding], namespace: str, name: str, pu
 
 
 def check_kernels(
-    kernels: list[Kernel], sources: list[Source], base: BaseOperators, findings: Findings, *, are_all: bool
+    kernels: list[Kernel],
+    natives: NativeFolders,
+    sources: list[Source],
+    base: BaseOperators,
+    findings: Findings,
+    *,
+    are_all: bool,
 ) -> None:
     """Check that each kernel is defined with its signature, and that no definition repeats one of PyTorch's.
 
@@ -176,11 +182,11 @@ def check_kernels(
             what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, so PyTorch's own remains"
             findings.add(kernel.place, what, f"define `{kernel.declaration}` in a .cpp file", is_warning=True)
         elif kernel.is_theirs or not any(kernel.is_met_by(each) for each in base.kernels_named(kernel.name)):
-            _check_kernel(kernel, by_name.get(kernel.name, []), sources, findings)
+            _check_kernel(kernel, by_name.get(kernel.name, []), natives, sources, findings)
     replacing = replacing_sources(sources, {kernel.name for kernel in kernels if kernel.is_replacing})
     for definition in definitions:
         if definition.file not in replacing:
-            _is_not_pytorch_s(definition, base, findings)
+            _check_is_new(definition, base, findings)
     if are_all:
         _every_file_is_named(kernels, sources, findings)
     _check_stubs(sources, replacing, findings)
@@ -200,7 +206,7 @@ def check_kernels(
 
 
 def _check_registrations(sources: list[Source], base: BaseOperators, findings: Findings) -> None:
-    """A kernel of PyTorch's operator that an entry could replace is replaced by one, so that it is told and tested."""
+    """Refuse a registration for an operator of PyTorch where an entry would do: entries are listed and tested."""
     keys = {str(key) for key in dispatch_keys}
     for source in sources:
         for each in registrations(source.code):
@@ -213,11 +219,9 @@ def _check_registrations(sources: list[Source], base: BaseOperators, findings: F
                 findings.add((source.path, each.line, 0), what, todo)
 
 
-def check_meta(functions: list[Function], python: list[Path], sources: list[Source], findings: Findings) -> None:
-    """Check that compilers get the shapes of results: from a kernel for Meta, from one of the ``python`` files, or from
-    a registration in C++.
-    """
-    texts = [path.read_text(encoding="utf-8") for path in python if path.stem in _WITH_SHAPES]
+def check_meta(functions: list[Function], natives: NativeFolders, sources: list[Source], findings: Findings) -> None:
+    """Check that compilers get the shapes of results: from a kernel for Meta, or a registration in Python or C++."""
+    texts = [text for name in natives.python if name.stem in _WITH_SHAPES for text in natives.texts(name).values()]
     texts += [source.code for source in sources if _META_LIBRARY.search(source.code)]
     registered = "\n".join(texts)
     for function in functions:
@@ -250,7 +254,9 @@ def _check_memory(kernels: list[Kernel], sources: list[Source], findings: Findin
                 findings.add((source.path, line, 0), what, todo, is_warning=True)
 
 
-def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[Source], findings: Findings) -> None:
+def _check_kernel(
+    kernel: Kernel, definitions: list[Definition], natives: NativeFolders, sources: list[Source], findings: Findings
+) -> None:
     """Check that one of ``definitions``, which have its name, is the kernel."""
     is_meta = kernel.namespace == "at::meta"
     named = [d for d in definitions if ("META_FUNC" in d.macro) == is_meta]
@@ -260,7 +266,7 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     # Definitions made by macros cannot be seen here; the linker checks those.
     are_made = any(source.pastes_names for source in sources)
     is_unsure = are_made or any(kernel.name in source.words for source in sources)
-    if not named and (unread := _unread_definition(kernel)):
+    if not named and (unread := _unread_definition(kernel, natives)):
         what = f"`{unread}`, {kernel.purpose}, is in a folder that is not read"
         place = f"cuda/{unread.file.name}" if unread.file.suffix == ".cu" else f"{unread.file.stem}.cpp"
         todo = f"move it to {place}, or include it in a .cpp file that is read"
@@ -292,13 +298,13 @@ def _check_kernel(kernel: Kernel, definitions: list[Definition], sources: list[S
     findings.add((definition.file, definition.line, 0), what, todo, is_warning=is_warning)
 
 
-def _unread_definition(kernel: Kernel) -> Definition | None:
+def _unread_definition(kernel: Kernel, natives: NativeFolders) -> Definition | None:
     """Return the definition of a kernel in the sources of its folder that no build reads."""
-    folder = kernel.place[0].parent
-    for path in (folder / name for name in sources_elsewhere(folder)):
-        text = path.read_text(encoding="utf-8", errors="replace")
+    (folder,) = (each for each in natives.folders if each.path == kernel.place[0].parent)
+    for name, place in folder.elsewhere.items():
+        text = place.read_text(encoding="utf-8", errors="replace")
         if kernel.name in text:
-            for definition in read_text(path, text).definitions:
+            for definition in read_text(folder.path / name, text).definitions:
                 if kernel.name == _plain_name(definition):
                     return definition
     return None
@@ -326,8 +332,8 @@ def _has_known_types(definition: Definition) -> bool:
     return all(_KNOWN_TYPES.fullmatch(word) for word in re.findall(r"\w+", types))
 
 
-def _is_not_pytorch_s(definition: Definition, base: BaseOperators, findings: Findings) -> None:
-    """With two functions of one name and signature, the loader would choose which one is called."""
+def _check_is_new(definition: Definition, base: BaseOperators, findings: Findings) -> None:
+    """Refuse a function with the name and signature of one of PyTorch's: the loader would choose one of the two."""
     if definition.is_local or definition.macro or definition.namespace != "at::native":
         return
     declared = base.kernels_named(definition.name)
@@ -342,7 +348,7 @@ def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings:
     wanted = {kernel.name for kernel in kernels}
     files = Counter(word for source in sources for word in source.words)
     for source in sources:
-        if source.path.suffix not in (".cpp", ".cu") or source.pastes_names or not source.definitions:
+        if not source.is_compiled or source.pastes_names or not source.definitions:
             continue
         if re.search(r"\b(TORCH_LIBRARY|REGISTER_)|_DISPATCH\b", source.code):
             continue
@@ -376,7 +382,7 @@ def _check_definitions(kernel: Kernel, named: list[Definition], sources: list[So
         if is_declared and set(each.defaults) & set(kernel.defaults):
             what = f"`{each}` repeats a default of its declaration in ATen/ops/{kernel.header}"
             findings.add((each.file, each.line, 0), what, f"write `{kernel.declaration}`")
-        if each.file.suffix not in (".cpp", ".cu"):
+        if not source.is_compiled:
             continue
         if other := next((first for path, first in seen.items() if path != each.file), None):
             what = f"`{each}`, {kernel.purpose}, is also defined in {line_of(other.file, other.line, each.file)}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..base.base import Base, torchgen_command
 from ..codegen import SOURCES_ARE_THERE
 from ..core.bugs import BugError
+from ..core.console import say
 from ..core.errors import OperatorError
 from ..core.files import write_atomically
 from ..core.layout import Layout
@@ -17,7 +18,7 @@ from ..core.process import follow
 from ..core.system_errors import refuse_full
 from ..inputs.snapshot import Snapshot
 from . import CHECKED
-from .run import check_texts, is_checked, note_checked, report
+from .run import check_texts, is_checked, note_checked
 
 
 @dataclass
@@ -42,9 +43,6 @@ class Generator:
         """Begin; return once the sources exist.
 
         If they do already, the check goes on, and ``is_refused`` tells when it has found errors.
-
-        Raises:
-            OperatorError: lists every error that the check finds; or torchgen's message, with file and line.
         """
         done, stamp = self.layout.generated / "complete", f"{self.snapshot.stamp_of_generated} {self.cuda}"
         is_there = done.is_file() and done.read_text(encoding="utf-8") == stamp
@@ -69,15 +67,16 @@ class Generator:
 
     def _run(self, done: Path, stamp: str) -> None:
         """Run the process; if there is a ``stamp`` for what it generates, it generates."""
-        tree, natives = self.base.tree, self.snapshot.natives
+        tree = self.base.tree
         options: list[str | Path] = ["--out", self.layout.generated, "--cuda", self.cuda] if stamp else []
         options += ["--unchecked"] if is_checked(self.snapshot, self.layout.work) else []
-        command, env = torchgen_command(tree, "graft.check", tree, *natives, *options)
+        command, env = torchgen_command(tree, "graft.check", tree, self.snapshot.note, *options)
         output: list[str] = []
 
         def read(line: str) -> None:
             if line.strip() == CHECKED:
-                report(self.snapshot, "".join(output).strip(), is_wrong=False)
+                if warnings := "".join(output).strip():
+                    say(warnings)
                 output.clear()
                 note_checked(self.snapshot, self.layout.work)
             elif line.strip() == SOURCES_ARE_THERE:
@@ -89,17 +88,12 @@ class Generator:
             message = "".join(output).strip()
             refuse_full(message, self.layout.work)
             kind = BugError if code == BugError.exit_code else OperatorError
-            raise kind(self.snapshot.translate(message))
+            raise kind(message)
         if stamp:
             write_atomically(done, stamp)
 
     def finish(self) -> None:
-        """Wait until it has finished.
-
-        Raises:
-            OperatorError: see ``start``.
-            RefusedError: the disk is full.
-        """
+        """Wait until it has finished. Raise its error: what the check finds, or torchgen's message with its place."""
         if self._running:
             self._running.result()
 

@@ -27,7 +27,7 @@ def check_python_api(sources: Iterable[Source], findings: Findings) -> None:
         found = ((use, todo) for pattern, todo in _USES.items() for use in re.finditer(pattern, source.code))
         for use, todo in sorted(found, key=lambda each: each[0].start()):
             line = source.code.count("\n", 0, use.start()) + 1
-            if source.path.suffix in (".cpp", ".cu") and not source.is_conditional(line):
+            if source.is_compiled and not source.is_conditional(line):
                 what = f"{use[0]}: operators are compiled without Python"
                 findings.add((source.path, line, 0), what, todo)
                 break

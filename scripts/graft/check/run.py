@@ -1,4 +1,4 @@
-"""Whether native folders must be checked again, and what is checked without torchgen."""
+"""Remember which native folders had no errors, and check their docstrings and Python files, which need no torchgen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from ..core.console import say
 from ..core.errors import OperatorError
 from ..core.files import write_atomically
-from ..inputs.native import DOCS, PYTHON, load_native
+from ..inputs.native import DOCS, PYTHON
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from . import Findings
 from .files import check_files, check_python
@@ -18,41 +18,33 @@ _NOTE = "checked"
 
 
 def is_checked(snapshot: Snapshot, work: Path) -> bool:
-    """Return whether the folders had no errors, but for docstrings and Python files, which need no torchgen."""
+    """Return whether an earlier build found no errors in these inputs. Docstrings and Python files do not count."""
     note = work / _NOTE
     return note.is_file() and note.read_text(encoding="utf-8") == _stamp(snapshot)
 
 
 def note_checked(snapshot: Snapshot, work: Path) -> None:
-    """Note that they had none."""
+    """Note that these inputs have no errors."""
     write_atomically(work / _NOTE, _stamp(snapshot))
 
 
 def check_texts(snapshot: Snapshot, base_tree: Path) -> None:
-    """Check the docstrings and Python files of the native folders, and print warnings.
-
-    Raises:
-        OperatorError: lists every error as ``file:line: what is wrong; what to write instead``.
-    """
+    """Check the docstrings and Python files of the native folders. Print warnings, or raise all findings."""
     findings = Findings()
-    folders = [load_native(native) for native in snapshot.natives]
-    check_files(folders, findings)
-    check_python(folders, base_tree, findings)
-    report(snapshot, "\n".join(findings.lines()), is_wrong=bool(findings.errors))
-
-
-def report(snapshot: Snapshot, findings: str, *, is_wrong: bool) -> None:
-    """Print warnings, or raise OperatorError with all findings if one is an error."""
-    if is_wrong:
-        raise OperatorError(snapshot.translate(findings))
-    if findings:
-        say(snapshot.translate(findings))
+    check_files(snapshot.natives, findings)
+    check_python(snapshot.natives, base_tree, findings)
+    lines = "\n".join(findings.lines())
+    if findings.errors:
+        raise OperatorError(lines)
+    if lines:
+        say(lines)
 
 
 def _stamp(snapshot: Snapshot) -> str:
     """Return a hash of what is checked; for docstrings and Python files, of their names only."""
     digest = hashlib.sha256(hash_of_builder().encode())
-    for name, content in sorted({**snapshot.files, **dict.fromkeys(snapshot.unread, b"")}.items()):
+    unread = {f"{folder.path}/{name}": b"" for folder in snapshot.read.folders for name in folder.unread}
+    for name, content in sorted({**snapshot.files, **unread}.items()):
         is_text = name.split("/")[2:3] in ([DOCS.name], [PYTHON.name])
         digest.update(f"{name}\0{'' if is_text else len(content)}\0".encode())
         digest.update(b"" if is_text else content)

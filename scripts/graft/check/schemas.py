@@ -141,7 +141,7 @@ def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Functi
         findings.add(place, f"`{empty[1]}=` has no default", "write a value behind `=`, or leave `=` out")
         return None
     location = Location(str(entry.file), entry.line)
-    if entry.is_replacing and not _is_like_the_base_s(entry, base, findings):
+    if entry.is_replacing and not _differs_in_kernels_only(entry, base, findings):
         return None
     try:
         if entry.is_replacing:
@@ -170,7 +170,7 @@ def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Functi
     return Function(entry, native, kernels, explicit) if all(are_written) else None
 
 
-def _is_like_the_base_s(entry: Entry, base: BaseOperators, findings: Findings) -> bool:
+def _differs_in_kernels_only(entry: Entry, base: BaseOperators, findings: Findings) -> bool:
     """Check that an entry with ``replace`` differs from PyTorch's own in its kernels only."""
     name, wanted = entry.operator, base.schemas.get(entry.operator)
     if wanted is None:

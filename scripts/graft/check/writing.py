@@ -36,7 +36,7 @@ def is_accepted(entry: Entry, native: NativeFunction, findings: Findings) -> boo
 
 
 def refuses_formula(schema: FunctionSchema, entry: Entry, findings: Findings) -> bool:
-    """Return whether an operator cannot have the formula of ``entry``, which is reported: it writes arguments."""
+    """Report the formula of ``entry`` if its operator writes arguments. Return whether it does."""
     if not (arguments := written(schema)):
         return False
     what = f"{schema.name} writes `{arguments[0].name}`, which a derivative formula cannot describe"

@@ -13,14 +13,14 @@ from pathlib import Path
 from ..core.bugs import expected
 from ..core.errors import OperatorError
 from ..core.files import build_lock
-from ..inputs.entries import Entry, read_entries
+from ..inputs.entries import Entry
 from ..inputs.merge import merge_with_base
-from ..inputs.native import DERIVATIVES, FUNCTIONS
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
 from ..inputs.registered import registered_in
 from . import DESCRIPTION, NO_CUDA, REPLACED, SOURCES_ARE_THERE, headers, rules, sources
 from .bindings import generate_bindings
 from .describe import describe
-from .lists import entries_in, missing_names
+from .lists import missing_names
 from .operators import Operators, Replacements
 from .output import Output
 from .torchgen import extend_modules
@@ -30,17 +30,17 @@ def main() -> int:
     """Generate for a source tree; for a wheel, ``python -m graft.check`` does."""
     parser = argparse.ArgumentParser(prog="python -m graft.codegen", description=__doc__)
     parser.add_argument("--base", type=Path, required=True, help="the unpacked base")
-    parser.add_argument("--native", type=Path, nargs="+", required=True, help="the native folders")
+    parser.add_argument("--natives", type=saved_natives, required=True, help="a file that a snapshot writes")
     parser.add_argument("--out", type=Path, required=True, help="receives the output")
     parser.add_argument("--verbose", action="store_true", help="show a traceback on errors")
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
-    return reported(partial(generate_python, options.base, options.native, options.out), options)
+    return reported(partial(generate_python, options.base, options.natives, options.out), options)
 
 
 def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
     """Run a generator, and print its error, with the place in the native folders. Return the exit code."""
-    natives: Sequence[Path] = options.native
+    natives: NativeFolders = options.natives
     try:
         # A process left by a killed build must end first.
         with build_lock(options.out):
@@ -49,25 +49,30 @@ def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
         if options.verbose:
             traceback.print_exc()
         message = explained(str(error), natives)
-        is_of_user = isinstance(error, OSError) or any(f"{native}/" in message for native in natives)
+        is_of_user = isinstance(error, OSError) or names_file(message, natives)
         shown = OperatorError(message) if is_of_user else expected(error)
         print(shown)
         return shown.exit_code
     return 0
 
 
-def explained(message: str, natives: Sequence[Path]) -> str:
+def names_file(message: str, natives: NativeFolders) -> bool:
+    """Return whether a message names a file of the user."""
+    return any(str(folder.path / name) in message for folder in natives.folders for name in folder.files)
+
+
+def explained(message: str, natives: NativeFolders) -> str:
     """Return torchgen's ``message``; if it names no place, behind the places of the entries that it quotes."""
-    if any(f"{native}/" in message for native in natives):
+    if names_file(message, natives):
         return message
-    files = [native / file for native in natives for file in (FUNCTIONS, DERIVATIVES)]
-    entries = [entry for file in files for entry in read_entries(file) if entry.schema in message]
+    every = [entry for file in (FUNCTIONS, DERIVATIVES) for entry in natives.entries(file)]
+    entries = [entry for entry in every if entry.schema in message]
     return "\n".join([*(f"{each.file}:{each.line}: {each.schema}" for each in entries), message])
 
 
 def generate(
     base: Path,
-    natives: Sequence[Path],
+    natives: NativeFolders,
     out: Path,
     cuda: str = NO_CUDA,
     judge: Callable[[Operators, Output], None] = lambda *_: None,
@@ -81,7 +86,7 @@ def generate(
     operators = load_operators(base, natives, wheel.folder)
     generate_sources(operators, rules.read_policies(natives), generated, wheel, cuda)
     judge(operators, generated)
-    kernels, formulas = (entries_in(natives, file, replacing=True) for file in (FUNCTIONS, DERIVATIVES))
+    kernels, formulas = (natives.entries(file, replacing=True) for file in (FUNCTIONS, DERIVATIVES))
     if kernels or formulas:
         generate_replacements(operators.replaced_by(kernels, formulas), base, generated, cuda)
     headers.generate_fragments(operators, generated)
@@ -125,7 +130,7 @@ def generate_replacements(replaced: Replacements, base: Path, generated: Output,
     generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
-def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
+def generate_python(base: Path, natives: NativeFolders, out: Path) -> None:
     """Generate what the build of a source tree does not: texts to append to its files, and the description."""
     appended = Output(out / "appended")
     for name, text in missing_names(natives).items():
@@ -138,7 +143,7 @@ def generate_python(base: Path, natives: Sequence[Path], out: Path) -> None:
 
 
 def replaced_parts(
-    operators: Operators, natives: Sequence[Path], kernels: Sequence[Entry], formulas: Sequence[Entry]
+    operators: Operators, natives: NativeFolders, kernels: Sequence[Entry], formulas: Sequence[Entry]
 ) -> dict[str, list[str]]:
     """Return what is replaced of operators of PyTorch, by name: the dispatch keys of kernels in entries, `derivatives`
     for formulas, and the dispatch keys that sources register something for.
@@ -148,7 +153,7 @@ def replaced_parts(
         found.setdefault(entry.operator, []).append("derivatives")
     theirs = {str(f.func.name) for f in operators.functions if f not in operators.new}
     registered: dict[str, dict[str, None]] = {}
-    for _, each in registered_in(natives):
+    for each in registered_in(natives):
         for name in [name for name in each.names if name in theirs][:1]:
             registered.setdefault(name, {})[each.key] = None
     for name, keys in registered.items():
@@ -156,14 +161,14 @@ def replaced_parts(
     return found
 
 
-def load_operators(base: Path, natives: Sequence[Path], wheel: Path) -> Operators:
+def load_operators(base: Path, natives: NativeFolders, wheel: Path) -> Operators:
     """Write the YAML of ``natives`` behind PyTorch's into ``wheel``, and parse it.
 
     Operators that need changes in PyTorch's own sources are refused.
     """
     merge_with_base(natives, base, wheel)
     extend_modules(missing_names(natives))
-    operators = Operators(base, *(entries_in(natives, file, replacing=False) for file in (FUNCTIONS, DERIVATIVES)))
+    operators = Operators(base, *(natives.entries(file, replacing=False) for file in (FUNCTIONS, DERIVATIVES)))
     faults = [
         f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in PyTorch's "
         "sources, which a native folder cannot contain. Leave it out; the function is then generated"

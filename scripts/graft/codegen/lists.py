@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..inputs.entries import Entry, read_entries
-from ..inputs.native import DERIVATIVES, FUNCTIONS
+from ..inputs.entries import Entry
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders
 from .torchgen import (
     FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT,
     GRADIENT_IMPLEMENTED_FOR_COMPLEX,
@@ -37,14 +37,14 @@ for _views in (VIEW_FUNCTIONS, ALL_VIEW_FUNCTIONS, RETURNS_VIEWS_OF_INPUT):
 """
 
 
-def missing_names(natives: Sequence[Path]) -> dict[str, str]:
+def missing_names(natives: NativeFolders) -> dict[str, str]:
     """Return the text to append to each of torchgen's files, so that its lists have the names in ``natives``. The order
     matters: a text imports names from the files before it.
 
     An operator is listed with correct gradients for complex tensors if it has a formula: upstream verifies those of its
     list with complex inputs, as gradcheck does here.
     """
-    functions, derivatives = (entries_in(natives, file, replacing=False) for file in (FUNCTIONS, DERIVATIVES))
+    functions, derivatives = (natives.entries(file, replacing=False) for file in (FUNCTIONS, DERIVATIVES))
     explicit = [entry for entry in functions if not is_composite_implicit(entry)]
     has_autogen = {schema: "autogen" in entry.fields for entry in explicit if (schema := parsed(entry.schema))}
     schemas = [*has_autogen]
@@ -89,11 +89,6 @@ def _call(function: str, names: Sequence[str]) -> str:
 
 def _lines(items: Iterable[str]) -> str:
     return "".join(f"    {item},\n" for item in items)
-
-
-def entries_in(natives: Sequence[Path], file: Path, *, replacing: bool) -> list[Entry]:
-    """Return the entries in a YAML file of native folders: those in place of PyTorch's own, or the others."""
-    return [entry for native in natives for entry in read_entries(native / file) if entry.is_replacing == replacing]
 
 
 def without_out(schemas: Iterable[str]) -> list[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import yaml
 
 from ..inputs.entries import Loader
-from ..inputs.native import AUTOCAST
+from ..inputs.native import AUTOCAST, NativeFolders
 from . import torchgen
 from .operators import Selection
 from .output import Output
@@ -154,11 +153,10 @@ def generate_autocast(selection: Selection, policies: Mapping[str, str], out: Ou
         write_from_template(out, f"{folder}/RegisterAutocast.cpp", {"registrations": "\n\n".join(blocks)})
 
 
-def read_policies(natives: Sequence[Path]) -> dict[str, str]:
+def read_policies(natives: NativeFolders) -> dict[str, str]:
     """Return the policy of each operator, by name with overload, in the files ``autocast.yaml`` of native folders.
 
     They list operators by the names of upstream's policies: ``fp32: [my_loss]``.
     """
-    texts = [(native / AUTOCAST).read_text(encoding="utf-8") for native in natives if (native / AUTOCAST).is_file()]
-    lists = [pair for text in texts for pair in (yaml.load(text, Loader) or {}).items()]
+    lists = [pair for text in natives.texts(AUTOCAST).values() for pair in (yaml.load(text, Loader) or {}).items()]
     return {name: policy for policy, names in lists for name in names}

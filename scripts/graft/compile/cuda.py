@@ -11,7 +11,7 @@ from ..core.console import StepLine, say
 from ..core.cuda_settings import NO_GPU, NO_KERNELS, CudaArchs, CudaSettings
 from ..core.errors import GraftError, UsageError
 from ..core.pip import MissingError
-from ..inputs.native import NativeFolder, kernels_for_cuda
+from ..inputs.native import NativeFolders, kernels_for_cuda
 from ..inputs.snapshot import Snapshot
 from .nvcc import Nvcc, find_nvcc, sources_for_cuda
 
@@ -37,14 +37,14 @@ class Cuda:
 
 
 def find_cuda(
-    snapshot: Snapshot, base: Base, native: NativeFolder, wanted: CudaSettings, *, is_required: bool = False
+    snapshot: Snapshot, base: Base, natives: NativeFolders, wanted: CudaSettings, *, is_required: bool = False
 ) -> Cuda:
     """Find a compiler for the folder's CUDA kernels. If there is none, print that and continue without, unless it is
     required.
     """
-    found = kernels_for_cuda(native)
+    found = kernels_for_cuda(natives)
     if is_required and not found:
-        raise UsageError(f"{native.path}: it has no CUDA kernels", todo="add a kernel to its folder cuda/")
+        raise UsageError(f"{natives.title}: it has no CUDA kernels", todo="add a kernel to its folder cuda/")
     if is_required:
         _require_wanted(wanted.archs)
     if not found or not base.cuda:
@@ -54,7 +54,7 @@ def find_cuda(
     if wanted.archs in (NO_KERNELS, NO_GPU):
         no_gpu = f"no GPU here that torch {base.version} supports"
         why = no_gpu if wanted.archs == NO_GPU else f"CUDA_ARCHS={NO_KERNELS}"
-        say(f"      {why}; {_kernels_of(native)} are left out")
+        say(f"      {why}; {_kernels_of(natives)} are left out")
         return Cuda(MISSING, None, wanted.note)
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
     line.update("...")
@@ -80,6 +80,6 @@ def _require_wanted(archs: CudaArchs) -> None:
         raise UsageError(what, todo='set CUDA_ARCHS, as in CUDA_ARCHS="80 90"')
 
 
-def _kernels_of(native: NativeFolder) -> str:
-    count = len(sources_for_cuda(native))
+def _kernels_of(natives: NativeFolders) -> str:
+    count = len(sources_for_cuda(natives))
     return f"the CUDA kernels of {count} file{'s' * (count > 1)}" if count else "CUDA kernels"

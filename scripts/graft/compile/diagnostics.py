@@ -67,16 +67,15 @@ def compiled_for(command: str) -> str:
     return f"{COMPILED_FOR}{capability[1]}: {' '.join(flags) or 'no flags'}" if capability else ""
 
 
-def diagnostics(output: Iterable[str], native: Path) -> list[Diagnostic]:
-    """Return the errors in the lines of a compiler, once each, with the user's lines in the folder ``native``."""
+def diagnostics(output: Iterable[str], *folders: Path) -> list[Diagnostic]:
+    """Return the errors in the lines of a compiler, once each, with the user's lines in ``folders``."""
     once: dict[tuple[str, int, int, str], Diagnostic] = {}
-    for each in _read(output, native):
+    for each in _read(output, tuple(f"{folder}/" for folder in folders)):
         once.setdefault((each.file, each.line, each.column, each.kind), each)
     return list(once.values())
 
 
-def _read(output: Iterable[str], native: Path) -> Iterator[Diagnostic]:
-    own = f"{native}/"
+def _read(output: Iterable[str], own: tuple[str, ...]) -> Iterator[Diagnostic]:
     function, required, chain, compiled_for = "", None, None, ""
     current: Diagnostic | None = None
     is_excerpt = False

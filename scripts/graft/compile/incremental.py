@@ -55,7 +55,7 @@ def bring_up_to_date(
     store = Store(layout.own_store if toolchain.has_debug_info else layout.store, files)
     objects = Objects(units, work, files, store, compilers, is_for_edits=toolchain.is_for_edits)
     preambles = Preambles(work, files, toolchain.description)
-    libraries = Libraries(work, [LinkPlan(each, base.libraries, toolchain, snapshot.merged) for each in products])
+    libraries = Libraries(work, [LinkPlan(each, base.libraries, toolchain, snapshot.note) for each in products])
     compiled: set[Unit] = set()
     for _ in range(_TRIES):
         missing = objects.missing()

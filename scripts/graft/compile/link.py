@@ -12,7 +12,9 @@ from pathlib import Path
 from ..base.symbols import DATA, EXPORTED, SymbolFile, SymbolIndex
 from ..core.errors import GraftError, LinkError
 from ..core.files import write_if_changed
+from ..core.layout import SOURCES
 from ..core.process import UNTRANSLATED, run
+from ..inputs.native import NativeFolders, saved_natives
 from ..inputs.toolchain import FAST_LINKER
 from .link_messages import explain_repeated, explain_undefined
 from .products import LINKED, LinkPlan
@@ -44,7 +46,7 @@ class Linker:
 
     def __init__(self, plan: LinkPlan) -> None:
         self._product = plan.product
-        self._libraries, self._native = plan.libraries, plan.native
+        self._libraries, self._note = plan.libraries, plan.natives
         self._toolchain = plan.toolchain
 
     def link(self) -> Path:
@@ -118,7 +120,7 @@ class Linker:
             for name in self._of_all_capabilities(unit, file):
                 owners[name].append(unit)
         if repeated := {name: units for name, units in owners.items() if len(units) > 1}:
-            raise LinkError(explain_repeated(self._named(repeated), self._native))
+            raise LinkError(explain_repeated(self._named(repeated), self._natives))
         needed = {name for _, file in self._objects for name in file.undefined()} - _DEFINED_LATER
         needed.difference_update(*(file.defined() for _, file in self._objects))
         needed.difference_update(*(SymbolFile(unit.target).defined(hidden=False) for unit in self._product.provided))
@@ -147,15 +149,22 @@ class Linker:
             cause = f"other libraries cannot use hidden variables of {' and '.join(hides)}" if hides else ""
             needs = [(unit, file.undefined()) for unit, file in self._objects]
             callers = {name: [unit for unit, names in needs if name in names] for name in sorted(missing)}
-            raise LinkError(explain_undefined(self._named(callers), self._native), cause=cause)
+            raise LinkError(explain_undefined(self._named(callers), self._natives), cause=cause)
         return bound
 
     def _named(self, symbols: Mapping[str, Iterable[Unit]]) -> dict[str, list[str]]:
         """Return the demangled names of symbols, each with its sources as the user knows them."""
         names = run(["c++filt"], stdin="\n".join(symbols)).stdout.splitlines()
-        own, native = "src/ATen/native/", f"{self._native}/"
-        places = [[str(unit.source).replace(own, native) for unit in units] for units in symbols.values()]
-        return dict(zip(names, places, strict=True))
+        return dict(zip(names, [list(map(self._user_file, units)) for units in symbols.values()], strict=True))
+
+    @cached_property
+    def _natives(self) -> NativeFolders:
+        return saved_natives(self._note)
+
+    def _user_file(self, unit: Unit) -> str:
+        """Return the user's file that a unit compiles; the unit's own if it is generated."""
+        is_own = unit.source.is_relative_to(SOURCES)
+        return str(self._natives.file(unit.source.relative_to(SOURCES)) if is_own else unit.source)
 
     def _aliases(self, unresolved: Iterable[str]) -> dict[str, str]:
         """Return the symbols of kernels for CPU capabilities that are not compiled, the static members ``AVX2`` etc. of

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..inputs.entries import Entry, read_entries
-from ..inputs.native import FUNCTIONS
+from ..inputs.entries import Entry
+from ..inputs.native import FUNCTIONS, NativeFolders
 
 if TYPE_CHECKING:
     from ..check.cplusplus import Definition, Source
 
 
-def explain_undefined(callers: Mapping[str, Iterable[str]], native: Path) -> str:
+def explain_undefined(callers: Mapping[str, Iterable[str]], natives: NativeFolders) -> str:
     """Return a line for each undefined symbol: where it is called, and what to do.
 
     Args:
         callers: the sources that need each symbol, by its demangled name.
-        native: the native folder.
+        natives: the native folders.
     """
-    functions, sources = read_entries(native / FUNCTIONS), _read_sources(native)
+    functions, sources = natives.entries(FUNCTIONS), _read_sources(natives)
     lines: dict[str, None] = {}
     for symbol, files in callers.items():
         entry = next((each for each in functions if _asks_for(each, symbol)), None)
@@ -36,16 +35,16 @@ def explain_undefined(callers: Mapping[str, Iterable[str]], native: Path) -> str
     return "\n".join(lines)
 
 
-def explain_repeated(owners: Mapping[str, Iterable[str]], native: Path) -> str:
+def explain_repeated(owners: Mapping[str, Iterable[str]], natives: NativeFolders) -> str:
     """Return a line for each symbol that several sources define, its ``owners``, like ``explain_undefined``."""
-    sources = _read_sources(native)
+    sources = _read_sources(natives)
     return "\n".join(_twice(symbol, [*dict.fromkeys(files)], sources) for symbol, files in owners.items())
 
 
-def _read_sources(native: Path) -> list[Source]:
+def _read_sources(natives: NativeFolders) -> list[Source]:
     from ..check.cplusplus import read_sources  # tree-sitter, which no other error needs
 
-    return read_sources([native])
+    return read_sources(natives)
 
 
 def _missing(caller: str, symbol: str, sources: list[Source]) -> str:

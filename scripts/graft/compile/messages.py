@@ -11,9 +11,10 @@ from typing import NoReturn
 
 from ..core.errors import CompileError
 from ..core.files import write_atomically
+from ..core.layout import SOURCES
 from ..core.system_errors import refuse_full
-from ..inputs.entries import Entry, read_entries
-from ..inputs.native import DERIVATIVES
+from ..inputs.entries import Entry
+from ..inputs.native import DERIVATIVES, NativeFolders
 from ..inputs.snapshot import Snapshot
 from .diagnostics import COMPILED_FOR, Diagnostic, compiled_for, diagnostics
 from .hints import hint_for, hint_of_capability
@@ -34,16 +35,17 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
     """End the build with a digest of ninja's ``output``, and hints at headers in the folders ``includes``. A log in
     ``work`` has everything.
     """
-    native = snapshot.merged
-    compiled, linked = relevant(output, native)
+    natives, sources = snapshot.natives, snapshot.sources
+    compiled, linked = relevant(output, sources)
     # If no command printed anything, ninja says why it failed, and which command was killed.
     lines = [line.rstrip("\n") for line in ([*compiled, *linked] or output)]
     whole = "\n".join(lines)
     refuse_full(whole, work)
-    write_atomically(work / _LOG, f"{snapshot.translate(whole)}\n")
-    errors = diagnostics(compiled, native)
-    shown = [*digest(errors, native, includes), *map(str.rstrip, linked)] or lines[:_UNKNOWN]
-    own = re.compile(rf"({re.escape(str(native))}/[^:]+):\d+")
+    write_atomically(work / _LOG, f"{named(whole, natives, sources)}\n")
+    errors = diagnostics(compiled, sources)
+    shown = [*digest(errors, natives, includes), *map(str.rstrip, linked)] or lines[:_UNKNOWN]
+    shown = [named(line, natives, sources) for line in shown]
+    own = re.compile(rf"((?:{'|'.join(re.escape(str(folder.path)) for folder in natives.folders)})/[^:]+):\d+")
     files = dict.fromkeys(match[1] for line in shown if (match := own.match(line)))
     todo = f"fix {', '.join(files) or 'the errors above'} and build again; compiled files are kept"
     if len("\n".join(shown).splitlines()) < len(lines):
@@ -56,8 +58,16 @@ def is_status(text: str) -> bool:
     return re.match(r"\[\d+/\d+\] ", text) is not None
 
 
-def relevant(output: Iterable[str], native: Path) -> tuple[list[str], list[str]]:
-    """Return the messages of compilers and those of linkers, without ninja's own, and with file names of ``native``."""
+def named(text: str, natives: NativeFolders, sources: Path) -> str:
+    """Return ``text`` with the user's files instead of those in ``sources``, which compilers read."""
+    own = re.compile(rf"{re.escape(str(sources))}/([\w./+-]+)")
+    return own.sub(lambda match: str(natives.file(Path(match[1]))), text)
+
+
+def relevant(output: Iterable[str], sources: Path) -> tuple[list[str], list[str]]:
+    """Return the messages of compilers and those of linkers, without ninja's own, and with absolute names of files in
+    ``sources``.
+    """
     compiled: list[str] = []
     linked: list[str] = []
     into = compiled
@@ -73,15 +83,15 @@ def relevant(output: Iterable[str], native: Path) -> tuple[list[str], list[str]]
         elif not text.startswith("ninja: "):
             # nvcc writes the line number in parentheses.
             placed = re.sub(r"^([^\s:(]+)\((\d+)\): ", r"\1:\2: ", text)
-            into.append(placed.replace("src/ATen/native/", f"{native}/"))
+            into.append(re.sub(rf"(?<![\w/]){SOURCES}/", f"{sources}/", placed))
     return compiled, linked
 
 
-def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path]) -> list[str]:
+def digest(errors: Iterable[Diagnostic], natives: NativeFolders, includes: Sequence[Path]) -> list[str]:
     """Return lines for the first error of each kind in each file, with hints at headers in the folders ``includes``."""
     files: dict[str, dict[str, list[Diagnostic]]] = {}
     for each in errors:
-        _blame_formula(each, native)
+        _blame_formula(each, natives)
         kinds = files.setdefault(each.user[0] if each.user else each.file, {})
         kinds.setdefault(each.kind, []).append(each)
     shown = []
@@ -89,7 +99,7 @@ def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path])
         alike = list(kinds.values())
         cause = next((n for n, each in enumerate(alike[:_KINDS], 1) if _UNFINISHED.match(each[0].message)), 0)
         whole, rest = alike[: cause or _KINDS], [error for each in alike[cause or _KINDS :] for error in each]
-        shown += [line for each in whole for line in _of_kind(each, native, includes)]
+        shown += [line for each in whole for line in _of_kind(each, natives, includes)]
         if rest and cause:
             shown.append(f"  {len(rest)} more error{'s' * (len(rest) > 1)} {_in_lines(rest)} may follow from it")
         elif rest:
@@ -97,16 +107,16 @@ def digest(errors: Iterable[Diagnostic], native: Path, includes: Sequence[Path])
     return shown
 
 
-def first_error(output: Sequence[str], native: Path) -> str:
+def first_error(output: Sequence[str], natives: NativeFolders, sources: Path) -> str:
     """Return the first error in the output of one command so far, in one line; empty if there is none."""
-    compiled, _ = relevant(output, native)
-    for error in diagnostics(compiled, native):
-        _blame_formula(error, native)
-        return _head(error)
+    compiled, _ = relevant(output, sources)
+    for error in diagnostics(compiled, sources):
+        _blame_formula(error, natives)
+        return named(_head(error), natives, sources)
     return ""
 
 
-def formula_of(function: str, native: Path) -> Entry | None:
+def formula_of(function: str, natives: NativeFolders) -> Entry | None:
     """Return the entry of derivatives.yaml whose formulas the generated ``function`` contains, or None."""
     name = re.search(
         r"::(\w+?)Backward\d*(?:_apply_functional|::apply\w*)?\(|VariableType::(?:\{anonymous\}::)?(\w+)\(", function
@@ -114,16 +124,16 @@ def formula_of(function: str, native: Path) -> Entry | None:
     if not name:
         return None
     said = (name[1] or name[2]).replace("_", "").lower()
-    for entry in read_entries(native / DERIVATIVES):
+    for entry in natives.entries(DERIVATIVES):
         operator = entry.operator.replace(".", "").replace("_", "").lower()
         if said in (operator, f"{operator}out"):
             return entry
     return None
 
 
-def _blame_formula(error: Diagnostic, native: Path) -> None:
+def _blame_formula(error: Diagnostic, natives: NativeFolders) -> None:
     """For an error in generated code, name the formula that it was generated from."""
-    if error.user is None and (entry := formula_of(error.function, native)):
+    if error.user is None and (entry := formula_of(error.function, natives)):
         error.user = (str(entry.file), _line_of_formula(entry, " ".join(error.excerpt[:1])), 0)
         error.message = f"a formula of {entry.operator} is not valid C++: {error.message}"
 
@@ -137,19 +147,19 @@ def _line_of_formula(entry: Entry, generated: str) -> int:
     return entry.place(key)[1] if shared[key] else entry.line
 
 
-def _of_kind(errors: list[Diagnostic], native: Path, includes: Sequence[Path]) -> list[str]:
+def _of_kind(errors: list[Diagnostic], natives: NativeFolders, includes: Sequence[Path]) -> list[str]:
     """Show the first of several similar ``errors``, and list the lines of the others."""
     first = errors[0]
     file, line, _ = first.user or (first.file, first.line, first.column)
     lines = [_head(first)]
     source = first.excerpt
     if (file, line) != (first.file, first.line):
-        if read := _source_line(Path(file), line) if file.startswith(f"{native}/") else "":
+        if read := _source_line(natives.copy_of(Path(file)), line):
             lines.append(f"  {line:>5} | {read}")
         lines.append(f"  which leads to {_short(first.file)}:{first.line}:")
         source = source[:1]
     lines += source
-    text = " ".join([*first.excerpt[:1], _source_line(Path(file), line)])
+    text = " ".join([*first.excerpt[:1], _source_line(natives.copy_of(Path(file)), line)])
     if hint := hint_of_capability(first) or hint_for(first.message, text, includes):
         lines.append(f"  hint: {hint}")
     elif first.note:

@@ -115,8 +115,8 @@ def run(
             is_told = False
         elif not is_told:
             of_one.append(text)
-            if "rror: " in text and (error := first_error(of_one, snapshot.merged)):
-                found.append((time.monotonic(), snapshot.translate(error)))
+            if "rror: " in text and (error := first_error(of_one, snapshot.natives, snapshot.sources)):
+                found.append((time.monotonic(), error))
                 is_told = True
 
     def show() -> bool:

@@ -18,7 +18,7 @@ from ..core.files import Layer, held
 from ..core.layout import HOME
 from ..core.pip import MissingError, pip_into
 from ..core.process import run
-from ..inputs.native import NativeFolder
+from ..inputs.native import NativeFiles
 from ..inputs.pin import TOOLKITS, Pin, platform_options
 from ..inputs.toolchain import Toolchain
 
@@ -99,7 +99,7 @@ class Nvcc:
 Compiler: TypeAlias = Toolchain | Nvcc
 
 
-def sources_for_cuda(native: NativeFolder) -> list[Path]:
+def sources_for_cuda(native: NativeFiles) -> list[Path]:
     """Return what is compiled only if there is nvcc: sources for it, and what is C++ beside them."""
     return [file for file in native.cuda if file.suffix in (".cu", ".cpp")]
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ..core.files import read_json, write_atomically, write_if_changed
-from ..inputs.includes import PLACE, included_directly
+from ..inputs.includes import PLACE, included_directly, texts_in
 from .manifest import InputFiles, Manifest, inputs_of
 from .units import CXX, Unit
 
@@ -91,7 +91,7 @@ class Preambles:
     def _is_read_once(self, source: Path, preamble: str) -> bool:
         """Return whether the source's own ``#include`` lines read nothing again that the preamble has."""
         place = Path("src", PLACE)
-        own = included_directly(self._work / place, source.relative_to(place), preamble)
+        own = included_directly(texts_in(self._work / place), source.relative_to(place), preamble)
         paths = [*(self._work / place / name for name in own), *map(Path, _ELSEWHERE.findall(preamble))]
         return all(
             _GUARD.search(path.read_text(encoding="utf-8", errors="replace")) for path in paths if path.is_file()

@@ -73,13 +73,13 @@ class LinkPlan:
         product: the library.
         libraries: the folder of the base's libraries.
         toolchain: the compiler that links it.
-        native: the native folder whose files messages name.
+        natives: the file from which messages learn the user's files, ``Snapshot.note``.
     """
 
     product: Product
     libraries: Path
     toolchain: Toolchain
-    native: Path
+    natives: Path
 
     def write(self, path: Path) -> None:
         """Write this for the process that links the library."""

@@ -12,7 +12,7 @@ from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import Layout
 from ..inputs.includes import text_with_headers
-from ..inputs.native import NativeFolder
+from ..inputs.native import NativeFiles
 from ..inputs.registered import registrations
 from ..inputs.toolchain import Toolchain
 from .nvcc import DEFINITIONS, Nvcc, sources_for_cuda
@@ -98,7 +98,7 @@ class UnitFinder:
         self._nvcc = nvcc
         self._views = Views(base.tree, layout.generated / FRAGMENTS, layout.work / "views")
 
-    def units(self, native: NativeFolder) -> Units:
+    def units(self, native: NativeFiles) -> Units:
         """Return the units of ``native`` and of its generated sources."""
         units = self._layout.generated / "units"
         folders = sorted(path.parent for path in units.glob("*/library.cpp"))
@@ -142,7 +142,7 @@ class UnitFinder:
                     unit = self._unit(source, f"{name}.{capability}", toolchain.capability_flags(capability))
                     yield replace(unit, target=unit.target.with_suffix(".tried"), is_tried=True)
 
-    def _cuda(self, native: NativeFolder, folders: list[Path]) -> list[Unit]:
+    def _cuda(self, native: NativeFiles, folders: list[Path]) -> list[Unit]:
         """Return the units of the CUDA kernels. Their registrations follow what they call, as in ``library``."""
         if self._nvcc is None:
             return []
@@ -194,11 +194,8 @@ class UnitFinder:
         return path.relative_to(self._layout.work)
 
 
-def lay_out_sources(layout: Layout, native: NativeFolder) -> None:
-    """Write the folder's C++ to its path in PyTorch's source tree. Unchanged files keep their modification times."""
-    files = {name.as_posix(): (native.path / name).read_bytes() for name in native.cplusplus}
-    lay_out_files(layout.sources, files)
-    # Of the wheel's new headers, compilers see those of single operators. The others list all operators.
+def link_operators(layout: Layout) -> None:
+    """Show compilers the wheel's new headers of single operators. The others list all operators."""
     operators = layout.work / "operators/ATen/ops"
     if not operators.is_symlink():
         operators.parent.mkdir(parents=True, exist_ok=True)

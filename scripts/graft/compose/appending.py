@@ -13,7 +13,7 @@ from ..codegen.description import Description
 from ..core.errors import PackError, PinError
 from ..core.files import files_below, write_atomically
 from ..inputs.merge import MARK
-from ..inputs.native import DOCS, PYTHON, NativeFolder
+from ..inputs.native import DOCS, PYTHON, NativeFolders
 from ..inputs.patches import ADDED
 from ..inputs.python_names import names_defined, names_needed
 from ..inputs.snapshot import hash_of_builder
@@ -29,22 +29,22 @@ def our_files() -> dict[str, Path]:
     return {f"torch/{file.as_posix()}": _OURS / file for file in files_below(_OURS) if file.suffix == ".py"}
 
 
-def files_of_folder(native: NativeFolder) -> dict[str, Path]:
-    """Return the files of a native folder's ``python/``, by path in the wheel."""
-    return {f"torch/{file.relative_to(PYTHON).as_posix()}": native.path / file for file in native.python}
+def texts_of_folders(natives: NativeFolders) -> dict[str, str]:
+    """Return the texts of the native folders' ``python/``, by path in the wheel."""
+    texts = {name.relative_to(PYTHON): natives.texts(name).values() for name in natives.python}
+    return {f"torch/{name.as_posix()}": "\n".join(each) for name, each in texts.items()}
 
 
-def appended_texts(native: NativeFolder, description: Description) -> dict[str, str]:
+def appended_texts(natives: NativeFolders, description: Description) -> dict[str, str]:
     """Return the texts to append to torch's own Python files, and new files, by path in the wheel.
 
     The order is: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package;
     and last the texts in ``appended/``, which every wheel gets, since they read what the others define.
     """
-    texts = docstring_texts({bound: docstring(bound, native.path / DOCS) for bound in description.bound})
-    ours = our_files()
+    texts = docstring_texts({bound: docstring(bound, natives) for bound in description.bound})
+    ours = {name: path.read_text(encoding="utf-8") for name, path in our_files().items()}
     before = [(name, ours.pop(name)) for name in _BEFORE_FOLDERS]
-    for name, path in [*before, *files_of_folder(native).items(), *ours.items()]:
-        text = path.read_text(encoding="utf-8")
+    for name, text in [*before, *texts_of_folders(natives).items(), *ours.items()]:
         texts[name] = f"{texts[name]}\n{text}" if name in texts else text
     for name, text in texts.items():
         _require_valid(name, text)

@@ -17,7 +17,8 @@ from ..codegen.description import NAMESPACES, Description
 from ..compile.manifest import Outside
 from ..core.errors import UsageError
 from ..core.files import files_below
-from ..inputs.native import DOCS, NativeFolder
+from ..inputs.elsewhere import SOURCE_SUFFIXES
+from ..inputs.native import NativeFolders
 from ..inputs.patches import ADDED
 from .appending import appended_texts, behind, our_files
 from .docs import docstring, insert_classes, insert_functions, with_docstring
@@ -25,8 +26,6 @@ from .docs import docstring, insert_classes, insert_functions, with_docstring
 ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
 _RETURN_TYPES = "torch/return_types.pyi"
 _NOTE = "torch/_graft.json"
-
-_OF_SOURCES = (".c", ".cc", ".cpp", ".cu", ".cxx")
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Made:
     Args:
         hash_: a hash of the inputs.
         outside: what was read elsewhere.
-        native: the native folder.
+        natives: the native folders.
         description: the description of its operators.
         patched: the files that patches change, with the patches applied.
         generated: the folder of the generated files that are delivered.
@@ -46,7 +45,7 @@ class Made:
 
     hash_: str
     outside: Outside
-    native: NativeFolder
+    natives: NativeFolders
     description: Description
     patched: Mapping[str, bytes]
     generated: Path
@@ -75,10 +74,10 @@ class Composition:
             content = (self._tree / name).read_bytes()
         return None if content is None else content.decode("utf-8")
 
-    def insert(self, native: NativeFolder, description: Description) -> None:
+    def insert(self, natives: NativeFolders, description: Description) -> None:
         """List the added operators, also in files that upstream generates: stubs, and arguments for tests."""
         self._put(ADDED, description.module(self.text(ADDED) or ""))
-        documented = {(b.namespace, b.name): docstring(b, native.path / DOCS) for b in description.bound}
+        documented = {(b.namespace, b.name): docstring(b, natives) for b in description.bound}
         for each in NAMESPACES:
             if each.stub and (hints := description.hints.get(each.name)):
                 definitions = {
@@ -116,13 +115,13 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
         note: the description that ``python -m torch._graft`` shows.
     """
     composition = Composition(tree, made.patched, made.generated)
-    composition.insert(made.native, made.description)
-    composition.append(appended_texts(made.native, made.description))
+    composition.insert(made.natives, made.description)
+    composition.append(appended_texts(made.natives, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)
     note = {**note, "replaced": made.description.replaced_parts}
     own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
     own |= {name: path.read_bytes() for name, path in made.libraries.items()}
-    return {**composition.files, **installed_headers(tree, made.native), **own}
+    return {**composition.files, **installed_headers(tree, made.natives), **own}
 
 
 def with_version(text: str, version: str) -> str:
@@ -130,19 +129,19 @@ def with_version(text: str, version: str) -> str:
     return re.sub(r"^__version__ = .*$", f"__version__ = '{version}'", text, count=1, flags=re.M)
 
 
-def installed_headers(tree: Path, native: NativeFolder) -> dict[str, bytes]:
-    """Return the native folder's headers, at the paths where PyTorch installs its own."""
+def installed_headers(tree: Path, natives: NativeFolders) -> dict[str, bytes]:
+    """Return the headers of native folders, at the paths where PyTorch installs its own."""
     found = {}
-    for header in native.headers:
-        if header.suffix in _OF_SOURCES:
+    for header in natives.headers:
+        if header.suffix in SOURCE_SUFFIXES:
             continue  # a source that another one includes
         name = f"torch/include/ATen/native/{header.as_posix()}"
         if (tree / name).is_file():
             raise UsageError(
-                f"{native.path / header}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
+                f"{natives.file(header)}: PyTorch has a header of this name, ATen/native/{header.as_posix()}",
                 todo="choose another name",
             )
-        found[name] = (native.path / header).read_bytes()
+        found[name] = natives.paths[header].read_bytes()
     return found
 
 

@@ -11,9 +11,9 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from ..codegen.description import BoundName
+from ..inputs.native import DOCS, NativeFolders
 
 _FUNCTIONS = "torch/_torch_docs.py"
 _METHODS = "torch/_tensor_docs.py"
@@ -21,12 +21,10 @@ _METHODS = "torch/_tensor_docs.py"
 _OVERLOAD = "@overload\n"
 
 
-def docstring(bound: BoundName, folder: Path) -> str:
-    """Return the docstring of ``bound``: its signatures, then the text of its file in the folder ``docs/``."""
-    written = folder / f"{bound.name.removesuffix('_')}.rst"
-    body = bound.reference
-    if not body:
-        body = _filled(written.read_text(encoding="utf-8"), bound.derived) if written.is_file() else bound.derived
+def docstring(bound: BoundName, natives: NativeFolders) -> str:
+    """Return the docstring of ``bound``: its signatures, then the text of its file in ``docs/``."""
+    written = natives.text_if_there(DOCS / f"{bound.name.removesuffix('_')}.rst")
+    body = bound.reference or (bound.derived if written is None else _filled(written, bound.derived))
     return f"{bound.signatures}\n\n{body.strip()}"
 
 

@@ -35,7 +35,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
         requires: the version of torch that it needs, as reported by pip.
         platform: the platform tag of the libraries.
     """
-    given = appended_texts(made.native, made.description)
+    given = appended_texts(made.natives, made.description)
     own = {_CODECACHE: _shipped("codecache.py")}
     if made.description.annotated:
         own[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
@@ -94,7 +94,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
 def _stubs(base: Base, made: Made, texts: Mapping[str, str]) -> dict[str, bytes]:
     """A partial stub package (PEP 561): for files that it lacks, type checkers use torch's."""
     composition = Composition(base.tree, {}, made.generated)
-    composition.insert(made.native, made.description)
+    composition.insert(made.natives, made.description)
     composition.append({path: text for path, text in texts.items() if path.endswith(".pyi") or _is_public(path)})
     stubs = {path: text for path, text in composition.files.items() if path.endswith(".pyi")}
     # If torch has no stub, type checkers read the module itself, so the module serves as the stub.

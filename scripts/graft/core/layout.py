@@ -49,6 +49,9 @@ DIST = (REPOSITORY if IS_CHECKOUT else Path.cwd()) / "dist"
 # The bytecode cache of the builder and of the tests that it runs.
 BYTECODE = HOME / "bytecode"
 
+# The folder of the native folders' C++ in a work folder: its path in PyTorch's source tree.
+SOURCES = Path("src/ATen/native")
+
 # The interpreter that builds run on and build for, and its ABI. Each has its own bases, objects and wheels.
 _PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
 INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
@@ -186,14 +189,9 @@ class Layout:
         return self.pin_build / f"work-{self.name}{f'-{self.kind}' if self.kind else ''}"
 
     @property
-    def snapshot(self) -> Path:
-        """The inputs, as read when the build began. Later stages never read the user's files."""
-        return self.work / "snapshot"
-
-    @property
     def sources(self) -> Path:
-        """The native folder's C++ sources, at their place in PyTorch's source tree. Compilers see these paths."""
-        return self.work / "src/ATen/native"
+        """The C++ of the native folders, as read when the build began. Compilers see these paths."""
+        return self.work / SOURCES
 
     @property
     def generated(self) -> Path:

@@ -15,7 +15,7 @@ from ..compose.package import module_of
 from ..core.console import say
 from ..core.errors import PackError
 from ..core.process import run
-from ..inputs.native import PYTHON, NativeFolder
+from ..inputs.native import PYTHON, NativeFolders
 from .develop import current_tree, note_of
 
 # How many lines are shown of an error that no line of the folder causes.
@@ -42,7 +42,7 @@ for name in {modules!r}:
 """
 
 
-def require_import(environment: Environment, tree: Path, native: NativeFolder) -> None:
+def require_import(environment: Environment, tree: Path, natives: NativeFolders) -> None:
     """Check that torch can be imported from ``tree``, and each module that the folder changed since the current tree,
     which torch may import later. If no Python file changed, nothing is imported. Print again which thin wheels are not
     loaded.
@@ -50,7 +50,7 @@ def require_import(environment: Environment, tree: Path, native: NativeFolder) -
     new, old = _python(note_of(tree)), _python(note_of(current_tree(environment.packages)))
     if new == old:
         return  # an import takes longer than a kernel
-    files = [f"torch/{name.relative_to(PYTHON).as_posix()}" for name in native.python if name.suffix == ".py"]
+    files = [f"torch/{name.relative_to(PYTHON).as_posix()}" for name in natives.python if name.suffix == ".py"]
     modules = ["torch", *(module_of(name) for name in files if new.get(name) != old.get(name))]
     done = _import(environment, tree, modules)
     every = done.stdout.strip().splitlines()
@@ -63,7 +63,7 @@ def require_import(environment: Environment, tree: Path, native: NativeFolder) -
     lines = [line for line in every if not line.startswith(_FAILED)]
     lines = lines or [f"it printed nothing, and ended with {done.returncode}"]
     frames = re.findall(rf'File "{re.escape(str(tree))}/(.+?)", line (\d+)', done.stdout)
-    places = [place for name, line in frames if (place := _place(tree, name, int(line), native))]
+    places = [place for name, line in frames if (place := _place(tree, name, int(line), natives))]
     there = [module_of(name) for name in ["torch/__init__.py", *files] if (environment.site / name).is_file()]
     if not places and failed in there and _import(environment, environment.site, [failed]).returncode != 0:
         return  # the installed torch fails, too: what it needs is in PYTHONPATH, or not installed
@@ -82,12 +82,11 @@ def _python(note: dict[str, dict[str, str]]) -> dict[str, str]:
     return {name: files[name] for name in files if name.endswith(".py") and name != VERSION_FILE}
 
 
-def _place(tree: Path, name: str, line: int, native: NativeFolder) -> str:
-    """Return the file and line of the native folder that a line of a file in the tree comes from; empty if of none."""
+def _place(tree: Path, name: str, line: int, natives: NativeFolders) -> str:
+    """Return the user's file and line that a line of a file in the tree comes from; empty if of none."""
     own = PYTHON / Path(name).relative_to("torch") if name.startswith("torch/") else Path(name)
-    if own not in native.python:
-        return ""
-    text = (native.path / own).read_text(encoding="utf-8")
-    before = (tree / name).read_text(encoding="utf-8").partition(text)[0].count("\n")
-    is_within = 0 < line - before <= text.count("\n") + 1
-    return f"{native.path / own}:{line - before}" if is_within else ""
+    for path, text in natives.texts(own).items() if own in natives.python else ():
+        before = (tree / name).read_text(encoding="utf-8").partition(text)[0].count("\n")
+        if 0 < line - before <= text.count("\n") + 1:
+            return f"{path}:{line - before}"
+    return ""

@@ -14,15 +14,14 @@ from ..base.base import run_with_torchgen
 from ..check.cplusplus import Source, read_sources, read_text, replacing_sources
 from ..codegen import DESCRIPTION
 from ..codegen.description import Description
-from ..compose.appending import appended_texts, behind, files_of_folder
+from ..compose.appending import appended_texts, behind, texts_of_folders
 from ..core.console import StepLine, Steps, say
 from ..core.errors import OperatorError, UsageError
 from ..core.files import build_lock, files_below, write_if_changed
 from ..core.layout import Layout
-from ..inputs.entries import read_entries
 from ..inputs.merge import PACKAGED, merge_with_base, with_replacing
-from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolder
-from ..inputs.patches import ADDED, Patch, load_series
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders
+from ..inputs.patches import ADDED, Patch
 from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import Request
 from .checkout import go_back, move_to
@@ -79,14 +78,14 @@ def apply(source: Path, layout: Layout) -> Fork:
     becomes a repository. After an error, the checkout is unchanged.
     """
     with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
-        snapshot = replace(take_snapshot(layout), folder=Path(scratch))
-        with snapshot.translated(), Steps().step("apply patches and operators") as line:
-            fork = make_fork(source, snapshot, snapshot.lay_out(), line)
+        snapshot = replace(take_snapshot(layout), work=Path(scratch))
+        with Steps().step("apply patches and operators") as line:
+            fork = make_fork(source, snapshot, line)
     say(f"{source} is at {fork.tip}\n  `git -C {source} log {BASE_REF}..` shows the fork")
     return fork
 
 
-def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: StepLine) -> Fork:
+def make_fork(source: Path, snapshot: Snapshot, line: StepLine) -> Fork:
     """Check out the fork of the tree's base, created again from the patches and the native folder. After an error, the
     checkout is unchanged.
     """
@@ -97,7 +96,7 @@ def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: Step
         tree.refuse_changes()
         series = series_for(tree, snapshot)
         with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
-            tip = make_commits(tree, series, snapshot, native, Path(scratch)).tip
+            tip = make_commits(tree, series, snapshot, Path(scratch)).tip
         written = move_to(tree, tip)
         tree.git("update-ref", BASE_REF, base)
     patches = f"{count(len(series), 'patch', 'patches')}, " if series else ""
@@ -107,7 +106,7 @@ def make_fork(source: Path, snapshot: Snapshot, native: NativeFolder, line: Step
 
 def series_for(tree: SourceTree, snapshot: Snapshot) -> list[Patch]:
     """Return the pin's patches for this kind of sources: those of Debian, or PyTorch's own."""
-    series = load_series(snapshot.patches)
+    series = list(snapshot.series)
     if tree.holds(pinned_base(tree, snapshot.pin), "debian/changelog"):
         return series
     if left_out := [patch.path.name for patch in series if patch.is_for_debian]:
@@ -115,18 +114,17 @@ def series_for(tree: SourceTree, snapshot: Snapshot) -> list[Patch]:
     return [patch for patch in series if not patch.is_for_debian]
 
 
-def make_commits(
-    tree: SourceTree, series: Sequence[Patch], snapshot: Snapshot, native: NativeFolder, scratch: Path
-) -> Stack:
+def make_commits(tree: SourceTree, series: Sequence[Patch], snapshot: Snapshot, scratch: Path) -> Stack:
     """Create the fork's commits on the tree's base. Nothing is checked out."""
     stack = Stack(tree, pinned_base(tree, snapshot.pin), scratch)
     for patch in series:
         stack.apply(patch)
-    where = places(native)
-    files = {f"{NATIVE}/{place.as_posix()}": native.path / name for name, place in where.items()}
-    entries = {file: [each for each in read_entries(native.path / file) if each.is_replacing] for file in YAML_FILES}
+    natives = snapshot.lay_out()
+    where = places(natives)
+    files = {f"{NATIVE}/{place.as_posix()}": natives.file(name) for name, place in where.items()}
+    entries = {file: natives.entries(file, replacing=True) for file in YAML_FILES}
     kernels = {name.rpartition("::")[2] for entry in entries[FUNCTIONS] for name in entry.kernel_names}
-    replacing = replacing_sources(read_sources([native.path]), kernels)
+    replacing = replacing_sources(read_sources(natives), kernels)
     held = stack.holds([*files, ADDED])
     in_place = {files[name] for name in held if files.get(name) in replacing}
     if taken := [name for name in held if files.get(name) not in in_place]:
@@ -135,21 +133,18 @@ def make_commits(
             todo="choose another name; changes of PyTorch's own files belong in a patch, unless they replace a kernel",
         )
     _refuse_second_definitions(stack, [source for path, source in replacing.items() if path not in in_place])
-    written = write_placed(native, where, scratch / "native")
+    written = write_placed(natives, where, scratch / "native")
     stack.add({f"{NATIVE}/{place.as_posix()}": path for place, path in written.items()})
     stack.commit(_KERNELS_MESSAGE)
     base, generated = scratch / "base", scratch / "generated"
     lay_out_torchgen(stack, base)
-    merge_with_base([native.path], base, generated / "wheel")
-    for file in YAML_FILES:
-        path = generated / "wheel" / PACKAGED[file] / file
-        write_if_changed(path, with_replacing(path.read_text(encoding="utf-8"), entries[file]))
+    for file, text in merge_with_base(natives, base, generated / "wheel").items():
+        write_if_changed(generated / "wheel" / PACKAGED[file] / file, with_replacing(text, entries[file]))
     stack.add({target: generated / "wheel" / PACKAGED[file] / file for file, target in YAML_FILES.items()})
     stack.commit(_YAML_MESSAGE)
-    generate_python(native, base, generated)
-    texts = {name: path.read_text(encoding="utf-8") for name, path in files_of_folder(native).items()}
-    of_folder = written_behind(texts, stack, scratch / "folder")
-    lists = written_behind(generated_texts(native, generated), stack, scratch / "lists")
+    generate_python(snapshot.note, base, generated)
+    of_folder = written_behind(texts_of_folders(natives), stack, scratch / "folder")
+    lists = written_behind(generated_texts(natives, generated), stack, scratch / "lists")
     stack.add(of_folder)
     stack.commit(_PYTHON_MESSAGE)
     stack.add(lists)
@@ -182,21 +177,21 @@ def lay_out_torchgen(stack: Stack, base: Path) -> None:
         (base / name).rename(target)
 
 
-def generate_python(native: NativeFolder, base: Path, out: Path) -> None:
+def generate_python(natives: Path, base: Path, out: Path) -> None:
     """Run Graft's generator for what a source tree's build does not generate, with the tree's torchgen in ``base``."""
-    arguments: list[str | Path] = ["--base", base, "--native", native.path, "--out", out]
+    arguments: list[str | Path] = ["--base", base, "--natives", natives, "--out", out]
     # Run in another folder, so that Python does not import a torchgen from the current one.
     done = run_with_torchgen(base, "graft.codegen", *arguments, cwd=out)
     if done.returncode != 0:
         raise OperatorError(done.stdout.strip())
 
 
-def generated_texts(native: NativeFolder, generated: Path) -> dict[str, str]:
+def generated_texts(natives: NativeFolders, generated: Path) -> dict[str, str]:
     """Return what ``generate_python`` wrote and the native folder's ``python/``, by name in the tree."""
     appended = generated / "appended"
     texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
     description = Description.load(generated / DESCRIPTION)
-    texts |= {**appended_texts(native, description), ADDED: description.module()}
+    texts |= {**appended_texts(natives, description), ADDED: description.module()}
     return {name.replace("torchgen/packaged/autograd/", "tools/autograd/"): text for name, text in texts.items()}
 
 

@@ -67,6 +67,6 @@ def read_inputs(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
     snapshot = take_snapshot(layout)
     cache = cache_of(snapshot.pin)
     kept = sorted(f"{name}={value}" for name, value in os.environ.items() if _READ_BY_PYTORCH.fullmatch(name))
-    snapshot = replace(snapshot, folder=cache.folder / "snapshot", settings=(*snapshot.settings, *kept))
-    with build_lock(cache.folder), snapshot.translated():
+    snapshot = replace(snapshot, work=cache.folder, settings=(*snapshot.settings, *kept))
+    with build_lock(cache.folder):
         yield snapshot, cache

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ..core.files import write_if_changed
 from ..inputs.includes import with_places
-from ..inputs.native import NativeFolder, is_for_capabilities
+from ..inputs.native import NativeFiles, is_for_capabilities
 
 # The header of this name needs Python in PyTorch; compile/templates has another.
 _EXTENSION = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)[<"]torch/extension\.h[>"]', re.M)
 
 
-def places(native: NativeFolder) -> dict[Path, Path]:
+def places(native: NativeFiles) -> dict[Path, Path]:
     """Return the place of each C++ file, below ATen's own folder."""
     found = {name: name for name in native.cplusplus}
     for name in native.sources:
@@ -28,13 +28,13 @@ def places(native: NativeFolder) -> dict[Path, Path]:
     return found
 
 
-def write_placed(native: NativeFolder, where: Mapping[Path, Path], folder: Path) -> dict[Path, Path]:
-    """Return each C++ file by its place: the user's, or one that is written into ``folder`` if its text is another."""
+def write_placed(native: NativeFiles, where: Mapping[Path, Path], folder: Path) -> dict[Path, Path]:
+    """Return each C++ file by its place: a copy that is written into ``folder`` if its text is another there."""
     found = {}
     for name, place in where.items():
-        path = native.path / name
+        path = native.paths[name]
         text = path.read_bytes().decode("latin-1")  # what is not an include stays as it is
-        changed = _EXTENSION.sub(r"\1<torch/all.h>", with_places(native.path, name, text, where))
+        changed = _EXTENSION.sub(r"\1<torch/all.h>", with_places(native.text_if_there, name, text, where))
         found[place] = folder / place if changed != text else path
         if changed != text:
             write_if_changed(found[place], changed.encode("latin-1"))

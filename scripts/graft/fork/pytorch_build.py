@@ -17,7 +17,7 @@ from ..core.environments import install, make_virtual_environment
 from ..core.errors import CommandError, CompileError, OperatorError, PackError, SourceError
 from ..core.files import Layer, delete, held, write_if_changed
 from ..core.process import UNTRANSLATED, follow, run
-from ..inputs.native import NativeFolder
+from ..inputs.native import NativeFolders
 from ..inputs.patches import ADDED
 from ..inputs.pin import Pin
 from ..inputs.toolchain import Toolchain
@@ -50,7 +50,7 @@ class PyTorchBuild:
     """The fork's tree, and how PyTorch's build runs in it.
 
     Args:
-        native: the native folder, for messages.
+        natives: the native folders, for messages.
         sources: the files that the fork adds or changes, by name in the tree.
         jobs: the maximum number of compilers to run at once.
     """
@@ -59,7 +59,7 @@ class PyTorchBuild:
     pin: Pin
     cache: Cache
     toolchain: Toolchain
-    native: NativeFolder
+    natives: NativeFolders
     sources: Sequence[str]
     jobs: int
 
@@ -162,15 +162,15 @@ class PyTorchBuild:
         failed = [number for number, text in enumerate(output) if text.startswith("FAILED: ")]
         said = [text for text in output[min(failed, default=0) :] if not _COMMAND.search(text)]
         text = "".join(said[:_SHOWN] if failed else said[-_SHOWN:]).strip()
-        for own, place in places(self.native).items():
+        for own, place in places(self.natives).items():
             if (name := f"{NATIVE}/{place.as_posix()}") in self.sources:
-                theirs = self.native.path / own
+                theirs = self.natives.file(own)
                 # As seen from build/, where compilers run, or in the copy for a CPU capability, which includes it.
                 for path in (f"../{name}", str(self.tree.path / name)):
                     text = text.replace(f"{path}:", f"{theirs}:")
-        errors = diagnostics(text.splitlines(), self.native.path)
-        of_formulas = [each for each in errors if not each.user and formula_of(each.function, self.native.path)]
-        return "\n".join([*digest(of_formulas, self.native.path, ()), text])
+        errors = diagnostics(text.splitlines(), *(folder.path for folder in self.natives.folders))
+        of_formulas = [each for each in errors if not each.user and formula_of(each.function, self.natives)]
+        return "\n".join([*digest(of_formulas, self.natives, ()), text])
 
     def objects(self, *, with_generated: bool = False) -> list[str]:
         """Return the object files of the sources of the fork, and of generated ones that name its operators."""
@@ -179,10 +179,10 @@ class PyTorchBuild:
         # A vectorized source is copied for each CPU capability: build/aten/[...]/cpu/Kernel.cpp.AVX2.cpp.
         sources = {name: re.sub(r"\.cpp\.\w+\.cpp$", ".cpp", name.removeprefix("build/")) for name in outputs}
         compiled = set(sources.values())
-        ours, where = (*self.native.sources, *self.native.vectorized), places(self.native)
+        ours, where = (*self.natives.sources, *self.natives.vectorized), places(self.natives)
         if missing := [name for name in ours if f"{NATIVE}/{where[name].as_posix()}" not in compiled]:
             raise OperatorError(
-                "\n".join(f"{self.native.path / name}: PyTorch's build does not compile this file" for name in missing),
+                "\n".join(f"{self.natives.file(name)}: PyTorch's build does not compile this file" for name in missing),
                 cause="aten/src/ATen/CMakeLists.txt and cmake/Codegen.cmake list the folders that are compiled",
                 todo="move it into one of these, or have a patch of the pin list its folder",
             )

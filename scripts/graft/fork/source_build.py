@@ -88,10 +88,11 @@ def prepare(snapshot: Snapshot, cache: Cache, request: Request, steps: Steps) ->
     with steps.step("fetch the sources") as line:
         path = fetch_to_build(pin, cache, request.source, line)
     with steps.step("apply patches and operators") as line:
-        native = snapshot.lay_out()
-        fork = make_fork(path, snapshot, native, line)
+        fork = make_fork(path, snapshot, line)
     tree = open_tree(path, pin)
-    build = PyTorchBuild(tree, pin, cache, snapshot.toolchain, native, tree.differing(fork.base, fork.tip), jobs)
+    build = PyTorchBuild(
+        tree, pin, cache, snapshot.toolchain, snapshot.natives, tree.differing(fork.base, fork.tip), jobs
+    )
     with steps.step("configure"):
         build.configure()
     return build

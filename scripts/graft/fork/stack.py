@@ -37,15 +37,15 @@ class Stack:
 
     def apply(self, patch: Patch) -> None:
         """Commit a patch of the series with its header as the message."""
-        done = self.tree.git("apply", "--cached", "--whitespace=nowarn", patch.path, env=self.index, check=False)
+        done = self.tree.git("apply", "--cached", "--whitespace=nowarn", env=self.index, check=False, stdin=patch.text)
         if done.returncode == 0:
-            self.commit(commit_message(patch.path.read_text(encoding="utf-8")))
+            self.commit(commit_message(patch.text))
             return
         message = done.stdout.strip()
         aside = shlex.quote(f"{self.tree.path}-{patch.path.stem}")
         git = f"git -C {shlex.quote(str(self.tree.path))} worktree add --detach {aside} {self.tip}"
         raise PinError(
-            "\n".join([*failing_hunks(patch.path, message), f"{patch.path}: the patch does not apply"]),
+            "\n".join([*failing_hunks(patch, message), f"{patch.path}: the patch does not apply"]),
             cause=message,
             todo=f"`{git} && git -C {aside} apply --reject {shlex.quote(str(patch.path))}`, apply by hand what "
             f"the .rej files contain, and put what `git -C {aside} diff` prints after the header of the patch",
@@ -80,15 +80,15 @@ def commit_message(patch: str) -> str:
     return f"{' '.join(subject.split())}\n\n{body}\n" if body else f"{' '.join(subject.split())}\n"
 
 
-def failing_hunks(path: Path, message: str) -> list[str]:
+def failing_hunks(patch: Patch, message: str) -> list[str]:
     """Return the places in a patch file of the hunks that failed according to git's ``message``."""
     failed = set(re.findall(r"patch failed: (.+):(\d+)$", message, re.M))
     found, target, number = [], "", 0
-    for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for at, line in enumerate(patch.text.splitlines(), 1):
         if line.startswith("--- a/"):
             target, number = line[6:].split("\t")[0], 0
         elif hunk := re.match(r"@@ -(\d+)", line):
             number += 1
             if (target, hunk[1]) in failed:
-                found.append(f"{path}:{at}: hunk {number} of {target} does not apply")
+                found.append(f"{patch.path}:{at}: hunk {number} of {target} does not apply")
     return found

@@ -11,13 +11,14 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ..compile.messages import named
 from ..core.console import StepLine, Steps, say
 from ..core.errors import CommandError, CompileError, OperatorError, ToolchainError
 from ..core.files import delete
 from ..core.layout import HOME
 from ..core.process import UNTRANSLATED, run
 from ..inputs.includes import PLACE, search_flags
-from ..inputs.native import NativeFolder
+from ..inputs.snapshot import Snapshot
 from ..inputs.toolchain import Toolchain
 from ..options import Request
 from .apply import make_commits, series_for
@@ -52,23 +53,23 @@ gen_autograd_python(*yaml, "{_AUTOGRAD}", "tools/autograd")
 def check_syntax(request: Request) -> None:
     """Parse each source of the native folders, for each CPU capability, with the headers of the pin's source tree."""
     with read_inputs(request.layout) as (snapshot, cache), tempfile.TemporaryDirectory(prefix="graft-") as name:
-        steps, scratch, folder, native = Steps(), Path(name), cache.folder / "syntax", snapshot.lay_out()
+        steps, scratch, folder = Steps(), Path(name), cache.folder / "syntax"
         with steps.step("fetch the sources") as line:
             path = fetch_to_build(snapshot.pin, cache, request.source, line)
         with steps.step("apply patches and operators"):
             tree = open_tree(path, snapshot.pin)
-            stack = make_commits(tree, series_for(tree, snapshot), snapshot, native, scratch)
+            stack = make_commits(tree, series_for(tree, snapshot), snapshot, scratch)
         with steps.step("generate headers"):
             delete(folder)
             stack.lay_out(FOLDERS, folder)
             run_generators(folder)
             configure_headers(folder, snapshot.toolchain)
         with steps.step("parse") as line:
-            failed = parse(folder, native, snapshot.toolchain, request.jobs, line)
+            failed = parse(folder, snapshot, request.jobs, line)
     version = snapshot.pin.version.release
     if failed:
         raise CompileError(
-            snapshot.translate("\n".join(failed)),
+            "\n".join(failed),
             cause=f"PyTorch {version} lacks it, or has it in another form",
             todo="use what all releases have, or ask for the release with TORCH_VERSION_MAJOR and TORCH_VERSION_MINOR "
             "(torch/version.h)",
@@ -107,16 +108,17 @@ def configure_headers(folder: Path, toolchain: Toolchain) -> None:
         shutil.copyfile(headers[0], folder / "include" / _SLEEF)
 
 
-def parse(folder: Path, native: NativeFolder, toolchain: Toolchain, jobs: int, line: StepLine) -> list[str]:
+def parse(folder: Path, snapshot: Snapshot, jobs: int, line: StepLine) -> list[str]:
     """Parse all that the tree's build compiles: sources below ``cpu/`` once for each CPU capability. Return the first
     messages about each source that is not valid.
     """
     own = folder / _OWN / PLACE
     own.parent.mkdir(parents=True)
-    own.symlink_to(native.path)
+    natives, toolchain = snapshot.natives, snapshot.toolchain
+    own.symlink_to(snapshot.sources)
     each_capability = [toolchain.capability_flags(capability) for capability in toolchain.capabilities]
-    units: list[tuple[Path, list[str]]] = [(name, []) for name in native.sources]
-    units += [(name, flags) for name in native.vectorized for flags in each_capability]
+    units: list[tuple[Path, list[str]]] = [(name, []) for name in natives.sources]
+    units += [(name, flags) for name in natives.vectorized for flags in each_capability]
 
     def messages(unit: tuple[Path, list[str]]) -> str:
         search = [*search_flags(folder / _OWN), *(f"-I{folder / name}" for name in _INCLUDED)]
@@ -124,7 +126,7 @@ def parse(folder: Path, native: NativeFolder, toolchain: Toolchain, jobs: int, l
         options = [*flags, "-w", "-fsyntax-only", "-fmax-errors=3"]
         done = run([toolchain.compiler, *options, own / unit[0]], env=UNTRANSLATED, check=False)
         line.update(unit[0].name)
-        return done.stdout.strip().replace(f"{own}/", f"{native.path}/") if done.returncode else ""
+        return named(done.stdout.strip(), natives, own) if done.returncode else ""
 
     failed = dict[Path, str]()
     with ThreadPoolExecutor(jobs) as pool:

@@ -1,4 +1,4 @@
-"""The entries of native_functions.yaml and derivatives.yaml, with file and line of each key and value.
+"""Read the entries of native_functions.yaml and derivatives.yaml, with file and line of each key and value.
 
 This is the one reader of the two files, and needs no torchgen.
 """
@@ -17,10 +17,10 @@ from ..core.folders import DERIVATIVES
 from .indentation import misplaced
 from .spelling import respelled
 
-# libyaml's is much faster; not every PyYAML has it.
+# The loader of libyaml is much faster, but not every PyYAML has it.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# PyTorch's own file has 100,000 values.
+# The most values that a file may have. PyTorch's own file has 100,000.
 _LARGEST = 1_000_000
 
 # The key of an entry that takes the place of PyTorch's own.
@@ -28,7 +28,7 @@ REPLACE = "replace"
 
 # A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
 Place = tuple[Path, int, int]
-# Takes the place of a fault, what is wrong and what to do.
+# A function that is called with the place of an error, what is wrong, and what to do.
 Report = Callable[[Place, str, str], None]
 
 
@@ -74,11 +74,11 @@ class Entry:
 
     @property
     def kernel_names(self) -> list[str]:
-        """The names of its kernels, also if it names none, since it is composed of other operators."""
+        """The names of its kernels; without ``dispatch``, the kernel has the name of the operator."""
         return [*self.kernels.values()] or [self.operator.partition(".")[0]]
 
     def in_place_of(self, theirs: Mapping[str, Any]) -> Entry:
-        """Return this entry with all that it leaves out of ``theirs``, PyTorch's entry for the same schema.
+        """Return this entry, completed with what ``theirs``, PyTorch's entry for the same schema, has in addition.
 
         Of the dispatch keys, and of the arguments that have derivative formulas, it keeps those that it does not name.
 
@@ -87,7 +87,7 @@ class Entry:
         """
         ours = {key: value for key, value in self.fields.items() if key != REPLACE}
         if "func" in ours:
-            # Its kernels for CPU and CUDA, which may be replaced, are torchgen's.
+            # torchgen would generate kernels for CPU and CUDA again, but the entry may replace these.
             rest = {key: value for key, value in theirs.items() if key != "ufunc_inner_loop"}
             kernels = {**kernels_of(theirs), **self.kernels}
             return replace(self, fields={**rest, **ours, **({"dispatch": kernels} if kernels else {})})
@@ -117,7 +117,7 @@ def kernels_of(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _formulas(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return derivative formulas: ``theirs``, but those of ``ours`` for the arguments that these name."""
+    """Return the derivative formulas ``theirs``, with those of ``ours`` in place of the ones for the same arguments."""
     named = {name for key in ours for name in names_in(key)}
     kept = {key: formula for key, formula in theirs.items() if key in ours or not names_in(key) <= named}
     for key in kept:
@@ -131,11 +131,13 @@ def names_in(key: str) -> set[str]:
     return {name.strip() for name in key.split(",")}
 
 
-def compose(path: Path, report: Report) -> yaml.Node | None:
-    """Return the syntax tree of a YAML file, or None if it does not exist or is not YAML, which is reported."""
-    if not path.is_file():
+def compose(path: Path, report: Report, copy: Path | None = None) -> yaml.Node | None:
+    """Return the syntax tree of a YAML file, or of its ``copy``; None if it does not exist or is not YAML, which is
+    reported.
+    """
+    if not (copy or path).is_file():
         return None
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = (copy or path).read_text(encoding="utf-8", errors="replace")
     try:
         tree = yaml.compose(text, Loader)
         if tree is None or _size(tree, {}) < _LARGEST:
@@ -170,9 +172,9 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def read_entries(path: Path, report: Report = lambda *_: None) -> list[Entry]:
-    """Read a YAML list of mappings, if the file exists. Anything else in it is reported."""
-    tree = compose(path, report)
+def read_entries(path: Path, report: Report = lambda *_: None, copy: Path | None = None) -> list[Entry]:
+    """Read a YAML list of mappings, or its ``copy``, if it exists. Anything else in it is reported."""
+    tree = compose(path, report, copy)
     if tree is None:
         return []
     if not isinstance(tree, yaml.SequenceNode):
@@ -196,7 +198,7 @@ def _entry(path: Path, node: yaml.MappingNode, report: Report) -> Entry | None:
     places: dict[str, Place] = {}
     values: dict[str, Place] = {}
     for key, value in node.value:
-        name, place = text_of(key), place_of(path, key)
+        name, place = key_text(key), place_of(path, key)
         if name in places:
             report(place, f"duplicate key `{name}`", "delete one; only the last would be used")
         places.setdefault(name, place)
@@ -204,7 +206,7 @@ def _entry(path: Path, node: yaml.MappingNode, report: Report) -> Entry | None:
     loader = yaml.SafeLoader("")
     try:
         loader.flatten_mapping(node)
-        fields = {text_of(key): loader.construct_object(value, deep=True) for key, value in node.value}
+        fields = {key_text(key): loader.construct_object(value, deep=True) for key, value in node.value}
     except Exception as error:  # invalid numbers and dates raise arbitrary errors
         mark = getattr(error, "problem_mark", None) or node.start_mark
         what = f"YAML with invalid values: {getattr(error, 'problem', None) or error}"
@@ -226,7 +228,7 @@ def _entry(path: Path, node: yaml.MappingNode, report: Report) -> Entry | None:
     )
 
 
-def text_of(key: yaml.Node) -> str:
+def key_text(key: yaml.Node) -> str:
     """Return a key as text: `on`, for example, is parsed as `True`."""
     return str(key.value) if isinstance(key, yaml.ScalarNode) else "(no text)"
 
@@ -243,12 +245,12 @@ def fields_of(text: str) -> dict[str, Any]:
 
 
 def texts_of_entries(path: Path) -> dict[str, str]:
-    """Return the text of each entry of a list of PyTorch's own, by operator: to parse all of them takes seconds."""
+    """Return the text of each entry in a file of PyTorch's, by operator. Parsing all of them would take seconds."""
     return split_entries(path.read_text(encoding="utf-8"))
 
 
 def split_entries(text: str) -> dict[str, str]:
-    """Return the text of each entry in that of a list of PyTorch's own, by operator."""
+    """Return the text of each entry in the text of such a file, by operator."""
     parts = re.split(r"^(?=- (?:func|name): )", text, flags=re.M)[1:]
     return {operator_of(part): part for part in parts}
 

@@ -1,17 +1,17 @@
-"""How headers of a native folder are found: by compilers, and in the text of sources by what needs no compiler."""
+"""Find the headers that sources of a native folder include, as compilers do, without a compiler."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 
-# Where the folder is, below a folder that compilers search: the place of ATen's own in PyTorch.
+# The path of the native folder below a folder that compilers search, as that of ATen's own folder in PyTorch.
 PLACE = "ATen/native"
 
-# What is included, or asked for. Longer names are not those of files.
+# An `#include` or `__has_include`. File systems have no longer names.
 _INCLUDE = re.compile(
     r"(?P<head>^[ \t]*#[ \t]*include[ \t]*|\b__has_include[ \t]*\([ \t]*)"
     r"""(?:"([^"\n]{1,300})"|<([^>\n]{1,300})>)""",
@@ -27,19 +27,32 @@ def search_flags(parent: Path | str) -> tuple[str, ...]:
 
 
 def quoted_flag(parent: Path | str) -> str:
-    """Return the one of ``search_flags`` for names in quotes."""
+    """Return the compiler's flag that finds names in quotes from the folder's root."""
     return f"-iquote{parent}/{PLACE}"
 
 
-def included(folder: Path, sources: Iterable[Path]) -> set[Path]:
-    """Return the files below ``folder`` that ``sources`` in it include or ask for, directly or indirectly."""
+# A function that returns the text of a file of a folder; None if there is no such file.
+Texts = Callable[[Path], str | None]
+
+
+def texts_in(folder: Path) -> Texts:
+    """Return the texts of the files below ``folder``."""
+
+    def text(name: Path) -> str | None:
+        is_there = _is_file(folder / name)
+        return (folder / name).read_text(encoding="utf-8", errors="replace") if is_there else None
+
+    return text
+
+
+def included(texts: Texts, sources: Iterable[Path]) -> set[Path]:
+    """Return the files of a folder that ``sources`` in it include or ask for, directly or indirectly."""
     found: set[Path] = set()
     left = list(sources)
     read = set(left)
     while left:
         source = left.pop()
-        text = (folder / source).read_text(encoding="utf-8", errors="replace")
-        new = included_directly(folder, source, text) - read
+        new = included_directly(texts, source, texts(source) or "") - read
         read |= new
         found |= new
         left += new
@@ -51,13 +64,13 @@ def text_with_headers(folder: Path, source: Path) -> str:
     may be elsewhere, if it is generated.
     """
     place = source.relative_to(folder) if source.is_relative_to(folder) else source
-    paths = [source, *(folder / name for name in sorted(included(folder, [place])))]
+    paths = [source, *(folder / name for name in sorted(included(texts_in(folder), [place])))]
     return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
 
 
-def included_directly(folder: Path, source: Path, text: str) -> set[Path]:
-    """Return the files below ``folder`` that the ``text`` of its file ``source`` includes."""
-    found = (_find(folder, source, match) for match in _INCLUDE.finditer(text))
+def included_directly(texts: Texts, source: Path, text: str) -> set[Path]:
+    """Return the files of a folder that the ``text`` of its file ``source`` includes."""
+    found = (_find(texts, source, match) for match in _INCLUDE.finditer(text))
     return {each for each in found if each}
 
 
@@ -76,13 +89,13 @@ def looked_for(folder: Path, sources: Iterable[Path]) -> set[Path]:
     return found
 
 
-def with_places(folder: Path, source: Path, text: str, places: Mapping[Path, Path]) -> str:
-    """Return the ``text`` of a source for a tree in which files of ``folder`` have other ``places``, and which is not
+def with_places(texts: Texts, source: Path, text: str, places: Mapping[Path, Path]) -> str:
+    """Return the ``text`` of a source for a tree in which files of a folder have other ``places``, and which is not
     searched from the folder's root. What a compiler would not find there is included by its path from ``PLACE``.
     """
 
     def write(match: re.Match[str]) -> str:
-        found = _find(folder, source, match)
+        found = _find(texts, source, match)
         place = places.get(found, found) if found else None
         if place is None or place in _places(places.get(source, source), match, searches_root=False):
             return match[0]
@@ -91,8 +104,8 @@ def with_places(folder: Path, source: Path, text: str, places: Mapping[Path, Pat
     return _INCLUDE.sub(write, text)
 
 
-def _find(folder: Path, source: Path, match: re.Match[str]) -> Path | None:
-    return next((each for each in _places(source, match) if _is_file(folder / each)), None)
+def _find(texts: Texts, source: Path, match: re.Match[str]) -> Path | None:
+    return next((each for each in _places(source, match) if texts(each) is not None), None)
 
 
 def _places(source: Path, match: re.Match[str], *, searches_root: bool = True) -> Iterator[Path]:

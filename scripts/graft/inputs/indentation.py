@@ -1,5 +1,5 @@
-"""Find the line of a YAML list whose indentation differs from that of the lines beside it: YAML's own parsers name a
-colon of it, or a line below it.
+"""Find the line of a YAML list whose indentation differs from that of its siblings. YAML parsers report a colon in that
+line instead, or a line below it.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# An entry or a key, and what is behind it.
+# The line of an entry or of a key.
 _LINE = re.compile(r"(?P<indent> *)(?P<dash>- +)?[\w.]+:(?P<rest>\s.*|$)")
 
 
@@ -21,7 +21,7 @@ class Misplaced:
 
 
 def misplaced(text: str) -> Misplaced | None:
-    """Return the first entry or key that no other is beside, although it does not begin a list or a mapping."""
+    """Return the first entry or key that has no sibling, although it does not begin a list or a mapping."""
     entries: set[int] = set()
     keys: set[int] = set()
     is_open = True

@@ -1,17 +1,19 @@
-"""A native folder: it has the layout of aten/src/ATen/native in a PyTorch checkout."""
+"""Native folders: which files of theirs a build reads. They have the layout of ATen's own, aten/src/ATen/native."""
 
 from __future__ import annotations
 
+import pickle
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from ..core import folders
 from ..core.errors import UsageError
-from .entries import read_entries
-from .includes import included
+from .elsewhere import sources_elsewhere
+from .entries import Entry, Report, read_entries
+from .includes import included, texts_in
 
 FUNCTIONS = Path(folders.FUNCTIONS)
 DERIVATIVES = Path(folders.DERIVATIVES)
@@ -24,7 +26,7 @@ YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
 _SOURCE_SUFFIXES = (".cpp",)
 _HEADER_SUFFIXES = (".h", ".hpp", ".inl", ".inc")
 CUDA_SUFFIXES = (".cu", ".cuh")
-_CPLUSPLUS = (*_SOURCE_SUFFIXES, *_HEADER_SUFFIXES, *CUDA_SUFFIXES)
+CPLUSPLUS = (*_SOURCE_SUFFIXES, *_HEADER_SUFFIXES, *CUDA_SUFFIXES)
 PYTHON_SUFFIXES = (".py", ".pyi")
 DOCS_SUFFIX = ".rst"
 
@@ -37,7 +39,7 @@ FOLDERS = (
 
 # Files of editors, version control and package managers.
 _OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info", re.S)
-# What ninja, compilers and wheels can all handle.
+# Names that ninja, compilers and wheels can all handle.
 _NAME = re.compile(r"[\w.+-]{1,120}")
 
 # The macros of ATen/native/DispatchStub.h, and the namespace of functions that are compiled for each CPU capability.
@@ -46,46 +48,135 @@ _OF_CAPABILITY = re.compile(r"\bnamespace\s+CPU_CAPABILITY\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
-@dataclass(frozen=True)
-class NativeFolder:
-    """A native folder and its relevant files, as sorted relative paths.
+@dataclass(frozen=True, kw_only=True)
+class NativeFiles:
+    """Files of native folders, by their paths there.
 
     Args:
-        path: the folder.
-        yaml: its YAML files.
-        sources: C++ files that are compiled once.
-        vectorized: files in ``cpu/`` with kernels for dispatch stubs, compiled once for each CPU capability.
-        headers: headers that are installed with the wheel, below ``ATen/native``; those in other folders, if included.
-        cuda: everything below ``cuda/``, and CUDA sources elsewhere.
-        python: Python files below ``python/``, which mirrors the ``torch`` package.
-        docs: docstrings below ``docs/``, each named after its operator.
-        samples: ``samples.py``, the sample inputs of the tests, if it exists.
-        unread: other files beside these. A build reads none, but ``make check`` looks for misspelt names.
-        others: folders below it that are native folders of their own, and no part of this one.
+        paths: where each file lies that a build reads: the user's file, or its copy in a snapshot.
+        included: the files that are read only because others include them, from folders that builds do not know.
     """
 
-    path: Path
-    yaml: tuple[Path, ...]
-    sources: tuple[Path, ...]
-    vectorized: tuple[Path, ...]
-    headers: tuple[Path, ...]
-    cuda: tuple[Path, ...]
-    python: tuple[Path, ...]
-    docs: tuple[Path, ...]
-    samples: Path | None
-    unread: tuple[Path, ...]
-    others: tuple[Path, ...]
+    paths: Mapping[Path, Path]
+    included: Collection[Path] = ()
 
-    @cached_property
-    def cplusplus(self) -> list[Path]:
-        """The files that compilers read."""
-        return sorted({*self.sources, *self.vectorized, *self.headers, *self.cuda})
+    def text(self, name: Path) -> str:
+        """Return the text of a file. Checks report what is not UTF-8."""
+        return self.paths[name].read_text(encoding="utf-8", errors="replace")
+
+    def text_if_there(self, name: Path) -> str | None:
+        """Return the text of a file; None if there is no such file."""
+        return self.text(name) if name in self.paths else None
 
     @cached_property
     def files(self) -> list[Path]:
         """The files that a build reads."""
-        samples = [self.samples] if self.samples else []
-        return sorted({*self.yaml, *self.cplusplus, *self.python, *self.docs, *samples})
+        return sorted(self.paths)
+
+    @cached_property
+    def cplusplus(self) -> list[Path]:
+        """The files that compilers read."""
+        return [name for name in self.files if name.suffix in CPLUSPLUS or name in self.included]
+
+    @cached_property
+    def cuda(self) -> list[Path]:
+        """Everything below ``cuda/``, and CUDA sources elsewhere."""
+        code = (name for name in self.cplusplus if name not in self.included)
+        return [name for name in code if name.suffix in CUDA_SUFFIXES or name.parts[0] == "cuda"]
+
+    @cached_property
+    def headers(self) -> list[Path]:
+        """Headers that are installed with the wheel, below ``ATen/native``; those in other folders, if included."""
+        code = {*self.cplusplus}.difference(self.cuda)
+        return sorted(name for name in code if name.suffix in _HEADER_SUFFIXES or name in self.included)
+
+    @cached_property
+    def vectorized(self) -> list[Path]:
+        """Files in ``cpu/`` with kernels for dispatch stubs, or with what such kernels call: they are compiled once for
+        each CPU capability. Others would be defined once for each.
+        """
+        return [name for name in self._compiled if is_for_capabilities(name) and self._has_kernels_for_stubs(name)]
+
+    @property
+    def sources(self) -> list[Path]:
+        """C++ files that are compiled once."""
+        return sorted({*self._compiled}.difference(self.vectorized))
+
+    @property
+    def python(self) -> list[Path]:
+        """Python files below ``python/``, which mirrors the ``torch`` package."""
+        return [name for name in self.files if name.parts[0] == PYTHON.name]
+
+    @property
+    def docs(self) -> list[Path]:
+        """Docstrings below ``docs/``, each named after its operator."""
+        return [name for name in self.files if name.parts[0] == DOCS.name]
+
+    @property
+    def _compiled(self) -> list[Path]:
+        return sorted({*self.cplusplus}.difference(self.cuda, self.headers))
+
+    def _has_kernels_for_stubs(self, name: Path) -> bool:
+        names = [name, *included(self.text_if_there, [name])]
+        code, *headers = (_COMMENT.sub(" ", self.text(each)) for each in names)
+        return any(map(_REGISTERS.search, (code, *headers))) or bool(_OF_CAPABILITY.search(code))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeFolder(NativeFiles):
+    """A native folder.
+
+    Args:
+        path: the user's folder, by which messages name its files.
+        unread: other files beside these. A build reads none, but ``make check`` looks for misspelt names.
+        elsewhere: where the C++ sources lie that no build reads. ``make check`` looks there for missing kernels.
+        others: folders below it that are native folders of their own, and no part of this one.
+    """
+
+    path: Path
+    unread: tuple[Path, ...] = ()
+    elsewhere: Mapping[Path, Path] = field(default_factory=dict)
+    others: tuple[Path, ...] = ()
+
+    def entries(self, file: Path, report: Report = lambda *_: None) -> list[Entry]:
+        """Return the entries of a YAML file, if the folder has it."""
+        return read_entries(self.path / file, report, self.paths[file]) if file in self.paths else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeFolders(NativeFiles):
+    """All native folders of a build as one. A name stands for the file of the first folder that has it.
+
+    Args:
+        folders: the folders, in the user's order.
+    """
+
+    folders: tuple[NativeFolder, ...]
+
+    @property
+    def title(self) -> str:
+        """The user's folders, as shown in messages."""
+        return " ".join(str(folder.path) for folder in self.folders)
+
+    def file(self, name: Path) -> Path:
+        """Return the user's file, for messages."""
+        return next((each for each in self.folders if name in each.paths), self.folders[0]).path / name
+
+    def copy_of(self, file: Path) -> Path:
+        """Return the copy that a build reads instead of the user's ``file``; other paths unchanged."""
+        for folder in self.folders:
+            if file.is_relative_to(folder.path):
+                return folder.paths.get(file.relative_to(folder.path), file)
+        return file
+
+    def texts(self, name: Path) -> dict[Path, str]:
+        """Return the text of each folder's file of this name, by the user's file."""
+        return {folder.path / name: folder.text(name) for folder in self.folders if name in folder.paths}
+
+    def entries(self, file: Path, *, replacing: bool | None = None) -> list[Entry]:
+        """Return the entries of a YAML file: all of them, those that replace PyTorch's own, or the others."""
+        every = [entry for folder in self.folders for entry in folder.entries(file)]
+        return every if replacing is None else [entry for entry in every if entry.is_replacing == replacing]
 
 
 def load_native(path: Path) -> NativeFolder:
@@ -111,36 +202,38 @@ def load_native(path: Path) -> NativeFolder:
     if faults:
         lines = [f"{_printable(file)}: {fault}" for file, fault in faults]
         raise UsageError("\n".join(lines), todo="correct or move what is named")
-    code = [file for file in read if file.parts[0] not in (PYTHON.name, DOCS.name)]
-    cuda = [file for file in code if file.suffix in CUDA_SUFFIXES or file.parts[0] == "cuda"]
-    others_read = included(path, (file for file in code if file.suffix in _CPLUSPLUS))
-    headers = {file for file in others_read - {*code} if not _fault(path, file)}
-    files = sorted({*code} - {*cuda})
-    sources = [file for file in files if file.suffix in _SOURCE_SUFFIXES]
-    vectorized = tuple(file for file in sources if is_for_capabilities(file) and _is_vectorized(path, file))
+    found = included(texts_in(path), (file for file in read if file.suffix in CPLUSPLUS))
+    more = {file for file in found.difference(read) if not _fault(path, file)}
     return NativeFolder(
         path=path,
-        yaml=tuple(file for file in YAML if file in read),
-        sources=tuple(file for file in sources if file not in vectorized),
-        vectorized=vectorized,
-        headers=tuple(sorted({*(file for file in files if file.suffix in _HEADER_SUFFIXES), *headers})),
-        cuda=tuple(cuda),
-        python=tuple(file for file in read if file.parts[0] == PYTHON.name),
-        docs=tuple(file for file in read if file.parts[0] == DOCS.name),
-        samples=SAMPLES if SAMPLES in read else None,
-        unread=tuple(file for file in unread if file not in headers and not _fault(path, file)),
+        paths={file: path / file for file in (*read, *more)},
+        included=frozenset(more),
+        unread=tuple(file for file in unread if file not in more and not _fault(path, file)),
+        elsewhere={file: path / file for file in sources_elsewhere(path, FOLDERS) if file not in more},
         others=tuple(others),
     )
 
 
-def load_natives(paths: Sequence[Path]) -> list[NativeFolder]:
-    """Read the native folders ``paths``, which are built together.
+def load_natives(paths: Iterable[Path]) -> NativeFolders:
+    """Read the native folders ``paths``, which are built together."""
+    return together(map(load_native, paths))
 
-    Raises:
-        UsageError: see ``load_native``; or a folder has none of the files that make a native folder.
-    """
-    natives = [load_native(path) for path in paths]
-    require_native(paths)
+
+def together(folders: Iterable[NativeFolder]) -> NativeFolders:
+    """Return native folders as one."""
+    every = tuple(folders)
+    first = {name: folder for folder in reversed(every) for name in folder.paths}
+    return NativeFolders(
+        paths={name: folder.paths[name] for name, folder in first.items()},
+        included={name for name, folder in first.items() if name in folder.included},
+        folders=every,
+    )
+
+
+def saved_natives(path: str | Path) -> NativeFolders:
+    """Return the native folders of a build, from ``Snapshot.note``."""
+    natives = pickle.loads(Path(path).read_bytes())
+    assert isinstance(natives, NativeFolders)
     return natives
 
 
@@ -192,7 +285,7 @@ def _is_read(file: Path) -> bool:
         return file.suffix in PYTHON_SUFFIXES
     if file.parts[0] == DOCS.name:
         return file.parent == DOCS and file.suffix == DOCS_SUFFIX
-    return file in (*YAML, SAMPLES) or file.suffix in _CPLUSPLUS
+    return file in (*YAML, SAMPLES) or file.suffix in CPLUSPLUS
 
 
 def _fault(folder: Path, file: Path) -> str:
@@ -214,25 +307,11 @@ def is_for_capabilities(file: Path) -> bool:
     return file.parent in (Path("cpu"), Path("quantized/cpu/kernels"))
 
 
-def _is_vectorized(folder: Path, file: Path) -> bool:
-    """Return whether a source in ``cpu/`` has kernels for dispatch stubs, or what such kernels call. Others would be
-    defined once for each capability.
-    """
-    text = _without_comments(folder / file)
-    if _REGISTERS.search(text) or _OF_CAPABILITY.search(text):
-        return True
-    return any(_REGISTERS.search(_without_comments(folder / name)) for name in included(folder, [file]))
-
-
-def _without_comments(path: Path) -> str:
-    return _COMMENT.sub(" ", path.read_text(encoding="utf-8", errors="replace"))
-
-
-def kernels_for_cuda(native: NativeFolder) -> list[str]:
-    """List what the folder has for CUDA, for messages: the number of kernels in its entries, and the files."""
+def kernels_for_cuda(natives: NativeFolders) -> list[str]:
+    """List what the folders have for CUDA, for messages: the number of kernels in their entries, and the files."""
     # torchgen writes the kernels of inner loops, for CUDA too.
     named = sum(
         "ufunc_inner_loop" in entry.fields or any(key.endswith("CUDA") for key in entry.kernels)
-        for entry in read_entries(native.path / FUNCTIONS)
+        for entry in natives.entries(FUNCTIONS)
     )
-    return [*([f"{named} CUDA kernels"] if named else []), *map(str, native.cuda)]
+    return [*([f"{named} CUDA kernels"] if named else []), *map(str, natives.cuda)]

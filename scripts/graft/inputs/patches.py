@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,12 +25,14 @@ class Patch:
 
     Args:
         path: the file.
+        text: its text.
         targets: the files that it changes, as paths in the tree.
         is_for_debian: whether its header says ``For: Debian's sources``. Other sources of the same release, which
             Debian has not changed, do without it.
     """
 
     path: Path
+    text: str
     targets: tuple[str, ...]
     is_for_debian: bool = False
 
@@ -61,14 +64,14 @@ def load_series(folder: Path) -> list[Patch]:
         elif not (folder / name).is_file():
             faults.append(f"{where}: {name} is listed, but does not exist")
         else:
-            text = (folder / name).read_text(encoding="utf-8")
+            text = (folder / name).read_bytes().decode()
             targets = tuple(dict.fromkeys(re.findall(r"^\+\+\+ b/(\S+)", text, re.M)))
             if not text.startswith("Subject: "):
                 faults.append(f"{folder / name}:1: no header; the first line must be `Subject: what it does`")
             if not targets:
                 faults.append(f"{folder / name}: it changes no file")
             is_for_debian = "\nFor: Debian's sources\n" in text.partition("\n\n")[0] + "\n"
-            patches.append(Patch(Path(os.path.normpath(folder / name)), targets, is_for_debian))
+            patches.append(Patch(Path(os.path.normpath(folder / name)), text, targets, is_for_debian))
         seen.setdefault(name, number)
     faults += [f"{path}: not listed in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen]
     if faults:
@@ -77,16 +80,12 @@ def load_series(folder: Path) -> list[Patch]:
 
 
 def pin_files(folder: Path) -> list[Path]:
-    """Return the pin file, the series, its patches and the CUDA toolkits: all files of the pin in ``folder``.
-
-    Raises:
-        PinError: the series is invalid.
-    """
+    """Return the files of the pin in ``folder`` beside its patches: the pin file, the series and the CUDA toolkits."""
     toolkits = [path] if (path := folder.parent / TOOLKITS).is_file() else []
-    return [folder / "pin.yaml", folder / SERIES, *toolkits, *(patch.path for patch in load_series(folder))]
+    return [folder / "pin.yaml", folder / SERIES, *toolkits]
 
 
-def patched(patches: list[Patch], base: Path, scratch: Path) -> dict[str, bytes]:
+def patched(patches: Iterable[Patch], base: Path, scratch: Path) -> dict[str, bytes]:
     """Return the files that ``patches`` change, by path in the tree, with the patches applied in order.
 
     Args:
@@ -128,7 +127,7 @@ def _apply(patch: Patch, folder: Path) -> list[str]:
     """Apply ``patch`` in ``folder``. Return an error message."""
     # git must not see a repository: inside one it skips files that are not below the current folder.
     env = {**UNTRANSLATED, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
-    done = run(["git", "apply", "--verbose", patch.path], cwd=folder, env=env, check=False)
+    done = run(["git", "apply", "--verbose"], cwd=folder, env=env, check=False, stdin=patch.text)
     if done.returncode == 0:
         return []
     hunks = re.findall(r"^error: patch failed: (.+):(\d+)$", done.stdout, re.M)
@@ -142,5 +141,4 @@ def _apply(patch: Patch, folder: Path) -> list[str]:
 
 def _line_of(patch: Patch, pattern: str) -> int:
     """Return the first line of ``patch`` that starts with ``pattern``."""
-    lines = patch.path.read_text(encoding="utf-8").splitlines()
-    return next((number for number, line in enumerate(lines, 1) if re.match(pattern, line)), 1)
+    return next((number for number, line in enumerate(patch.text.splitlines(), 1) if re.match(pattern, line)), 1)

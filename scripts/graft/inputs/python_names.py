@@ -1,4 +1,4 @@
-"""The names that a Python module binds, and those that a text behind it needs: compiled, and not run."""
+"""Find the names that a Python module defines, and those that a text appended to it needs. The code does not run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import CodeType
 
 _GIVEN = {*dir(builtins), "__name__", "__file__", "__annotations__"}
 
-# Comprehensions, which Python 3.12 and later have no code objects of, other than generator expressions.
+# Comprehensions. Since Python 3.12 only generator expressions have code objects of their own.
 _RUN_NOW = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
@@ -41,7 +41,7 @@ def names_needed_at_import(code: str | ast.Module) -> set[str]:
 
 
 def _read(code: CodeType, required: set[str], bound: set[str], later: set[str]) -> None:
-    """Add to the sets what code that runs now needs and binds, and what the functions in it need later."""
+    """Add to the sets the names that code needs and binds when it runs, and those that functions in it need later."""
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
         if name in ("STORE_NAME", "STORE_GLOBAL"):

@@ -1,13 +1,12 @@
-"""What C++ sources register by name, with ``TORCH_LIBRARY_IMPL``: kernels, batching rules, autocast policies."""
+"""Find what C++ sources register with ``TORCH_LIBRARY_IMPL``: kernels, batching rules, autocast policies."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from .native import load_native
+from .native import NativeFolders
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _BLOCK = re.compile(r"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,\s*(\w+)\s*,\s*(\w+)\s*\)\s*\{")
@@ -47,13 +46,11 @@ def registrations(text: str) -> Iterator[Registration]:
             yield Registration(line + body.count("\n", 0, found.start()), block[1], names, "")
 
 
-def registered_in(natives: Iterable[Path]) -> Iterator[tuple[Path, Registration]]:
-    """Yield what the C++ sources of native folders register, each with its file."""
-    for folder in map(load_native, natives):
-        for path in (folder.path / name for name in folder.cplusplus):
-            text = path.read_text(encoding="utf-8", errors="replace")
-            if "TORCH_LIBRARY_IMPL" in text:
-                yield from ((path, each) for each in registrations(text))
+def registered_in(natives: NativeFolders) -> Iterator[Registration]:
+    """Yield what the C++ sources of native folders register."""
+    for text in map(natives.text, natives.cplusplus):
+        if "TORCH_LIBRARY_IMPL" in text:
+            yield from registrations(text)
 
 
 def _end_of(code: str, start: int) -> int:

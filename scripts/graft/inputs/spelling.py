@@ -1,4 +1,4 @@
-"""Schemas as ``m.def`` of a TORCH_LIBRARY takes them, in the spelling that torchgen demands."""
+"""Spell schemas as torchgen demands. Users may write them as for ``m.def`` of a TORCH_LIBRARY."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 # Other text is not respelled: torchgen says what is wrong.
 _SCHEMA = re.compile(r"\s*[\w.:]+\s*\(.*\)\s*->.*", re.S)
 
-# What is written otherwise, and the one spelling of it.
+# Patterns of other spellings, and the one that torchgen takes.
 _SPELLINGS = (
     (re.compile(r"\s+"), " "),
     (re.compile(r"(?<=[(\[]) | (?=[)\],(\[])"), ""),
