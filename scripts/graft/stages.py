@@ -22,7 +22,7 @@ from .compile.units import CXX, NVCC, UnitFinder, Units, link_operators
 from .compose.appending import require_names
 from .compose.composition import Made, installed_headers
 from .core.console import StepLine, Steps, say
-from .core.errors import CommandError, GraftError, PinError, run_all
+from .core.errors import CommandError, GraftError, UsageError, run_all
 from .core.layout import Layout
 from .inputs.entries import fields_of, texts_of_entries
 from .inputs.merge import PACKAGED
@@ -95,7 +95,7 @@ def _kept_calls(job: Job) -> dict[str, list[str]]:
 def make_for_cuda(job: Job) -> Nvcc:
     """Compile only the CUDA sources. Return the compiler."""
     if not job.base.cuda:
-        raise PinError(
+        raise UsageError(
             f"{job.snapshot.pin.path}: torch {job.base.version} is for CPU, and has no CUDA headers",
             todo="set PIN to a torch for CUDA",
         )

@@ -15,7 +15,7 @@ from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
 from .base.installed import Environment, find_environment
 from .core.console import say
 from .core.cuda_settings import NO_KERNELS, CudaArchs, CudaSettings
-from .core.errors import GraftError, ToolchainError, UsageError, run_all
+from .core.errors import GraftError, MissingError, UsageError, run_all
 from .core.layout import PATCHES, TorchVersion, expanded
 from .deliver.built import last_build
 from .inputs.native import load_natives, require_native
@@ -165,7 +165,7 @@ def _check_launcher(wanted: str) -> None:
     except ValueError as error:
         raise UsageError(f"LAUNCHER={wanted}: {error}", todo="close the quotes") from error
     if words and not shutil.which(words[0]):
-        raise ToolchainError(
+        raise MissingError(
             f"LAUNCHER={wanted}: program {words[0]} not found",
             todo="install it, or unset LAUNCHER",
         )

@@ -19,7 +19,7 @@ from graft.base.symbols import SymbolFile, SymbolIndex
 from graft.compile import units
 from graft.compile.trampolines import bind_hidden, trampoline_table
 from graft.core.console import StepLine
-from graft.core.errors import FetchError, ToolchainError, UnusableBaseError
+from graft.core.errors import MissingError, UsageError
 from graft.core.files import lay_out_files
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.deliver.wheel import platform_tag
@@ -134,10 +134,10 @@ def test_kernels_are_compiled_for_the_capabilities_of_the_base(
 def test_base_and_compiler_that_disagree_are_refused(tmp_path: Path) -> None:
     arm, ours = base_of(CROSS, tmp_path / "arm", "DEFAULT"), base_of("g++", tmp_path / "ours", "DEFAULT")
     said = r"it is for aarch64, but the C\+\+ compiler compiles for x86_64"
-    with pytest.raises(UnusableBaseError, match=said) as caught:
+    with pytest.raises(UsageError, match=said) as caught:
         arm.fitted(toolchain_of("g++"))
     assert "set CXX to a g++ for aarch64, such as aarch64-linux-gnu-g++" in caught.value.todo
-    with pytest.raises(UnusableBaseError, match=r"it is for x86_64, but the .* compiles for aarch64"):
+    with pytest.raises(UsageError, match=r"it is for x86_64, but the .* compiles for aarch64"):
         ours.fitted(toolchain_of(CROSS))
 
 
@@ -147,7 +147,7 @@ def test_compiler_for_an_unknown_architecture_is_refused(tmp_path: Path) -> None
         '#!/bin/sh\ncase "$1" in -dumpm*) echo riscv64-linux-gnu;; -dump*) echo 13.2.0;; *) echo g++;; esac\n'
     )
     path.chmod(0o755)
-    with pytest.raises(ToolchainError, match="compiles for riscv64, but only x86_64 and aarch64 are supported"):
+    with pytest.raises(MissingError, match="compiles for riscv64, but only x86_64 and aarch64 are supported"):
         toolchain_of(str(path))
 
 
@@ -175,12 +175,12 @@ def test_pip_is_asked_for_the_architecture(tmp_path: Path, monkeypatch: pytest.M
 
     def pip_into(folder: Path, verb: str, packages: object, line: object, *options: str) -> None:
         asked.append(list(options))
-        raise FetchError("asked")
+        raise MissingError("asked")
 
     monkeypatch.setattr(fetch_module, "pip_into", pip_into)
     for cxx in ("g++", CROSS):
         layout = Layout(PIN, (), Path(), pin_folder=REPOSITORY / "patches/2.13.0", cxx=cxx)
-        with pytest.raises(FetchError, match="asked"):
+        with pytest.raises(MissingError, match="asked"):
             fetch(pin_of(layout), tmp_path, None, StepLine("fetch"))
     native, cross = ([word for word in words if word.startswith("--platform=")] for words in asked)
     assert not native and "--platform=manylinux_2_28_aarch64" in cross
@@ -200,7 +200,7 @@ def test_wheel_for_another_machine_is_refused(tag: str, why: str, tmp_path: Path
     with ZipFile(wheel, "w") as archive:
         archive.writestr("torch/lib/libtorch_cpu.so", "")
     pin = replace(load_pin(REPOSITORY / "patches/2.13.0", PIN), machine="x86_64")
-    with pytest.raises(UnusableBaseError) as caught:
+    with pytest.raises(UsageError) as caught:
         check_wheel(wheel, pin)
     assert why in caught.value.what
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from graft import cli
-from graft.core.errors import ToolchainError
+from graft.core.errors import MissingError
 from graft.core.layout import REPOSITORY, native_folders
 from graft.inputs.native import load_native
 from graft.inputs.pin import load_pin
@@ -221,12 +221,12 @@ def fake_compiler(folder: Path, version: str, about: str) -> str:
     ],
 )
 def test_compiler_that_will_not_do_is_refused(tmp_path: Path, version: str, about: str, message: str) -> None:
-    with pytest.raises(ToolchainError, match=message):
+    with pytest.raises(MissingError, match=message):
         find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"), fake_compiler(tmp_path, version, about))
 
 
 def test_missing_compiler_is_refused() -> None:
-    with pytest.raises(ToolchainError, match="`no-such-compiler` does not run"):
+    with pytest.raises(MissingError, match="`no-such-compiler` does not run"):
         find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"), "no-such-compiler")
 
 

@@ -23,9 +23,9 @@ from graft.compile.units import CXX, NVCC, UnitFinder
 from graft.core import layout as layout_module
 from graft.core.console import StepLine
 from graft.core.cuda_settings import NO_GPU, NO_KERNELS, OF_BASE, CudaArchs, CudaSettings
-from graft.core.errors import FetchError, UsageError
+from graft.core.errors import MissingError, UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
-from graft.core.pip import MissingError
+from graft.core.pip import UnavailableError
 from graft.inputs.native import NativeFolders, load_natives
 from graft.inputs.pin import Pin, load_pin
 from helpers import write
@@ -105,7 +105,7 @@ def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(toolkit: Path, tmp_pa
     with pytest.raises(UsageError, match=r"CUDA_HOME=.*nowhere: its bin/nvcc does not run"):
         nvcc_for(base, tmp_path / "nowhere")
     # Another version is not used, and the pins have no toolkit of 99.1.
-    with pytest.raises(MissingError, match=r"cuda-toolkits\.yaml: it has no packages for CUDA 99\.1") as caught:
+    with pytest.raises(UnavailableError, match=r"cuda-toolkits\.yaml: it has no packages for CUDA 99\.1") as caught:
         nvcc_for(base_for("99.1", tmp_path / "other"), toolkit)
     assert "CUDA_HOME to a toolkit of CUDA 99.1" in caught.value.todo
     assert "make pin TORCH=2.14.1" in caught.value.todo
@@ -150,20 +150,22 @@ def test_toolkit_of_the_pin_is_installed_once(index: Path, tmp_path: Path) -> No
     assert toolkit_of(tmp_path, packages) == top
     # What a killed build left is not believed.
     (top.parents[1] / "holds.json").unlink()
-    with pytest.raises(MissingError):
+    with pytest.raises(UnavailableError):
         toolkit_of(tmp_path, packages)
 
 
 def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(index: Path, tmp_path: Path) -> None:
     requirement = "nvidia-cuda-nvcc==13.0.88"
-    with pytest.raises(FetchError, match="pip could not install nvidia-cuda-nvcc") as caught:
+    with pytest.raises(MissingError, match="pip could not install nvidia-cuda-nvcc") as caught:
         toolkit_of(tmp_path, {requirement: "0" * 64})
     # This is not a missing network, without which a build continues.
-    assert not isinstance(caught.value, MissingError)
+    assert not isinstance(caught.value, UnavailableError)
     assert "DO NOT MATCH THE HASHES" in caught.value.cause
     assert not list((tmp_path / "build").rglob("nvcc"))
     sha256 = hashlib.sha256(index.read_bytes()).hexdigest()
-    with pytest.raises(MissingError, match=r"pip finds no nvidia-cuda-nvcc==13\.0\.88 and 1 other packages") as missing:
+    with pytest.raises(
+        UnavailableError, match=r"pip finds no nvidia-cuda-nvcc==13\.0\.88 and 1 other packages"
+    ) as missing:
         toolkit_of(tmp_path, {requirement: sha256, "nvidia-nvvm==13.0.88": "0" * 64})
     assert "CUDA_HOME to a toolkit of CUDA 13.0" in missing.value.todo
 
@@ -225,10 +227,10 @@ def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys:
 
 def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Nvcc:
-        raise FetchError("another hash")
+        raise MissingError("another hash")
 
     monkeypatch.setattr(cuda, "find_nvcc", refuse)
-    with pytest.raises(FetchError, match="another hash"):
+    with pytest.raises(MissingError, match="another hash"):
         found(tmp_path, "99.1")
 
 

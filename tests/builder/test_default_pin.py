@@ -12,7 +12,7 @@ import pytest
 from graft import cli, validation
 from graft.core import environments, layout
 from graft.core.cuda_settings import NO_KERNELS, CudaArchs, CudaSettings
-from graft.core.errors import RefusedError, ToolchainError
+from graft.core.errors import MissingError, RefusedError
 from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
 from graft.deliver import built
 from graft.deliver.built import Built, fingerprint_of, last_build, save_built
@@ -164,7 +164,7 @@ def test_what_is_installed_shows_what_is_downloaded(
     assert capsys.readouterr().err.startswith("  installing torch 0.")
     monkeypatch.setenv("FAILS", "1")
     program.write_text(program.read_text().replace("Collecting torch", "ERROR: no torch"))
-    with pytest.raises(ToolchainError, match="torch could not be installed: torch") as caught:
+    with pytest.raises(MissingError, match="torch could not be installed: torch") as caught:
         environments.install(tmp_path, "torch", what="torch")
     assert caught.value.cause == "ERROR: no torch"
     assert "PIP_INDEX_URL" in caught.value.todo and "UV_DEFAULT_INDEX" in caught.value.todo

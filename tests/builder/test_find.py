@@ -19,9 +19,9 @@ from graft.base.find import default_release, fetch_unpinned, find_pin, usable_pi
 from graft.core import layout as layout_module
 from graft.core.console import StepLine, Steps
 from graft.core.cuda_settings import NO_GPU, CudaArchs
-from graft.core.errors import FetchError
+from graft.core.errors import MissingError
 from graft.core.layout import Layout, TorchVersion
-from graft.core.pip import MissingError
+from graft.core.pip import UnavailableError
 from graft.inputs.pin import load_pin, pin_of, unpinned_sha256
 
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -117,7 +117,7 @@ def test_wheel_with_another_hash_than_the_index_or_the_pin_has_is_refused(pinned
     sources.wheel("9.1.0+cpu", sources.own, sha256="" if pinned else "0" * 64)
     for_cpus = {"9.1.0+cpu": {TAG: "0" * 64}} if pinned else {}
     sources.pin("9.1.0", {**for_cpus, "9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
-    with pytest.raises(FetchError, match=r"pip could not download torch===9\.1\.0\+cpu") as caught:
+    with pytest.raises(MissingError, match=r"pip could not download torch===9\.1\.0\+cpu") as caught:
         find_pin(patches=sources.patches)
     assert "DO NOT MATCH THE HASHES" in caught.value.cause and f"Expected sha256 {'0' * 64}" in caught.value.cause
     assert not list(sources.folder.glob("build/**/*.whl")) and not list(sources.folder.glob(".cache/**/*.whl"))
@@ -180,17 +180,17 @@ def test_below_a_cap_of_pip_the_newest_pin_is_taken(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     assert found(sources, capsys)[0] == "9.0.0"
     monkeypatch.delenv("PIP_NO_INDEX")
-    with pytest.raises(MissingError, match=r"forbids torch===9.1.0: it allows <=9.0") as caught:
+    with pytest.raises(UnavailableError, match=r"forbids torch===9.1.0: it allows <=9.0") as caught:
         sources.fetch("9.1.0")
     assert "PIP_CONSTRAINT=/dev/null" in caught.value.todo
     # A version below it that does not exist.
-    with pytest.raises(MissingError) as missing:
+    with pytest.raises(UnavailableError) as missing:
         sources.fetch("8.9.0+cpu")
     assert caught.value.is_capped and not missing.value.is_capped
     (sources.folder / "constraints.txt").write_text("torch<8\n")
     for name in ("build", ".cache/graft"):
         shutil.rmtree(sources.folder / name)
-    with pytest.raises(MissingError, match=r"it allows <8"):
+    with pytest.raises(UnavailableError, match=r"it allows <8"):
         find_pin(patches=sources.patches)
 
 
@@ -215,7 +215,7 @@ def test_without_any_the_error_names_what_works_offline(
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
         monkeypatch.setenv("PIP_RETRIES", "1")
         monkeypatch.setenv("FORCE_COLOR", "1")  # as CI systems do
-    with pytest.raises(FetchError, match="pip can download no PyTorch for this Python") as caught:
+    with pytest.raises(MissingError, match="pip can download no PyTorch for this Python") as caught:
         find_pin(patches=sources.patches)
     assert "torch===9.1.0+cpu" in caught.value.cause and "torch===9.1.0 " in f"{caught.value.cause} "
     assert "WHEEL" in caught.value.todo and "make develop" in caught.value.todo
@@ -256,7 +256,7 @@ def test_environment_without_pip_is_named(sources: Sources, tmp_path: Path, monk
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     venv.EnvBuilder(symlinks=True).create(tmp_path / "bare")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
-    with pytest.raises(FetchError, match=r"pip is not installed for .*/bare/bin/python") as caught:
+    with pytest.raises(MissingError, match=r"pip is not installed for .*/bare/bin/python") as caught:
         sources.fetch("9.1.0")
     assert caught.value.todo == "install it there: `uv pip install pip`, or `python -m ensurepip`"
 

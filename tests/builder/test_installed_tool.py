@@ -12,7 +12,7 @@ from asking import asked
 from graft import build as builds
 from graft import cli, deliveries
 from graft.core import environments, wording
-from graft.core.errors import CompileError, ToolchainError
+from graft.core.errors import BuildError, MissingError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.options import AS_VARIABLES, OPTIONS, SHARED
 from graft.project.settings import tomllib
@@ -36,14 +36,14 @@ def test_clean_deletes_builds_and_nothing_else(
 def test_an_error_of_one_of_several_torches_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(delivery: deliveries.Delivery, _: object) -> deliveries.Delivered:
         if delivery.layout.pin == "2.14.1":
-            raise CompileError("a.cpp:1: error: no member")
+            raise BuildError("a.cpp:1: error: no member")
         return deliveries.Delivered(Path())
 
     monkeypatch.setattr(builds, "run", run)
     monkeypatch.setattr(builds, "fetch_unpinned", lambda *_: None)
-    with pytest.raises(CompileError, match=r"for torch 2\.14\.1:\na\.cpp:1"):
+    with pytest.raises(BuildError, match=r"for torch 2\.14\.1:\na\.cpp:1"):
         builds.thin_files(asked(), "ops", [TorchVersion("2.13.0"), TorchVersion("2.14.1")])
-    with pytest.raises(CompileError, match=r"^a\.cpp:1"):
+    with pytest.raises(BuildError, match=r"^a\.cpp:1"):
         builds.thin_files(asked(), "ops", [TorchVersion("2.14.1")])
 
 
@@ -143,7 +143,7 @@ def test_error_before_the_builder_s_environment_is_spelled_too(
     typed: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
-        raise ToolchainError("not found: g++", todo="set CXX to a g++; set PYTHON to another Python")
+        raise MissingError("not found: g++", todo="set CXX to a g++; set PYTHON to another Python")
 
     monkeypatch.setattr(environments, "require_all", refuse)
     for name in list(os.environ):  # which it changes

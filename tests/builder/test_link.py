@@ -14,7 +14,7 @@ from graft.base.symbols import SymbolFile
 from graft.compile import libraries
 from graft.compile.products import LINKED, Product
 from graft.compile.units import Unit
-from graft.core.errors import CompileError, LinkError
+from graft.core.errors import BuildError
 
 
 def bound(linked: LinkedBuild, *units: Unit, provided: tuple[Unit, ...] = ()) -> list[str]:
@@ -25,8 +25,8 @@ def bound(linked: LinkedBuild, *units: Unit, provided: tuple[Unit, ...] = ()) ->
     return ours
 
 
-def refused_by_ninja(linked: LinkedBuild, *products: Product) -> CompileError:
-    with pytest.raises(CompileError) as caught:
+def refused_by_ninja(linked: LinkedBuild, *products: Product) -> BuildError:
+    with pytest.raises(BuildError) as caught:
         linked.make(*products)
     return caught.value
 
@@ -62,7 +62,7 @@ def test_function_that_each_capability_would_define_ends_the_build(
         unit = linked.unit("K", f"{text}inline int many() {{ return 3; }}\nstatic int own = many();\n")
         units.append(replace(unit, target=unit.target.rename(f"objects/K.cpp.{capability}.o")))
     linked.toolchain = replace(linked.toolchain, capabilities=capabilities, is_for_edits=len(capabilities) == 1)
-    with pytest.raises(LinkError) as caught:
+    with pytest.raises(BuildError) as caught:
         bound(linked, *units)
     assert caught.value.what == (
         f"{linked.layout.native}/K.cpp:1: twice() is defined once for each CPU capability; "
@@ -76,7 +76,7 @@ def test_what_the_other_library_hides_is_not_there(linked: LinkedBuild) -> None:
     calls_shown = linked.unit("CallsShown", "int shown(); int f() { return shown(); }")
     calls_unseen = linked.unit("CallsUnseen", "int unseen();\nint f() { return unseen(); }")
     assert bound(linked, calls_shown, provided=(library,)) == []
-    with pytest.raises(LinkError, match=rf"^{linked.layout.native}/CallsUnseen\.cpp:2: calls unseen\(\)") as caught:
+    with pytest.raises(BuildError, match=rf"^{linked.layout.native}/CallsUnseen\.cpp:2: calls unseen\(\)") as caught:
         bound(linked, calls_unseen, provided=(library,))
     assert caught.value.cause == ""
     # Within one library it is visible.
@@ -176,7 +176,7 @@ def test_link_that_fails_is_reported_at_the_user_s_line_and_tried_again(
 
 def test_other_complaints_of_the_linker_are_passed_on(linked: LinkedBuild) -> None:
     product = linked.product(linked.unit("Mine", "int f() { return 1; }"), linked=["libnowhere.so"])
-    with pytest.raises(LinkError, match=r"cannot find .*libnowhere\.so"):
+    with pytest.raises(BuildError, match=r"cannot find .*libnowhere\.so"):
         linked.linker(product).link()
 
 
@@ -238,7 +238,7 @@ def test_stub_has_the_kernel_of_the_only_capability_that_is_compiled(linked: Lin
 
 def test_stub_that_lacks_a_kernel_ends_the_build_if_all_capabilities_are_compiled(linked: LinkedBuild) -> None:
     product = stub_product(linked, "AVX2")
-    with pytest.raises(LinkError, match=r"Choice\.cpp:2: calls at::native::DispatchStub<.*>::AVX512"):
+    with pytest.raises(BuildError, match=r"Choice\.cpp:2: calls at::native::DispatchStub<.*>::AVX512"):
         linked.linker(product).link()
 
 

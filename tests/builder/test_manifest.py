@@ -13,7 +13,7 @@ from builds import GXX, Build, Compiler
 from graft.compile import ninja
 from graft.compile.manifest import inputs_of
 from graft.compile.units import Unit
-from graft.core.errors import CompileError
+from graft.core.errors import BuildError
 from helpers import write
 
 # Adds a folder of headers, notes that it compiles, and runs the script `meanwhile` once a source was read.
@@ -216,7 +216,7 @@ def test_time_that_goes_back_after_a_failed_build(real: Real, header: Path) -> N
     assert real.value() == "1"
     real.write("f.h", "#define VAL 2\n", 1_577_923_200)
     real.write("native/Other.cpp", "wrong\n")
-    with pytest.raises(CompileError):
+    with pytest.raises(BuildError):
         real.value()
     real.write("f.h", "#define VAL 1\n")
     real.write("native/Other.cpp", "")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from graft.core.errors import OperatorError
+from graft.core.errors import BuildError
 from graft.inputs.merge import MARK, added_list, merge_with_base
 from graft.inputs.native import DERIVATIVES, FUNCTIONS, load_native, load_natives
 from helpers import write
@@ -32,7 +32,7 @@ def added(folder: Path, text: str) -> str:
     ],
 )
 def test_what_is_not_a_list_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(OperatorError, match=message):
+    with pytest.raises(BuildError, match=message):
         added(tmp_path, text)
 
 

@@ -10,7 +10,7 @@ import pytest
 from builds import snapshot_of
 from graft.compile.diagnostics import diagnostics
 from graft.compile.messages import digest, formula_of, refuse, relevant
-from graft.core.errors import CompileError
+from graft.core.errors import BuildError
 from graft.core.process import UNTRANSLATED
 from graft.inputs.native import load_natives
 from helpers import write
@@ -33,11 +33,11 @@ def unlinked(library: str, *said: str) -> list[str]:
     return lines(f"[4/9] link {library}", f"FAILED: [code=1] {library}", command, *said)
 
 
-def refused(output: list[str], native: Path, tmp_path: Path) -> CompileError:
+def refused(output: list[str], native: Path, tmp_path: Path) -> BuildError:
     """Return the error that ends the build, with the user's file names."""
     snapshot = snapshot_of(tmp_path, load_natives([native]))
     snapshot.lay_out()
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(BuildError) as caught:
         refuse(output, tmp_path, snapshot, ())
     return caught.value
 

@@ -10,7 +10,7 @@ import pytest
 from builds import ALL, LIBRARY, NARROW_HEADERS, A, Build
 from graft.compile import ninja
 from graft.compile.units import CXX, NVCC, Unit
-from graft.core.errors import CompileError
+from graft.core.errors import BuildError
 from graft.inputs.toolchain import Toolchain
 
 
@@ -30,7 +30,7 @@ def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build
 def test_error_of_a_generated_source_itself_is_told(build: Build, text: str, calls: int) -> None:
     """Narrow headers have all that its text names, so that others would say the same. What they lack is not told."""
     build.write(LIBRARY, text)
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(BuildError) as caught:
         build.run()
     assert caught.value.what == "generated/library.cpp:1:2: error: wrong"
     assert len([call for call in build.calls() if "library" in call]) == calls
@@ -38,7 +38,7 @@ def test_error_of_a_generated_source_itself_is_told(build: Build, text: str, cal
 
 def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> None:
     build.write(A, "wrong\n")
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(BuildError) as caught:
         build.run()
     assert caught.value.what == "/mine/A.cpp:1:2: error: wrong"
     assert caught.value.todo == "fix /mine/A.cpp and build again; compiled files are kept"
@@ -50,7 +50,7 @@ def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> N
 
 def test_error_that_ends_the_build_is_not_told_twice(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
     build.write(A, "often\n")
-    with pytest.raises(CompileError):
+    with pytest.raises(BuildError):
         build.run()
     assert capsys.readouterr().err == ""
 
@@ -62,7 +62,7 @@ def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile
     build.write(LIBRARY, "slow\n")
     for name in ("A", "B"):
         build.write(f"src/ATen/native/{name}.cpp", "often\n")
-    with pytest.raises(CompileError):
+    with pytest.raises(BuildError):
         build.run()
     sources = [call.partition(" -c ")[2].partition(" ")[0] for call in build.calls()]
     assert sources[0] != LIBRARY  # of two that run at once, either may be noted first
@@ -72,7 +72,7 @@ def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile
 
 def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -> None:
     build.write(A, "often\n")
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(BuildError) as caught:
         build.run()
     log = build.layout.work / "compiler.log"
     assert len(caught.value.what.splitlines()) < 40
@@ -83,7 +83,7 @@ def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -
 def test_build_of_a_refused_folder_ends_at_once(build: Build) -> None:
     build.write(LIBRARY, "slow\n")
     build.is_refused = True
-    with pytest.raises(CompileError):
+    with pytest.raises(BuildError):
         build.run()
     assert not (build.layout.work / "objects/library.o").exists()
     build.is_refused = False
@@ -139,7 +139,7 @@ def test_error_without_optimization_alone_is_none(tried: Build) -> None:
 
 def test_error_that_the_wheel_would_have_is_told(tried: Build) -> None:
     tried.write("src/ATen/native/cpu/K.cpp", "wrong\n")
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(BuildError) as caught:
         tried.run()
     assert caught.value.what == "/mine/cpu/K.cpp:1:2: error: wrong"
 

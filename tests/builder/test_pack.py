@@ -11,7 +11,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
-from graft.core.errors import PackError
+from graft.core.errors import BuildError
 from graft.deliver.wheel import pack
 
 BASE = "torch-1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
@@ -85,7 +85,7 @@ def test_failure_leaves_what_was_there(base: Path, tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
-    with pytest.raises(PackError, match="No space left on device"):
+    with pytest.raises(BuildError, match="No space left on device"):
         packed(base, tmp_path / "out", {"torch/other.h": b""})
     assert wheel.read_bytes() == before
     assert list((tmp_path / "out").iterdir()) == [wheel]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graft.core.errors import PinError
+from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.patches import load_series, patched, pin_files
 
@@ -79,7 +79,7 @@ def test_every_patch_that_does_not_apply_is_named_with_its_hunk(tmp_path: Path, 
         elsewhere=PATCH.replace("text.py", "nowhere.py"),
         damaged=PATCH.replace("+b", "b"),
     )
-    with pytest.raises(PinError) as caught:
+    with pytest.raises(UsageError) as caught:
         patched(load_series(folder), base, tmp_path / "scratch")
     assert caught.value.what.splitlines() == [
         f"{folder}/broken.patch:8: this hunk does not apply to torch/text.py:1",
@@ -98,7 +98,7 @@ def test_every_fault_of_a_series_is_reported(tmp_path: Path) -> None:
         headless=headless,
         forgotten=PATCH,
     )
-    with pytest.raises(PinError) as caught:
+    with pytest.raises(UsageError) as caught:
         load_series(folder)
     series = folder / "series"
     assert caught.value.what.splitlines() == [
@@ -110,5 +110,5 @@ def test_every_fault_of_a_series_is_reported(tmp_path: Path) -> None:
 
 
 def test_missing_series_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(PinError, match="series: no such file"):
+    with pytest.raises(UsageError, match="series: no such file"):
         load_series(tmp_path)

@@ -14,7 +14,7 @@ from graft.base.base import Base, refuse_unusable
 from graft.base.fetch import check_wheel, fetch
 from graft.base.find import usable_pins
 from graft.core.console import StepLine
-from graft.core.errors import FetchError, PinError, UnusableBaseError
+from graft.core.errors import MissingError, UsageError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs import pin as pin_module
 from graft.inputs.pin import GitSource, Pin, known_pins, load_pin, pinned_file
@@ -73,19 +73,19 @@ def test_settings_are_variables_of_setup_py() -> None:
 
 
 def test_pin_without_a_wheel_cannot_be_grafted_upon(tmp_path: Path) -> None:
-    with pytest.raises(PinError, match=r"2\.6\.0/pin\.yaml: this pin has no wheel") as caught:
+    with pytest.raises(UsageError, match=r"2\.6\.0/pin\.yaml: this pin has no wheel") as caught:
         fetch(load_pin(SOURCE_ONLY), tmp_path, None, StepLine("fetch"))
     assert "BUILD=source" in caught.value.todo
 
 
 def test_unknown_pin_names_those_there_are() -> None:
-    with pytest.raises(PinError, match=r"0\.0\.0/pin\.yaml: no such pin") as caught:
+    with pytest.raises(UsageError, match=r"0\.0\.0/pin\.yaml: no such pin") as caught:
         load_pin(PATCHES / "0.0.0")
     assert caught.value.todo == f"set PIN to one of: {', '.join(known_pins(PATCHES))}"
 
 
 def test_wheel_that_a_pin_does_not_know_is_refused_with_those_that_it_knows() -> None:
-    with pytest.raises(PinError, match=r"2\.13\.0/pin\.yaml: it has no wheel of version 2\.13\.0\+cu130") as caught:
+    with pytest.raises(UsageError, match=r"2\.13\.0/pin\.yaml: it has no wheel of version 2\.13\.0\+cu130") as caught:
         load_pin(WITH_WHEEL, TorchVersion("2.13.0+cu130"))
     assert caught.value.cause == "it has 2.13.0+cpu, 2.13.0"
     assert "make pin TORCH=2.13.0+cu130" in caught.value.todo
@@ -93,7 +93,7 @@ def test_wheel_that_a_pin_does_not_know_is_refused_with_those_that_it_knows() ->
 
 def test_missing_key_is_named(tmp_path: Path) -> None:
     (tmp_path / "pin.yaml").write_text("version: 1.0\n")
-    with pytest.raises(PinError, match=r"pin\.yaml: the key 'source' is missing"):
+    with pytest.raises(UsageError, match=r"pin\.yaml: the key 'source' is missing"):
         load_pin(tmp_path)
 
 
@@ -103,9 +103,9 @@ def of_python(monkeypatch: pytest.MonkeyPatch, name: str, abi: str = "") -> None
     monkeypatch.setattr(pin_module, "sys_tags", lambda: iter(tags))
 
 
-def not_fetched(pin: Pin, folder: Path, why: str) -> FetchError:
+def not_fetched(pin: Pin, folder: Path, why: str) -> MissingError:
     """Return the error of a pin without a wheel for this Python."""
-    with pytest.raises(FetchError, match=why) as caught:
+    with pytest.raises(MissingError, match=why) as caught:
         fetch(pin, folder, None, StepLine("fetch"))
     return caught.value
 
@@ -127,7 +127,7 @@ def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: p
 def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_python(monkeypatch, "cp314", "cp314t")
     why = r"for this Python \(cp314-cp314t-manylinux_2_28_x86_64, a free-threaded Python, on which nobody has tested"
-    with pytest.raises(FetchError, match=why):
+    with pytest.raises(MissingError, match=why):
         usable_pins(PATCHES)
     not_fetched(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, why)
 
@@ -149,7 +149,7 @@ def test_python_3_14_has_wheels(machine: str, monkeypatch: pytest.MonkeyPatch) -
 )
 def test_wheel_of_another_version_or_python_is_refused(name: str, why: str, tmp_path: Path) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(FetchError, match=why):
+    with pytest.raises(MissingError, match=why):
         check_wheel(tmp_path / name, load_pin(WITH_WHEEL, TorchVersion("2.13.0+cpu")))
 
 
@@ -163,7 +163,7 @@ def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(
     wheel.write_text("not the wheel")
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     cache = tmp_path / "cache"
-    with pytest.raises(FetchError, match=f"the sha256 is {found}, but the pin has {pin.sha256[tag]}"):
+    with pytest.raises(MissingError, match=f"the sha256 is {found}, but the pin has {pin.sha256[tag]}"):
         fetch(pin, cache, wheel, StepLine("fetch"))
     assert wheel.read_text() == "not the wheel"
     assert not cache.exists()
@@ -189,7 +189,7 @@ def test_wheel_of_a_kind_that_cannot_work_is_refused_in_one_line(
     with ZipFile(wheel, "w") as archive:
         for name in members:
             archive.writestr(name, "")
-    with pytest.raises(UnusableBaseError, match=re.escape(why)) as caught:
+    with pytest.raises(UsageError, match=re.escape(why)) as caught:
         check_wheel(wheel, load_pin(WITH_WHEEL))
     assert caught.value.what.startswith(f"{wheel.name} cannot be used as a base: ")
     assert "\n" not in caught.value.what
@@ -218,9 +218,9 @@ def base(tmp_path: Path) -> Callable[..., Base]:
 
 def test_base_must_have_build_ids_and_hidden_symbols(base: Callable[..., Base]) -> None:
     base().require_usable()
-    with pytest.raises(UnusableBaseError, match=r"its libc10\.so has no build-id") as caught:
+    with pytest.raises(UsageError, match=r"its libc10\.so has no build-id") as caught:
         base(libc10="-Wl,--build-id=none").require_usable()
     assert "\n" not in caught.value.what
-    with pytest.raises(UnusableBaseError, match=r"its libtorch_python\.so is stripped") as caught:
+    with pytest.raises(UsageError, match=r"its libtorch_python\.so is stripped") as caught:
         base(libtorch_python="-Wl,--strip-all").require_usable()
     assert "\n" not in caught.value.what

@@ -20,16 +20,9 @@ from graft.base import fetch
 from graft.base.base import Base
 from graft.core import layout as layout_module
 from graft.core import pip
-from graft.core.errors import (
-    CompileError,
-    FetchError,
-    GraftError,
-    PinError,
-    UnusableBaseError,
-    UsageError,
-)
+from graft.core.errors import BuildError, GraftError, MissingError, UsageError
 from graft.core.layout import REPOSITORY
-from graft.core.pip import Distribution, MissingError
+from graft.core.pip import Distribution, UnavailableError
 from graft.deliveries import Delivery
 from graft.inputs.patches import load_series
 from graft.inputs.pin import load_pin
@@ -137,7 +130,7 @@ class Pins:
             paths = [path for path in self._meant(requirement, index) if f"-cp{python.replace('.', '')}-" in path.name]
             found = [Distribution("torch", "", path.name, sha256(path)) for path in paths]
         if not found:
-            raise MissingError(f"pip finds no {requirement}", brief="not found")
+            raise UnavailableError(f"pip finds no {requirement}", brief="not found")
         return found
 
     def download(self, folder: Path, _: str, wanted: Mapping[str, str], __: object, *options: str) -> None:
@@ -146,7 +139,7 @@ class Pins:
         self.asked.append([requirement, *options])
         found = [path for path in self._meant(requirement, *options) if TAG in path.name]
         if not found:
-            raise MissingError(f"pip finds no {requirement}", brief="not found")
+            raise UnavailableError(f"pip finds no {requirement}", brief="not found")
         assert hash_ == sha256(found[0])
         shutil.copy(found[0], folder)
 
@@ -252,20 +245,20 @@ def test_pin_of_a_source_tree_gets_wheels_behind_it(pins: Pins) -> None:
 def test_wheels_must_be_the_last_section(pins: Pins) -> None:
     pins.add_pin(HEAD.replace("# Above the wheels.\nwheels:", f"wheels:\n  9.1.0:\n    {TAG}: 0\nlater: {{}}\n"))
     pins.add_wheel("9.1.0+cpu")
-    pins.refused("9.1.0+cpu", PinError, r"pin\.yaml: `wheels:` is not its last section")
+    pins.refused("9.1.0+cpu", UsageError, r"pin\.yaml: `wheels:` is not its last section")
 
 
 def test_another_file_than_the_pinned_one_is_refused(pins: Pins) -> None:
     path = pins.add_pin(f"{HEAD}  9.1.0:\n    {TAG}: {'a' * 64}\n")
     wheel = pins.add_wheel("9.1.0")
-    error = pins.refused("9.1.0", PinError, f"^{path}: 9.1.0, {TAG}: the file differs from the pinned one")
+    error = pins.refused("9.1.0", UsageError, f"^{path}: 9.1.0, {TAG}: the file differs from the pinned one")
     assert error.cause == f"the pin has {'a' * 64}, but the file has {sha256(wheel)}"
 
 
 def test_wheel_of_another_commit_is_refused(pins: Pins) -> None:
     pins.add_pin(f"{HEAD}  9.1.0+cpu:\n    {TAG}: {'a' * 64}\n")
     pins.add_wheel("9.1.0", commit="d" * 40)
-    pins.refused("9.1.0", PinError, f"it has {COMMIT}, but torch 9.1.0 has {'d' * 40}")
+    pins.refused("9.1.0", UsageError, f"it has {COMMIT}, but torch 9.1.0 has {'d' * 40}")
 
 
 def test_toolkit_of_a_new_cuda_is_added(pins: Pins, capsys: pytest.CaptureFixture[str]) -> None:
@@ -301,11 +294,11 @@ def test_smallest_operator_is_built_upon_the_pin_that_was_written(
         assert layout.native == pin.SMALLEST
         assert layout.patches == pins.patches / "9.1.0"
         assert load_pin(layout.patches, layout.pin).version == "9.1.0" and load_series(layout.patches) == []
-        raise CompileError("GraftSmallest.cpp:3: error: no")
+        raise BuildError("GraftSmallest.cpp:3: error: no")
 
     monkeypatch.setattr(pin, "run", build)
     pins.add_wheel("9.1.0")
-    with pytest.raises(CompileError, match=r"GraftSmallest\.cpp:3: error: no"):
+    with pytest.raises(BuildError, match=r"GraftSmallest\.cpp:3: error: no"):
         pins.run("9.1.0")
     said = capsys.readouterr().err
     assert "9.1.0/pin.yaml" in said and "next: " not in said
@@ -314,23 +307,23 @@ def test_smallest_operator_is_built_upon_the_pin_that_was_written(
 def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(pins: Pins) -> None:
     wheel = pins.add_wheel("9.1.0", more={"torch/lib/libtorch_hip.so": ""})
     for torch in (wheel, "9.1.0"):
-        error = pins.refused(torch, UnusableBaseError, "it is for ROCm, but only CPU and CUDA are supported")
+        error = pins.refused(torch, UsageError, "it is for ROCm, but only CPU and CUDA are supported")
         assert "\n" not in error.what
 
 
 def test_what_is_no_wheel_of_torch_is_refused(pins: Pins) -> None:
     pins.refused("", UsageError, "TORCH=: neither a version nor a wheel file")
     pins.refused("newest", UsageError, "TORCH=newest: neither a version nor a wheel file")
-    pins.refused(pins.folder / "torch-1-py3-none-any.whl", FetchError, "TORCH=.*: no such file")
+    pins.refused(pins.folder / "torch-1-py3-none-any.whl", MissingError, "TORCH=.*: no such file")
     for name, why in (
         ("vision-1-py3-none-any.whl", "this is vision, not torch"),
         ("a.whl", "not the file name of a wheel"),
     ):
         (pins.folder / name).touch()
-        pins.refused(pins.folder / name, FetchError, why)
+        pins.refused(pins.folder / name, MissingError, why)
     broken = pins.folder / f"torch-9.1.0-{TAG}.whl"
     broken.touch()
-    pins.refused(broken, FetchError, "it is not a zip file|the sha256 is")
+    pins.refused(broken, MissingError, "it is not a zip file|the sha256 is")
 
 
 def test_index_is_asked_for_wheels_and_toolkit(pins: Pins) -> None:
@@ -343,7 +336,7 @@ def test_index_is_asked_for_wheels_and_toolkit(pins: Pins) -> None:
 def test_wheels_for_cpus_may_be_in_the_index_of_pytorch_only(pins: Pins) -> None:
     wheel = pins.add_wheel("9.1.0+cpu")
     pins.only = "https://own"
-    pins.refused("9.1.0+cpu", FetchError, r"pip finds no torch===9\.1\.0\+cpu")
+    pins.refused("9.1.0+cpu", MissingError, r"pip finds no torch===9\.1\.0\+cpu")
     (pins.patches / "indexes.yaml").write_text("cpu: https://own\n")
     pins.run("9.1.0+cpu")
     assert load_pin(pins.patches / "9.1.0").wheels == {"9.1.0+cpu": {TAG: sha256(wheel)}}
@@ -362,7 +355,7 @@ def test_failures_of_pip_say_what_to_do(
     """Those that concern other verbs, too, are in test_find.py."""
     monkeypatch.setattr(pin, "ask_pip", pip.ask_pip)
     monkeypatch.setattr(pip, "run", lambda *_, **__: CompletedProcess([], 1, output))
-    error = pins.refused("9.1.0", FetchError, what)
+    error = pins.refused("9.1.0", MissingError, what)
     assert why in error.cause
     assert todo in error.todo
 
@@ -379,11 +372,11 @@ def test_pip_itself_understands_the_question(
     (found,) = pip.ask_pip("torch===9.1.0+cpu", "", *options)
     assert found == pip.Distribution("torch", "9.1.0+cpu", wheel.name, sha256(wheel))
     for requirement in ("torch===9.1.0", "torch===9.2.0"):
-        with pytest.raises(pip.MissingError, match=f"pip finds no {requirement}"):
+        with pytest.raises(pip.UnavailableError, match=f"pip finds no {requirement}"):
             pip.ask_pip(requirement, "", *options)
     (tmp_path / "constraints.txt").write_text("torch<9\n")
     monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
-    with pytest.raises(FetchError, match=r"forbids torch===9\.1\.0\+cpu: it allows <9"):
+    with pytest.raises(MissingError, match=r"forbids torch===9\.1\.0\+cpu: it allows <9"):
         pip.ask_pip("torch===9.1.0+cpu", "", *options)
 
 
@@ -392,7 +385,7 @@ def test_standard_is_what_most_flags_say(tmp_path: Path) -> None:
     (tmp_path / "torch/utils/cpp_extension.py").write_text(EXTENSIONS)
     assert standard_of(Base(tmp_path / "torch.whl", tmp_path)) == "c++20"
     (tmp_path / "torch/utils/cpp_extension.py").write_text("'-sycl-std=2020'\n")
-    with pytest.raises(UnusableBaseError, match="does not say its C"):
+    with pytest.raises(UsageError, match="does not say its C"):
         standard_of(Base(tmp_path / "torch.whl", tmp_path))
-    with pytest.raises(PinError, match=r"built with c\+\+26, but Graft knows no g\+\+ for it"):
+    with pytest.raises(UsageError, match=r"built with c\+\+26, but Graft knows no g\+\+ for it"):
         new_pin("9.1.0", COMMIT, "c++26")

@@ -9,7 +9,7 @@ import pytest
 from builds import GXX, Build
 from graft.compile.preambles import preamble_of
 from graft.compile.units import Unit
-from graft.core.errors import CompileError
+from graft.core.errors import BuildError
 from graft.core.files import write_if_changed
 
 SOURCE = Path("src/ATen/native/cpu/Mine.cpp")
@@ -103,7 +103,7 @@ def test_file_without_a_guard_is_read_once(edited: Build, tmp_path: Path, name: 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_message_names_the_folder_s_own_file(edited: Build, count: int) -> None:
     uses(edited, *edits(*range(count)))
-    with pytest.raises(CompileError, match=r"/mine/cpu/Mine.cpp:6:10: error: Typo.h: No such file") as caught:
+    with pytest.raises(BuildError, match=r"/mine/cpu/Mine.cpp:6:10: error: Typo.h: No such file") as caught:
         uses(edited, f'{PREAMBLE}#include "Typo.h"\n{function(4)}')
     assert "preamble" not in str(caught.value)
 
@@ -112,7 +112,7 @@ def test_message_names_it_also_where_a_header_is_gone(edited: Build) -> None:
     """A generated one, like that of a renamed operator."""
     uses(edited, *edits(1, 2, 3))
     (edited.layout.work / HEADERS[2]).unlink()
-    with pytest.raises(CompileError, match=r"/mine/cpu/Mine.cpp:5:10: error: ATen/Known.h: No such") as caught:
+    with pytest.raises(BuildError, match=r"/mine/cpu/Mine.cpp:5:10: error: ATen/Known.h: No such") as caught:
         uses(edited, *edits(4))
     assert "preamble" not in str(caught.value)
 

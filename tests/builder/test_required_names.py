@@ -13,7 +13,7 @@ from graft import stages
 from graft.compose import appending
 from graft.compose.appending import our_files, require_names
 from graft.core.console import Steps
-from graft.core.errors import PinError
+from graft.core.errors import UsageError
 
 # The text of every wheel that is a file of its own.
 NEW = "torch/_graft.py"
@@ -33,7 +33,7 @@ def require(tmp_path: Path) -> Require:
         path.write_text(text)
         try:
             require_names(folder, {"torch/module.py": path})
-        except PinError as error:
+        except UsageError as error:
             assert "differs from the supported ones" in error.cause
             return [line.partition("`")[2].partition("`")[0] for line in error.what.splitlines()]
         return []
@@ -83,7 +83,7 @@ def test_what_upstream_does_not_bind_at_its_top_is_missing(require: Require, ups
 
 
 def test_every_module_and_name_is_reported_with_the_text(tmp_path: Path) -> None:
-    with pytest.raises(PinError) as caught:
+    with pytest.raises(UsageError) as caught:
         require_names(tmp_path)
     lines = caught.value.what.splitlines()
     files = our_files()
@@ -100,10 +100,10 @@ def test_what_was_found_right_is_remembered_until_the_builder_changes(
     text.write_text("listed.update(x=1)")
     for upstream, is_right in (("other = 1", False), ("listed = {}", True), ("other = 1", True)):
         module.write_text(upstream)
-        with nullcontext() if is_right else pytest.raises(PinError):
+        with nullcontext() if is_right else pytest.raises(UsageError):
             require_names(tmp_path, {"torch/module.py": text}, note)
     monkeypatch.setattr(appending, "hash_of_builder", lambda: "another builder")
-    with pytest.raises(PinError):
+    with pytest.raises(UsageError):
         require_names(tmp_path, {"torch/module.py": text}, note)
 
 
@@ -115,6 +115,6 @@ def test_build_and_check_refuse_such_a_pytorch(tmp_path: Path, monkeypatch: pyte
     snapshot: Any = SimpleNamespace(series=(), natives=None)
     layout: Any = SimpleNamespace(work=tmp_path, base=tmp_path)
     base: Any = SimpleNamespace(tree=tmp_path / "tree", cuda="")
-    with pytest.raises(PinError, match="get_testing_overrides"):
+    with pytest.raises(UsageError, match="get_testing_overrides"):
         stages.check(stages.Job(layout, snapshot, base, 1, Steps()))
     assert not (tmp_path / "required-names").exists()

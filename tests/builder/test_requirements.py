@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from graft.core import environments
-from graft.core.errors import ToolchainError
+from graft.core.errors import MissingError
 from graft.core.layout import REPOSITORY
 
 
@@ -27,7 +27,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("bare")
 def test_all_that_is_missing_is_named_with_its_packages() -> None:
-    with pytest.raises(ToolchainError) as caught:
+    with pytest.raises(MissingError) as caught:
         environments.require_all()
     python = f"python3.{sys.version_info.minor}"
     what = "g++, git, make, /usr/include/python3/Python.h, Python's module ensurepip"
@@ -42,7 +42,7 @@ def test_all_that_is_missing_is_named_with_its_packages() -> None:
 def test_what_no_package_has_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "base_prefix", "/opt/python")
     monkeypatch.setenv("CXX", "my-g++")
-    with pytest.raises(ToolchainError) as caught:
+    with pytest.raises(MissingError) as caught:
         environments.require_all()
     assert caught.value.what.startswith("not found: my-g++, git, ")
     assert caught.value.todo.startswith(
@@ -56,7 +56,7 @@ def test_nothing_is_created_before(tmp_path: Path) -> None:
     command = [sys.executable, "scripts/environment.py", "graft", "build"]
     env = {**os.environ, "PATH": "", "CXX": "g++"}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == ToolchainError.exit_code
+    assert done.returncode == MissingError.exit_code
     assert done.stderr.startswith("error: not found: g++, git, make\n  next: `apt-get install g++ git make` ")
     assert [path.name for path in tmp_path.iterdir()] == ["scripts"]
     for words in (["undevelop", "--help"], ["build", "--help"]):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builds import ALL, COMPILER, GXX, LIBRARY, NARROW_HEADERS, A, B, Build
 from graft.compile import store
-from graft.core.errors import CompileError
+from graft.core.errors import BuildError
 from graft.core.layout import DEBUG, Layout
 
 
@@ -33,7 +33,7 @@ def test_content_decides_where_times_do_not(build: Build) -> None:
 
 def test_content_decides_after_a_build_that_failed(build: Build) -> None:
     build.write(A, "wrong\n")
-    with pytest.raises(CompileError):
+    with pytest.raises(BuildError):
         build.run()
     build.write(B, "// another\n")
     set_back(build.layout.work / B)

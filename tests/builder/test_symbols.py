@@ -9,7 +9,7 @@ import pytest
 from graft.base.elf import ElfFile
 from graft.base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
 from graft.compile.trampolines import bind_hidden
-from graft.core.errors import LinkError
+from graft.core.errors import BuildError
 from graft.deliver.wheel import newer_symbols
 
 HIDDEN = """
@@ -117,7 +117,7 @@ def test_name_that_stands_for_two_functions_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "libtwice.so"
     command = ["g++", "-shared", "-Wl,--build-id=sha1", *map(str, tmp_path.glob("*.o")), "-o", str(target)]
     subprocess.run(command, check=True)
-    with pytest.raises(LinkError, match="has 2 hidden functions named _ZL5twicev") as caught:
+    with pytest.raises(BuildError, match="has 2 hidden functions named _ZL5twicev") as caught:
         bind_hidden(["_ZL5twicev"], [index_of(target)])
     assert caught.value.todo == "do not call it; copy its code into the native folder"
 

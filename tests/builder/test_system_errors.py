@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from graft import cli as command_line
 from graft.core import bugs
-from graft.core.errors import PackError, RefusedError
+from graft.core.errors import BuildError, RefusedError
 from graft.core.layout import REPOSITORY
 from graft.core.system_errors import refuse_full
 from graft.deliver import wheel as deliver
@@ -79,7 +79,7 @@ def test_wheel_that_cannot_be_written(code: int, remedy: str, tmp_path: Path, mo
 
     monkeypatch.setattr(deliver, "ZipFile", fail)
     base = tmp_path / "torch-2.0-cp311-cp311-linux_x86_64.whl"
-    with pytest.raises(PackError, match=f"(?s)torch-2.0.*: {os.strerror(code)}.*{remedy}.*{tmp_path / 'out'}"):
+    with pytest.raises(BuildError, match=f"(?s)torch-2.0.*: {os.strerror(code)}.*{remedy}.*{tmp_path / 'out'}"):
         deliver.pack(base, {}, version="2.0+graft", platform="linux_x86_64", out=tmp_path / "out")
 
 
@@ -103,7 +103,7 @@ def test_bug_of_graft_is_called_so(
 
 
 @pytest.mark.parametrize(
-    ("raised", "named"), [(PackError("of the pack"), "PackError"), (KeyError("of the pack"), "KeyError")]
+    ("raised", "named"), [(BuildError("of the pack"), "BuildError"), (KeyError("of the pack"), "KeyError")]
 )
 def test_error_is_shown_once_behind_its_traceback(
     raised: Exception,
@@ -119,8 +119,8 @@ def test_error_is_shown_once_behind_its_traceback(
             try:
                 int("x")
             except ValueError as error:
-                raise PackError(str(raised)) from error
-        except PackError:
+                raise BuildError(str(raised)) from error
+        except BuildError:
             raise raised  # noqa: B904
 
     monkeypatch.setattr(command_line, "_run", fail)

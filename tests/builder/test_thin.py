@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 from graft.compose.package import module_of, star_importers
-from graft.core.errors import PackError, UsageError
+from graft.core.errors import BuildError, UsageError
 from graft.core.layout import INTERPRETER
 from graft.deliver.shipped import load
 from graft.deliver.thin import package_name, thin_version, write_wheel
@@ -126,7 +126,7 @@ def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(ZipFile, "writestr", full)
-    with pytest.raises(PackError, match="No space left on device"):
+    with pytest.raises(BuildError, match="No space left on device"):
         packed(tmp_path, {"my_ops/other.py": b""})
     assert wheel.read_bytes() == before
     assert list(tmp_path.iterdir()) == [wheel]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graft.core.errors import ToolchainError
+from graft.core.errors import MissingError
 from graft.core.layout import REPOSITORY
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
@@ -35,7 +35,7 @@ def test_linker_is_an_input(tmp_path: Path) -> None:
 
 
 def test_linker_that_does_not_run_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="`ld`, which the C"):
+    with pytest.raises(MissingError, match="`ld`, which the C"):
         find_toolchain(PIN, compiler(tmp_path, program(tmp_path / "ld", "echo fork: no memory; exit 1")))
 
 
@@ -50,5 +50,5 @@ def test_linker_that_does_not_run_is_an_error(tmp_path: Path) -> None:
 def test_compiler_that_will_not_do_is_refused(tmp_path: Path, version: str, about: str, message: str) -> None:
     if version:
         program(tmp_path / "cxx", f'case "$1" in -dump*) echo {version};; *) echo "{about}";; esac')
-    with pytest.raises(ToolchainError, match=message):
+    with pytest.raises(MissingError, match=message):
         find_toolchain(PIN, str(tmp_path / "cxx"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from graft import build as build_module
 from graft.base.installed import Environment
-from graft.core.errors import PackError, UsageError
+from graft.core.errors import BuildError, UsageError
 from graft.core.layout import PACKAGE
 from graft.deliver.develop import use_tree, write_tree
 from graft.deliver.trial import require_import
@@ -74,7 +74,7 @@ def test_error_names_the_line_of_the_folder(
     before = pth.read_text()
     (folder / "python" / name).write_text(FOLDER[f"python/{name}"].replace(old, new))
     for _ in range(2):
-        with pytest.raises(PackError) as caught:
+        with pytest.raises(BuildError) as caught:
             build(environment, folder)
         assert caught.value.what.startswith(f"{folder}/python/{name}:{expected}")
         assert pth.read_text() == before
@@ -84,7 +84,7 @@ def test_module_that_torch_imports_later_is_imported(environment: Environment, t
     write(environment.site, {"torch/later.py": "known = 1\n", "torch/package/__init__.py": ""})
     texts = {"python/later.py": "unknown\n", "python/package/__init__.py": "right = 1\n"}
     folder = write(tmp_path / "ops", FOLDER | texts)
-    with pytest.raises(PackError) as caught:
+    with pytest.raises(BuildError) as caught:
         build(environment, folder)
     assert caught.value.what == f"{folder}/python/later.py:1: NameError: name 'unknown' is not defined"
     assert caught.value.cause == "`import torch.later` fails with this"
@@ -93,7 +93,7 @@ def test_module_that_torch_imports_later_is_imported(environment: Environment, t
 
 
 def test_error_elsewhere_is_shown_whole(environment: Environment, tmp_path: Path) -> None:
-    with pytest.raises(PackError) as caught:
+    with pytest.raises(BuildError) as caught:
         build(environment, write(tmp_path / "ops", FOLDER), "'; raise OSError('no such library') #")
     assert caught.value.what.startswith("Traceback ")
     assert caught.value.what.endswith("\nOSError: no such library")

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 from corpus import BROKEN, files_of, said_of
-from graft.check import CHECKED, Findings, process
+from graft.check import FOUND, Findings, process
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.cplusplus import canonical, read_text
 from graft.check.derivatives import check_derivatives
 from graft.check.functions import check_functions
 from graft.codegen import NO_CUDA
-from graft.core.errors import OperatorError
+from graft.core.errors import BuildError, Finding
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.entries import read_entries
 from graft.inputs.native import load_natives
@@ -92,8 +92,9 @@ def test_what_was_found_right_is_checked_again_when_it_changes(
 
     def torchgen(_: object, read: Callable[[str], None], **__: object) -> int:
         calls.append(read)
-        for line in (said, *([CHECKED] if code == 0 else [])):
-            read(f"{line}\n")
+        what, _, todo = said.removeprefix("a.yaml:1: ").removeprefix("warning: ").partition("; ")
+        found = Findings({Finding(Path("a.yaml"), 1, 0, what, todo, is_warning=code == 0)})
+        read(f"{FOUND}{found.as_json()}\n")
         return code
 
     monkeypatch.setattr(process, "follow", torchgen)
@@ -106,8 +107,11 @@ def test_what_was_found_right_is_checked_again_when_it_changes(
         snapshot = take_snapshot(layout)
         snapshot.lay_out()
         tree: Any = SimpleNamespace(tree=base)
-        with pytest.raises(OperatorError, match="wrong") if code else nullcontext():
+        with pytest.raises(BuildError) if code else nullcontext() as caught:
             process.Generator(layout, snapshot, tree, NO_CUDA).start()
+        if caught:
+            assert str(caught.value) == said
+            assert caught.value.findings == (Finding(Path("a.yaml"), 1, 0, "wrong", "write it"),)
     assert len(calls) == (3 if code else 2)
     assert capfd.readouterr().err.count(said) == (0 if code else 2)
 

@@ -12,7 +12,7 @@ from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.process import Generator
 from graft.codegen import NO_CUDA
-from graft.core.errors import OperatorError
+from graft.core.errors import BuildError
 from graft.core.layout import Layout, TorchVersion
 from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
@@ -234,7 +234,7 @@ def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(
     (folder,) = snapshot.lay_out().folders
     assert folder.elsewhere.keys() == {Path("csrc/one.cpp")}
     (tmp_path / "csrc/one.cpp").write_text("// edited while it is checked\n")
-    with pytest.raises(OperatorError, match=rf"^{tmp_path}/csrc/one.cpp:2: .* is in a folder that is not read"):
+    with pytest.raises(BuildError, match=rf"^{tmp_path}/csrc/one.cpp:2: .* is in a folder that is not read"):
         Generator(layout, snapshot, tree, NO_CUDA).start()
     # No build depends on it.
     (tmp_path / "csrc/one.cpp").write_text("")

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 from corpus import said_of
 from graft.check.base import BaseOperators
-from graft.core.errors import OperatorError
+from graft.core.errors import BuildError
 from graft.inputs.merge import merge_with_base
 from graft.inputs.native import load_natives
 
@@ -100,7 +100,7 @@ def test_what_a_build_refuses_the_check_refuses(base: Path, known: BaseOperators
     """Lists that cannot be between others."""
     for text in (f"---\n{ENTRY}", f"{ENTRY}...\n", f"\ufeff{ENTRY}", f"{ENTRY}--- # end\n"):
         assert errors(tmp_path, known, {FUNCTIONS: text})
-        with pytest.raises(OperatorError):
+        with pytest.raises(BuildError):
             merge_with_base(load_natives([tmp_path / "native"]), base, tmp_path / "merged")
 
 

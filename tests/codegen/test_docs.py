@@ -14,7 +14,7 @@ from graft.codegen.operators import Operators
 from graft.compose.appending import appended_texts
 from graft.compose.composition import Composition
 from graft.compose.docs import docstring, docstring_texts
-from graft.core.errors import PackError
+from graft.core.errors import BuildError
 from graft.inputs.merge import MARK
 from graft.inputs.native import DOCS, NativeFolders, load_natives
 from helpers import write
@@ -180,7 +180,7 @@ def test_line_with_the_name_of_an_argument_is_what_the_schema_tells_of_it(
 
 def test_text_that_would_stop_torch_stops_the_build(native: NativeFolders, description: Description) -> None:
     (native.folders[0].path / DOCS / "graft_alone.rst").write_text("Has a NUL: \0.\n")
-    with pytest.raises(PackError, match=r"torch/_\w+_docs\.py: the text for it is not Python: .*null bytes"):
+    with pytest.raises(BuildError, match=r"torch/_\w+_docs\.py: the text for it is not Python: .*null bytes"):
         appended_texts(native, description)
 
 

@@ -16,7 +16,7 @@ from corpus import noted
 from graft.base.base import run_with_torchgen
 from graft.base.find import oldest_release
 from graft.core.console import Steps
-from graft.core.errors import FetchError
+from graft.core.errors import MissingError
 from graft.core.files import build_lock, files_below
 from graft.core.layout import PACKAGE, PATCHES, REPOSITORY
 from graft.fork import syntax
@@ -51,7 +51,7 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
             tree = open_tree(fetch_tree(pin, cache, "", line), pin)
             stack = Stack(tree, pinned_base(tree, pin), folder)
             stack.lay_out(syntax.FOLDERS, folder / "sources")
-    except FetchError as error:
+    except MissingError as error:
         pytest.skip(f"the sources of the oldest release cannot be fetched: {error}")
     lay_out_torchgen(stack, folder / "base")
     syntax.run_generators(folder / "sources")

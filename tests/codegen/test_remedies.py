@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from corpus import BROKEN, files_of, lay_out
-from graft.check import Finding
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
+from graft.core.errors import Finding
 from graft.inputs.native import load_natives
 
 # What a remedy of an entry may leave to write: the kernel, its formulas.

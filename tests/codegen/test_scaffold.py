@@ -17,7 +17,7 @@ import pytest
 import yaml
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.core.errors import OperatorError, UsageError
+from graft.core.errors import BuildError, UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.native import load_natives
 from graft.new import skeleton
@@ -143,7 +143,7 @@ def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(base: Path, tmp
     ],
 )
 def test_refused(base: Path, tmp_path: Path, schema: str, kind: str, variants: str, message: str) -> None:
-    with pytest.raises(OperatorError, match=message) as caught:
+    with pytest.raises(BuildError, match=message) as caught:
         made(base, tmp_path, schema, kind, variants)
     assert caught.value.todo
     if kind == "pointwise":
@@ -152,7 +152,7 @@ def test_refused(base: Path, tmp_path: Path, schema: str, kind: str, variants: s
 
 def test_an_operator_of_the_folder_is_refused_with_its_place(base: Path, tmp_path: Path) -> None:
     (tmp_path / FUNCTIONS).write_text("# Mine.\n- func: sc_a(Tensor self) -> Tensor\n")
-    with pytest.raises(OperatorError, match=rf"{FUNCTIONS}:2: the operator sc_a already exists"):
+    with pytest.raises(BuildError, match=rf"{FUNCTIONS}:2: the operator sc_a already exists"):
         made(base, tmp_path, "sc_a(Tensor self) -> Tensor")
     made(base, tmp_path, "sc_a.mine(Tensor self) -> Tensor")
 
@@ -161,7 +161,7 @@ def test_process_says_what_torchgen_says(base: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "graft.new", str(base), str(tmp_path), "oops", "plain", ""]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    error = OperatorError(**json.loads(done.stdout)["error"])
+    error = BuildError(**json.loads(done.stdout)["error"])
     assert "not a schema\n  oops" in error.what and "Invalid function schema" in error.cause and error.todo
     assert done.stderr == ""
 
@@ -196,7 +196,7 @@ def test_entries_go_behind_those_that_are_there(tmp_path: Path) -> None:
     assert yaml.safe_load(appended(path, entry)) == [{"func": "a() -> ()"}, {"func": "b() -> ()"}]
     for unfit in ("[{func: a() -> ()}]", "  - func: a() -> ()\n", "func: a\n", "- {"):
         path.write_text(unfit)
-        with pytest.raises(OperatorError, match=f"{FUNCTIONS}:1: entries cannot be appended"):
+        with pytest.raises(BuildError, match=f"{FUNCTIONS}:1: entries cannot be appended"):
             appended(path, entry)
 
 

@@ -25,7 +25,7 @@ from graft.codegen.headers import (
 from graft.codegen.output import Output
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
 from graft.codegen.torchgen import TEMPLATES
-from graft.core.errors import OperatorError
+from graft.core.errors import BuildError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.fork.apply import apply, lay_out_torchgen
 from graft.fork.branch import Branch
@@ -139,7 +139,7 @@ def test_fault_is_named_with_its_place_in_the_native_folder(tree: Path, layout: 
     native = layout.native
     native.mkdir()
     (native / "native_functions.yaml").write_text("# mine\n- func: mine(Tensr self) -> Tensor\n")
-    with pytest.raises(OperatorError, match=rf"Tensr\n.*{native}/native_functions\.yaml:2:"):
+    with pytest.raises(BuildError, match=rf"Tensr\n.*{native}/native_functions\.yaml:2:"):
         apply(tree, layout)
     assert not (tree / "torch/_added_operators.py").exists()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graft.core.errors import SourceError
+from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.fork.apply import apply
 from graft.fork.checkout import MOVING_REF
@@ -179,7 +179,7 @@ def test_checkout_that_was_killed_half_way_is_taken_back(tree: Path, layout: Lay
     (tree / ".git/index.lock").touch()
     write(tree, {"torch/second.py": "sec", "torch/text.py": "line"})
     write(tree, {"torch/untouched.py": "mine\n"})
-    with pytest.raises(SourceError, match=r"M torch/untouched\.py"):
+    with pytest.raises(UsageError, match=r"M torch/untouched\.py"):
         apply(tree, layout)
     assert (tree / "torch/untouched.py").read_text() == "mine\n"
     write(tree, {"torch/untouched.py": FILES["torch/untouched.py"]})

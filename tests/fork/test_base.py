@@ -13,7 +13,7 @@ from graft.codegen.description import Description
 from graft.compose.appending import behind, our_files, require_names
 from graft.compose.composition import Composition
 from graft.core.console import StepLine
-from graft.core.errors import FetchError, PinError
+from graft.core.errors import MissingError, UsageError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs.patches import Patch, patched
 from graft.inputs.pin import load_pin
@@ -35,15 +35,15 @@ def test_wheel_that_was_built_names_its_pin_and_is_kept(tmp_path: Path) -> None:
     assert kept.read_bytes() == given.read_bytes()
     # `make test` names no file.
     assert fetch(pin, tmp_path / "base", None, StepLine("fetch")) == kept
-    with pytest.raises(FetchError, match="no wheel that can be downloaded"):
+    with pytest.raises(MissingError, match="no wheel that can be downloaded"):
         fetch(pin, tmp_path / "other", None, StepLine("fetch"))
-    with pytest.raises(PinError, match=r"no wheel of version 2\.13\.0\+other"):
+    with pytest.raises(UsageError, match=r"no wheel of version 2\.13\.0\+other"):
         load_pin(REPOSITORY / "patches/2.13.0", TorchVersion("2.13.0+other"))
 
 
 def test_patches_of_the_pin_are_in_it_already(tmp_path: Path) -> None:
     series = [Patch(tmp_path / "absent.patch", "Subject: x\n", ("cmake/not_in_a_wheel.cmake",))]
-    with pytest.raises(PinError):
+    with pytest.raises(UsageError):
         patched(series, tmp_path, tmp_path / "scratch")
     write(tmp_path, {ADDED: ""})
     assert patched(series, tmp_path, tmp_path / "scratch") == {}
@@ -84,5 +84,5 @@ def test_texts_of_another_builder_are_refused(tmp_path: Path) -> None:
     require_names(tree)
     name = next(iter(texts))
     write(tree, {name: "other = 1\n"})
-    with pytest.raises(PinError, match=f"{name}: this torch was built from the fork by another version of Graft"):
+    with pytest.raises(UsageError, match=f"{name}: this torch was built from the fork by another version of Graft"):
         require_names(tree)

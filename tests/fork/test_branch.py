@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from asking import asked
-from graft.core.errors import SourceError, UsageError
+from graft.core.errors import UsageError
 from graft.core.layout import Layout, TorchVersion
 from graft.fork.branch import import_branch
 from helpers import git
@@ -226,11 +226,11 @@ def test_diff(upstream: Path, into: Path, tmp_path: Path) -> None:
 def test_diff_that_does_not_apply(upstream: Path, into: Path, tmp_path: Path) -> None:
     diff = tmp_path / "pr.diff"
     diff.write_text("--- a/torch/other.py\n+++ b/torch/other.py\n@@ -1 +1 @@\n-y = 1\n+y = 2\n")
-    with pytest.raises(SourceError, match="does not apply"):
+    with pytest.raises(UsageError, match="does not apply"):
         import_branch(asked(source=str(upstream), diff=diff, native=(into,), pin=TorchVersion("1.2.0")))
     assert not into.exists()
 
 
 def test_branch_that_is_not_there(upstream: Path, into: Path) -> None:
-    with pytest.raises(SourceError, match="no branch nowhere"):
+    with pytest.raises(UsageError, match="no branch nowhere"):
         import_branch(asked(source=str(upstream), branch="nowhere", native=(into,), pin=TorchVersion("1.2.0")))

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from graft.core.errors import SourceError
+from graft.core.errors import UsageError
 from graft.core.layout import Layout
 from graft.fork.apply import apply
 from graft.fork.export import export
@@ -46,7 +46,7 @@ def test_export_is_the_same_bytes_and_drops_what_is_no_longer(
 
 
 def test_export_without_a_fork_is_refused(tree: Path, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no fork is checked out"):
+    with pytest.raises(UsageError, match="no fork is checked out"):
         export(tree, tmp_path / "out")
     assert not os.path.lexists(tmp_path / "out")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from graft.core.errors import GraftError, PinError, SourceError, UsageError
+from graft.core.errors import GraftError, UsageError
 from graft.core.layout import Layout
 from graft.fork.apply import apply
 from graft.fork.export import export
@@ -27,7 +27,7 @@ def refused(tree: Path, error: type[GraftError], message: str) -> Iterator[pytes
 
 def test_folder_of_another_version_is_refused_and_stays_a_folder(tmp_path: Path, tree: Path, layout: Layout) -> None:
     folder = write(tmp_path / "plain", {**FILES, "version.txt": "1.2.01\n"})
-    with pytest.raises(SourceError, match=r"version\.txt:1: this is PyTorch 1\.2\.01, but the pin is 1\.2\.0"):
+    with pytest.raises(UsageError, match=r"version\.txt:1: this is PyTorch 1\.2\.01, but the pin is 1\.2\.0"):
         apply(folder, layout)
     assert not (folder / ".git").exists()
 
@@ -35,7 +35,7 @@ def test_folder_of_another_version_is_refused_and_stays_a_folder(tmp_path: Path,
 def test_patch_that_does_not_apply_is_named_with_its_hunk(tree: Path, layout: Layout, patches: Path) -> None:
     broken = PATCHES["say_two"].replace(" line 31", " line thirty-one")
     write(patches, {"say_two.patch": PATCHES["new_file"], "new_file.patch": broken})
-    with refused(tree, PinError, "the patch does not apply") as caught:
+    with refused(tree, UsageError, "the patch does not apply") as caught:
         apply(tree, layout)
     path = patches / "new_file.patch"
     number = broken.splitlines().index("@@ -29,3 +29,3 @@") + 1
@@ -56,13 +56,13 @@ def test_changed_tree_is_refused(tree: Path, layout: Layout, native: Path) -> No
     apply(tree, layout)
     write(native, {"Mine.cpp": "// another\n"})
     write(tree, {"torch/untouched.py": "mine\n"})
-    with refused(tree, SourceError, r"1 file changed:\n +M torch/untouched\.py"):
+    with refused(tree, UsageError, r"1 file changed:\n +M torch/untouched\.py"):
         apply(tree, layout)
 
 
 def test_untracked_file_in_the_way_is_refused(tree: Path, layout: Layout) -> None:
     write(tree, {"torch/second.py": "mine\n", "notes.txt": "not in the way\n"})
-    with refused(tree, SourceError, r"would be overwritten:\n    torch/second\.py\n  next"):
+    with refused(tree, UsageError, r"would be overwritten:\n    torch/second\.py\n  next"):
         apply(tree, layout)
     (tree / "torch/second.py").unlink()
     apply(tree, layout)
@@ -72,7 +72,7 @@ def test_untracked_file_in_the_way_is_refused(tree: Path, layout: Layout) -> Non
 def test_commit_that_is_not_the_pin_s_is_refused(tree: Path, layout: Layout) -> None:
     write(tree, {"torch/untouched.py": "mine\n"})
     git(tree, "commit", "--quiet", "--all", "--message=mine")
-    with refused(tree, SourceError, "but the pin is") as caught:
+    with refused(tree, UsageError, "but the pin is") as caught:
         apply(tree, layout)
     assert "other commits on top" in caught.value.cause
 
@@ -82,7 +82,7 @@ def test_commit_on_top_of_the_fork_is_not_thrown_away(tree: Path, layout: Layout
     write(tree, {"torch/untouched.py": "mine\n"})
     git(tree, "commit", "--quiet", "--all", "--message=mine")
     for command in (lambda: apply(tree, layout), lambda: export(tree, tree.parent / "out")):
-        with refused(tree, SourceError, "but the pin is|no fork is checked out"):
+        with refused(tree, UsageError, "but the pin is|no fork is checked out"):
             command()
 
 

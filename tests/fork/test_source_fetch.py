@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from graft.core.console import StepLine
-from graft.core.errors import FetchError, ToolchainError
+from graft.core.errors import MissingError
 from graft.core.layout import REPOSITORY
 from graft.fork.cache import Cache, cache_of
 from graft.fork.debian import configured_mirrors, refuse_missing_packages
@@ -83,7 +83,7 @@ def test_tag_that_was_moved_is_refused(upstream: Path, cache: Cache) -> None:
     assert isinstance(pin.source, GitSource)
     git(upstream, "tag", "--force", "v1.2.0", "main")
     found = git(upstream, "rev-parse", "main")
-    with pytest.raises(FetchError, match=f"v1.2.0 is commit {found}, but the pin has {pin.source.commit}"):
+    with pytest.raises(MissingError, match=f"v1.2.0 is commit {found}, but the pin has {pin.source.commit}"):
         fetch(pin, cache)
     assert not cache.tree.exists()
 
@@ -91,7 +91,7 @@ def test_tag_that_was_moved_is_refused(upstream: Path, cache: Cache) -> None:
 def test_interrupted_clone_goes_on_where_it_was(upstream: Path, cache: Cache, tmp_path: Path) -> None:
     pin = git_pin(upstream)
     (tmp_path / "third").rename(tmp_path / "away")
-    with pytest.raises(FetchError, match=r"git could not fetch v1\.2\.0") as caught:
+    with pytest.raises(MissingError, match=r"git could not fetch v1\.2\.0") as caught:
         fetch(pin, cache)
     assert "The download continues where it stopped" in caught.value.todo
     assert not cache.tree.exists()
@@ -149,7 +149,7 @@ def test_file_with_another_hash_is_refused_and_not_kept(mirror: Path, cache: Cac
     assert isinstance(pin.source, DebianSource)
     (archive,) = (mirror / "pool/main/p/pytorch").glob("*.tar.*")
     archive.write_bytes(b"another")
-    with pytest.raises(FetchError, match=rf"{archive.name}.*sha256 {pin.source.sha256[archive.name]}") as caught:
+    with pytest.raises(MissingError, match=rf"{archive.name}.*sha256 {pin.source.sha256[archive.name]}") as caught:
         fetch(pin, cache, str(mirror))
     assert hashlib.sha256(b"another").hexdigest() in caught.value.cause
     assert not list((cache.folder / "downloads").glob(f"{archive.name}*"))
@@ -168,7 +168,7 @@ def test_mirrors_are_those_of_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program(tmp_path / "bin", "apt-get", "echo one://debian/; echo one://debian/; echo two://debian", monkeypatch)
     assert configured_mirrors() == ["one://debian/", "two://debian"]
     program(tmp_path / "bin", "apt-get", "", monkeypatch)
-    with pytest.raises(FetchError, match="no Debian mirror") as caught:
+    with pytest.raises(MissingError, match="no Debian mirror") as caught:
         configured_mirrors()
     assert "apt-get update" in caught.value.todo
 
@@ -176,7 +176,7 @@ def test_mirrors_are_those_of_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_missing_packages_are_named_in_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = "echo installed libone-dev; echo config-files libtwo-dev; echo dpkg-query: no packages found >&2; exit 1"
     program(tmp_path / "bin", "dpkg-query", answer, monkeypatch)
-    with pytest.raises(ToolchainError, match="2 of the 3 system packages") as caught:
+    with pytest.raises(MissingError, match="2 of the 3 system packages") as caught:
         refuse_missing_packages(["libone-dev", "libtwo-dev", "libthree-dev"])
     assert caught.value.todo == "apt-get install --no-install-recommends libtwo-dev libthree-dev"
     refuse_missing_packages(["libone-dev"])

@@ -15,7 +15,7 @@ from typing import Any
 from graft.build import build, thin_wheel
 from graft.core.console import say
 from graft.core.environments import install
-from graft.core.errors import CommandError, ToolchainError
+from graft.core.errors import CommandError, MissingError
 from graft.core.files import Layer
 from graft.core.layout import HOME, REPOSITORY, Layout
 from graft.options import Request
@@ -49,7 +49,7 @@ def _add_torchvision(wheel: Path, environment: Path) -> None:
     torch = f"torch=={wheel.name.split('-')[1]}"
     try:
         install(environment, "torchvision", torch, what="torchvision")
-    except ToolchainError as error:
+    except MissingError as error:
         say(f"no torchvision for {torch}, so the models are left out: {error.cause}")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from graft.core.console import say
 from graft.core.environments import command_on
-from graft.core.errors import PinError, UsageError, run_all
+from graft.core.errors import UsageError, run_all
 from graft.core.layout import PATCHES, Layout, TorchVersion
 from graft.core.process import follow
 from graft.core.pythons import Python, find_pythons
@@ -56,7 +56,7 @@ def chosen_rows(pins: str, pythons: str) -> list[Row]:
     without = [row for row in rows if not any(map(partial(_is_for, row.python), tags[row.pin]))]
     names = ", ".join(map(str, without))
     if without and (named or len(without) == len(rows)):
-        raise PinError(f"no pin has a wheel of {names}", todo="leave these out, or add the wheels with `make pin`")
+        raise UsageError(f"no pin has a wheel of {names}", todo="leave these out, or add the wheels with `make pin`")
     if without:
         say(f"left out, since no pin has a wheel: {names}")
     return [row for row in rows if row not in without]

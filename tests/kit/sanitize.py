@@ -13,7 +13,7 @@ from pathlib import Path
 
 from graft.build import build
 from graft.core.console import say
-from graft.core.errors import ToolchainError
+from graft.core.errors import MissingError
 from graft.deliver.built import unchanged
 from graft.deliveries import Wheel, run
 from graft.inputs.pin import pin_of
@@ -86,7 +86,7 @@ def preloaded(toolchain: Toolchain) -> list[Path]:
     names = (*SANITIZER_LIBRARIES, "libstdc++.so.6")
     found = toolchain.libraries(names)
     if len(found) < len(names):
-        raise ToolchainError(
+        raise MissingError(
             f"`{toolchain.compiler}` does not provide {', '.join(names)}",
             todo="install its sanitizers (libasan and libubsan; Debian has them with g++)",
         )

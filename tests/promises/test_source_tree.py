@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from graft.core.errors import CompileError
+from graft.core.errors import BuildError
 from graft.core.layout import REPOSITORY
 from helpers import kernel, write
 from packaging.version import Version
@@ -48,7 +48,7 @@ def test_name_that_only_newer_releases_have_is_reported_with_its_line(tmp_path: 
     done = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False)
     if "fetch the sources: failed" in done.stderr:
         pytest.skip(f"the sources of PyTorch {OLDEST} cannot be downloaded here")
-    assert done.returncode == CompileError.exit_code, done.stderr
+    assert done.returncode == BuildError.exit_code, done.stderr
     assert f"{tmp_path}/cpu/SoftClip.h:3:" in done.stderr
     assert "is_vec_specialized_for" in done.stderr
     assert "SoftClip.cpp" not in done.stderr

@@ -15,7 +15,7 @@ from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
 from ..core.architecture import ARCHITECTURES
-from ..core.errors import UnusableBaseError
+from ..core.errors import UsageError
 from ..core.layout import BYTECODE, TorchVersion
 from ..core.process import python_path, run
 from ..inputs.toolchain import Toolchain
@@ -199,10 +199,10 @@ def refuse_other_devices(where: Path, libraries: Iterable[str]) -> None:
         raise unusable(where, "it contains no torch/lib/libtorch_cpu.so")
 
 
-def unusable(where: Path, why: str) -> UnusableBaseError:
+def unusable(where: Path, why: str) -> UsageError:
     """Return the error for a wheel, or an installed torch, that is not supported."""
     name = where.name if where.suffix == ".whl" else where
-    return UnusableBaseError(f"{name} cannot be used as a base: {why}", todo="use an official wheel for CPU or CUDA")
+    return UsageError(f"{name} cannot be used as a base: {why}", todo="use an official wheel for CPU or CUDA")
 
 
 def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[list[str | Path], dict[str, str]]:

@@ -15,10 +15,10 @@ from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ..core.console import StepLine, Steps, say
-from ..core.errors import FetchError
+from ..core.errors import MissingError
 from ..core.files import build_lock, delete, free_bytes, sha256_of_file, write_atomically
 from ..core.layout import Layout, TorchVersion, bases
-from ..core.pip import MissingError, index_option, pip_into
+from ..core.pip import UnavailableError, index_option, pip_into
 from ..inputs.pin import VERIFIED, Pin, pinned_file, platform_options, tags_for
 from .base import Base, name_of_python, refuse_unusable
 from .shared import link, share_tree, share_wheel, wheel_with
@@ -50,7 +50,7 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
     PyTorch's own index, and the wheel and its sha256 are printed.
 
     Raises:
-        FetchError: there is no wheel for this Python, the disk is full, or the file is not the pinned one.
+        MissingError: there is no wheel for this Python, the disk is full, or the file is not the pinned one.
     """
     tag, sha256 = pinned_file(pin)
     wanted = check_wheel(given, pin) if given else sha256
@@ -82,7 +82,7 @@ def _require_space(*folders: Path) -> None:
         there = next(each for each in (folder, *folder.parents) if each.is_dir())
         if free_bytes(there) < _NEEDED_BYTES:
             todo = "free some space, for example with `make clean`"
-            raise FetchError(f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free", todo=todo)
+            raise MissingError(f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free", todo=todo)
 
 
 def _link_wheel(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
@@ -110,7 +110,7 @@ def check_wheel(path: Path, pin: Pin) -> str:
     """Check that ``path`` is the pin's wheel for this Python. Return its sha256."""
     version, tags = in_name_of(path)
     if version != pin.version:
-        raise FetchError(
+        raise MissingError(
             f"{path}: this is torch {version}, but the pin is {pin.version}",
             todo=f"set WHEEL to the wheel of {pin.version}, or PIN to a pin of {version}",
         )
@@ -120,14 +120,14 @@ def check_wheel(path: Path, pin: Pin) -> str:
             refuse_unusable(path, archive.namelist(), pin.machine)
     supported = tags_for(pin.machine)
     if tags.isdisjoint(supported):
-        raise FetchError(
+        raise MissingError(
             f"{path}: this wheel is not for this Python, {supported[0]}",
             todo="set WHEEL to a wheel for it, or PYTHON to a Python that this wheel is for",
         )
     found, (_, pinned) = sha256_of_file(path), pinned_file(pin)
     if not is_whole or pinned not in ("", found):
         what = f"the sha256 is {found}, but the pin has {pinned}" if pinned else "it is not a zip file"
-        raise FetchError(
+        raise MissingError(
             f"{path}: {what}",
             cause="the file is damaged, or not the official wheel",
             todo="download it again, and compare its hash with the official index",
@@ -139,25 +139,25 @@ def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[TorchVersion, froze
     """Return the version and the compatibility tags in the name of a wheel file, to which ``variable`` is set."""
     todo = f"set {variable} to a wheel file of torch, under its own name"
     if not path.is_file():
-        raise FetchError(f"{variable}={path}: no such file", todo=todo)
+        raise MissingError(f"{variable}={path}: no such file", todo=todo)
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
-        raise FetchError(f"{path}: not the file name of a wheel", cause=str(error), todo=todo) from error
+        raise MissingError(f"{path}: not the file name of a wheel", cause=str(error), todo=todo) from error
     if name != "torch":
-        raise FetchError(f"{path}: this is {name}, not torch", todo=todo)
+        raise MissingError(f"{path}: this is {name}, not torch", todo=todo)
     return TorchVersion(version), tags
 
 
-def _no_wheel(pin: Pin) -> FetchError:
+def _no_wheel(pin: Pin) -> MissingError:
     if not pin.sha256:
-        return FetchError(
+        return MissingError(
             f"torch {pin.version} is no wheel that can be downloaded", todo="set WHEEL to the file that was built"
         )
     supported = tags_for(pin.machine)
     others = [version for version, wheels in pin.wheels.items() if not wheels.keys().isdisjoint(map(str, supported))]
     to_another = f"set PIN to a pin with a wheel for this Python ({', '.join(others)}), " if others else ""
-    return FetchError(
+    return MissingError(
         f"the pin of torch {pin.version} has no wheel for this Python ({name_of_python(supported[0])})",
         cause=f"it has {', '.join([tag for tag in pin.sha256 if tag.endswith(pin.machine)] or pin.sha256)}",
         todo=f"{to_another}set PYTHON to a Python that this pin has a wheel for, or add a wheel with "
@@ -171,7 +171,7 @@ def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
     options = platform_options(pin.machine)
     try:
         pip_into(folder, "download", wanted, line, *index_option(index), *options)
-    except MissingError as missing:
+    except UnavailableError as missing:
         if missing.is_capped:
             raise
         missing.todo = f"set PIN to another version, or WHEEL to a wheel file of torch {pin.version}"
@@ -179,7 +179,7 @@ def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
             raise
         try:
             pip_into(folder, "download", wanted, line, f"--index-url={pin.index}", *_IMPATIENTLY, *options)
-        except MissingError as error:
+        except UnavailableError as error:
             missing.cause = f"neither do pip's indexes have it, nor {pin.index} ({error.what})"
             raise missing from error
     (wheel,) = folder.glob("*.whl")

@@ -13,10 +13,10 @@ from packaging.version import Version
 from ..core.architecture import machine_of
 from ..core.console import StepLine, say
 from ..core.cuda_settings import NO_GPU, OF_BASE, CudaArchs
-from ..core.errors import CommandError, FetchError
+from ..core.errors import CommandError, MissingError
 from ..core.files import build_lock
 from ..core.layout import PATCHES, Layout, TorchVersion
-from ..core.pip import INDEX, MissingError
+from ..core.pip import INDEX, UnavailableError
 from ..core.process import run
 from ..inputs.pin import CPU, Pin, load_pin, pin_of, pinned_file, tags_for
 from ..inputs.toolchain import find_toolchain
@@ -49,13 +49,13 @@ def usable_pins(patches: Path, machine: str = platform.machine()) -> list[Pin]:
     CPUs, for this Python if possible, and of these the newest.
 
     Raises:
-        FetchError: there is none.
+        MissingError: there is none.
     """
     supported = set(map(str, tags_for(machine)))
     pins = [load_pin(path.parent, machine=machine) for path in sorted(patches.glob("*/pin.yaml"))]
     usable = [pin for pin in pins if any(not tags.keys().isdisjoint(supported) for tags in pin.wheels.values())]
     if not usable:
-        raise FetchError(
+        raise MissingError(
             f"no pinned PyTorch has a wheel for this Python ({name_of_python(tags_for(machine)[0])})",
             cause=f"there are pins of {', '.join(pin.version.release for pin in pins if pin.wheels)}",
             todo="set PYTHON to another Python, or add a pin with `make pin TORCH=version`",
@@ -102,7 +102,7 @@ def expected_pin(cxx: str = "g++", patches: Path = PATCHES) -> TorchVersion:
     """Return the version that ``find_pin`` would choose if pip had all wheels, without asking pip; empty if none."""
     try:
         candidates = _candidates(patches, cxx)
-    except FetchError:
+    except MissingError:
         return TorchVersion("")
     return (_found(candidates) or candidates[0][0]).pin.version
 
@@ -142,12 +142,12 @@ def fetch_unpinned(layout: Layout, given: Path | None) -> None:
 def _first(candidates: list[list[_Candidate]], cxx: str) -> _Candidate:
     """Download the first that can be had. Later releases count only if a constraint of pip's forbids earlier ones."""
     find_toolchain(candidates[0][0].pin, cxx)  # report its errors before a download
-    failures: list[MissingError] = []
+    failures: list[UnavailableError] = []
     for of_release in candidates:
         for each in of_release:
             try:
                 _fetch(each)
-            except MissingError as error:
+            except UnavailableError as error:
                 failures.append(error)
             else:
                 (each.folder / FOUND).touch()
@@ -156,7 +156,7 @@ def _first(candidates: list[list[_Candidate]], cxx: str) -> _Candidate:
             break
     else:
         raise failures[0]
-    raise FetchError(
+    raise MissingError(
         "pip can download no PyTorch for this Python",
         cause="\n        ".join(f"{error.what}{f' ({error.cause})' if error.cause else ''}" for error in failures),
         todo=f"check the network, and the index in {INDEX}; or set WHEEL to a wheel file of torch; or, if an "
@@ -172,7 +172,7 @@ def _fetch(wanted: _Candidate, given: Path | None = None) -> None:
         with build_lock(wanted.folder):
             wheel = fetch(wanted.pin, wanted.folder, given, line)
         end = line.note or f"{wheel.stat().st_size >> 20} MB"
-    except MissingError as error:
+    except UnavailableError as error:
         end = error.brief
         raise
     finally:

@@ -5,46 +5,23 @@ place in the user's file and a remedy, and checks what both accept. Read ``funct
 ``kernels``, and ``generated``, which reads what torchgen made.
 torchgen is in the base's tree, so checks run in a separate process, which ``process`` starts.
 
-The results are here: errors and warnings, and the list that collects them.
+The list that collects what they find is here.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from ..core.console import say
+from ..core.errors import BuildError, Finding
 from ..inputs.entries import Place
 
-# The line that the checking process prints after the warnings if it found no errors.
-CHECKED = "checked"
-
-
-@dataclass(frozen=True, order=True)
-class Finding:
-    """An error or a warning.
-
-    Args:
-        file: its file.
-        line: counted from 1.
-        column: counted from 1; 0 if the line is enough.
-        what: what is wrong.
-        todo: what to write instead.
-        is_warning: whether a build continues, because the text alone is not conclusive.
-    """
-
-    file: Path
-    line: int
-    column: int
-    what: str
-    todo: str
-    is_warning: bool = False
-
-    def __str__(self) -> str:
-        column = f":{self.column}" if self.column else ""
-        kind = "warning: " if self.is_warning else ""
-        return f"{self.file}:{self.line}{column}: {kind}{self.what}; {self.todo}"
+# Begins the line in which the checking process hands its findings on, as JSON.
+FOUND = "found: "
 
 
 @dataclass
@@ -72,6 +49,23 @@ class Findings:
     def lines(self) -> list[str]:
         """Every finding, in the order of the files."""
         return [str(finding) for finding in sorted(self.found)]
+
+    def settle(self) -> None:
+        """Print the warnings, or raise all findings if there are errors."""
+        text = "\n".join(self.lines())
+        if self.errors:
+            raise BuildError(text, findings=sorted(self.found))
+        if text:
+            say(text)
+
+    def as_json(self) -> str:
+        """Return the text that ``from_json`` reads."""
+        return json.dumps([{**asdict(each), "file": str(each.file)} for each in self.found])
+
+    @classmethod
+    def from_json(cls, text: str) -> Findings:
+        """Return the findings of another process."""
+        return cls({Finding(**{**each, "file": Path(each["file"])}) for each in json.loads(text)})
 
 
 def line_of(file: Path, line: int, seen_from: Path) -> str:

@@ -21,7 +21,7 @@ from ..codegen.torchgen import SchemaKind
 from ..inputs.entries import Place, compose, key_text, place_of
 from ..inputs.merge import read_added
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
-from . import CHECKED, Findings, line_of, nearest
+from . import FOUND, Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
@@ -123,16 +123,16 @@ def main() -> int:
     parser.add_argument("natives", type=saved_natives, help="the native folders: a file that a snapshot writes")
     parser.add_argument("--out", type=Path, help="receives what is generated")
     parser.add_argument("--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what of CUDA")
+    parser.add_argument("--json", action="store_true", help="print the findings for another process")
     parser.add_argument("--unchecked", action="store_true", help="only generate: nothing else has changed")
     parser.add_argument("--verbose", action="store_true", help="show a traceback on errors of torchgen")
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
     if not options.unchecked:
         findings = check(options.natives, BaseOperators(options.base))
-        print("\n".join(findings.lines()))
+        print(f"{FOUND}{findings.as_json()}" if options.json else "\n".join(findings.lines()), flush=True)
         if findings.errors:
             return 1
-        print(CHECKED, flush=True)
     if not options.out:
         return 0
 

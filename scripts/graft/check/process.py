@@ -10,14 +10,13 @@ from pathlib import Path
 from ..base.base import Base, torchgen_command
 from ..codegen import SOURCES_ARE_THERE
 from ..core.bugs import BugError
-from ..core.console import say
-from ..core.errors import OperatorError
+from ..core.errors import BuildError
 from ..core.files import write_atomically
 from ..core.layout import Layout
 from ..core.process import follow
 from ..core.system_errors import refuse_full
 from ..inputs.snapshot import Snapshot
-from . import CHECKED
+from . import FOUND, Findings
 from .run import check_texts, is_checked, note_checked
 
 
@@ -70,24 +69,29 @@ class Generator:
         tree = self.base.tree
         options: list[str | Path] = ["--out", self.layout.generated, "--cuda", self.cuda] if stamp else []
         options += ["--unchecked"] if is_checked(self.snapshot, self.layout.work) else []
-        command, env = torchgen_command(tree, "graft.check", tree, self.snapshot.note, *options)
+        command, env = torchgen_command(tree, "graft.check", tree, self.snapshot.note, "--json", *options)
         output: list[str] = []
+        found: list[Findings] = []
 
         def read(line: str) -> None:
-            if line.strip() == CHECKED:
-                if warnings := "".join(output).strip():
-                    say(warnings)
-                output.clear()
-                note_checked(self.snapshot, self.layout.work)
+            if line.startswith(FOUND):
+                found.append(Findings.from_json(line.removeprefix(FOUND)))
+                if not found[0].errors:
+                    found[0].settle()
+                    note_checked(self.snapshot, self.layout.work)
             elif line.strip() == SOURCES_ARE_THERE:
                 self._sources.set()
             else:
                 output.append(line)
 
-        if code := follow(command, read, env=env):
+        code = follow(command, read, env=env)
+        for findings in found:
+            if findings.errors:
+                findings.settle()
+        if code:
             message = "".join(output).strip()
             refuse_full(message, self.layout.work)
-            kind = BugError if code == BugError.exit_code else OperatorError
+            kind = BugError if code == BugError.exit_code else BuildError
             raise kind(message)
         if stamp:
             write_atomically(done, stamp)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ..core.console import say
-from ..core.errors import OperatorError
 from ..core.files import write_atomically
 from ..inputs.native import DOCS, PYTHON
 from ..inputs.snapshot import Snapshot, hash_of_builder
@@ -33,11 +31,7 @@ def check_texts(snapshot: Snapshot, base_tree: Path) -> None:
     findings = Findings()
     check_files(snapshot.natives, findings)
     check_python(snapshot.natives, base_tree, findings)
-    lines = "\n".join(findings.lines())
-    if findings.errors:
-        raise OperatorError(lines)
-    if lines:
-        say(lines)
+    findings.settle()
 
 
 def _stamp(snapshot: Snapshot) -> str:

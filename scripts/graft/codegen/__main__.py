@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from ..core.bugs import expected
-from ..core.errors import OperatorError
+from ..core.errors import BuildError
 from ..core.files import build_lock
 from ..inputs.entries import Entry
 from ..inputs.merge import merge_with_base
@@ -50,7 +50,7 @@ def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
             traceback.print_exc()
         message = explained(str(error), natives)
         is_of_user = isinstance(error, OSError) or names_file(message, natives)
-        shown = OperatorError(message) if is_of_user else expected(error)
+        shown = BuildError(message) if is_of_user else expected(error)
         print(shown)
         return shown.exit_code
     return 0

@@ -10,7 +10,7 @@ from ..codegen import KERNELS, MISSING, NO_CUDA
 from ..core.console import StepLine, say
 from ..core.cuda_settings import NO_GPU, NO_KERNELS, CudaArchs, CudaSettings
 from ..core.errors import GraftError, UsageError
-from ..core.pip import MissingError
+from ..core.pip import UnavailableError
 from ..inputs.native import NativeFolders, kernels_for_cuda
 from ..inputs.snapshot import Snapshot
 from .nvcc import Nvcc, find_nvcc, sources_for_cuda
@@ -63,7 +63,7 @@ def find_cuda(
         nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, wanted, line)
     except GraftError as error:
         line.end("none")
-        if is_required or not isinstance(error, MissingError):
+        if is_required or not isinstance(error, UnavailableError):
             raise
         say(f"      CUDA kernels are not built: {error.what}; {error.todo}")
         return Cuda(MISSING, None, f"{wanted.note};{MISSING}")  # that of no settings: each build searches again

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..base.symbols import DATA, EXPORTED, SymbolFile, SymbolIndex
-from ..core.errors import GraftError, LinkError
+from ..core.errors import BuildError, GraftError
 from ..core.files import write_if_changed
 from ..core.layout import SOURCES
 from ..core.process import UNTRANSLATED, run
@@ -68,7 +68,7 @@ class Linker:
         defined += [f"-Wl,--version-script={own}"] if self._in_both else []
         done = run([*self._command(partial, objects), *defined], env=UNTRANSLATED, check=False)
         if done.returncode != 0:
-            raise LinkError(done.stdout)
+            raise BuildError(done.stdout)
         partial.replace(target)
         return target
 
@@ -120,7 +120,7 @@ class Linker:
             for name in self._of_all_capabilities(unit, file):
                 owners[name].append(unit)
         if repeated := {name: units for name, units in owners.items() if len(units) > 1}:
-            raise LinkError(explain_repeated(self._named(repeated), self._natives))
+            raise BuildError(explain_repeated(self._named(repeated), self._natives))
         needed = {name for _, file in self._objects for name in file.undefined()} - _DEFINED_LATER
         needed.difference_update(*(file.defined() for _, file in self._objects))
         needed.difference_update(*(SymbolFile(unit.target).defined(hidden=False) for unit in self._product.provided))
@@ -149,7 +149,7 @@ class Linker:
             cause = f"other libraries cannot use hidden variables of {' and '.join(hides)}" if hides else ""
             needs = [(unit, file.undefined()) for unit, file in self._objects]
             callers = {name: [unit for unit, names in needs if name in names] for name in sorted(missing)}
-            raise LinkError(explain_undefined(self._named(callers), self._natives), cause=cause)
+            raise BuildError(explain_undefined(self._named(callers), self._natives), cause=cause)
         return bound
 
     def _named(self, symbols: Mapping[str, Iterable[Unit]]) -> dict[str, list[str]]:

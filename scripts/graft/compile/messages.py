@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ..core.errors import CompileError
+from ..core.errors import BuildError, Finding
 from ..core.files import write_atomically
 from ..core.layout import SOURCES
 from ..core.system_errors import refuse_full
@@ -50,7 +50,15 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
     todo = f"fix {', '.join(files) or 'the errors above'} and build again; compiled files are kept"
     if len("\n".join(shown).splitlines()) < len(lines):
         todo += f"\n  the complete output, {len(lines):,} lines: {work / _LOG}"
-    raise CompileError("\n".join(shown), todo=todo)
+    findings = [_finding(each, natives, sources) for each in errors]
+    raise BuildError("\n".join(shown), todo=todo, findings=findings)
+
+
+def _finding(error: Diagnostic, natives: NativeFolders, sources: Path) -> Finding:
+    file, line, column = error.user or (error.file, error.line, error.column)
+    return Finding(
+        Path(named(file, natives, sources)), line, column, named(error.message, natives, sources), error.note
+    )
 
 
 def is_status(text: str) -> bool:

@@ -16,7 +16,7 @@ from ..core.cuda_settings import NO_KERNELS, CudaSettings
 from ..core.errors import CommandError, UsageError
 from ..core.files import Layer, held
 from ..core.layout import HOME
-from ..core.pip import MissingError, pip_into
+from ..core.pip import UnavailableError, pip_into
 from ..core.process import run
 from ..inputs.native import NativeFiles
 from ..inputs.pin import TOOLKITS, Pin, platform_options
@@ -108,7 +108,7 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: CudaSettings, line:
     """Return the nvcc for ``base``.
 
     Raises:
-        MissingError: there is no toolkit, and pip cannot have one.
+        UnavailableError: there is no toolkit, and pip cannot have one.
     """
     folder = _find_toolkit(pin, base.cuda, wanted.home, line)
     is_native = host.machine == platform.machine()
@@ -128,7 +128,7 @@ def _find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine, machine: str =
     That is ``home``, the value of ``CUDA_HOME``, if it is of this version.
 
     Raises:
-        MissingError: there is none, and pip cannot have one.
+        UnavailableError: there is none, and pip cannot have one.
     """
     return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line, machine)
 
@@ -157,7 +157,7 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine, machine: str) -> Path:
     """Return the folder with the pinned packages for ``cuda``, which pip installs there once."""
     packages = pin.toolkits.get(cuda, {}).get(machine)
     if not packages:
-        raise MissingError(
+        raise UnavailableError(
             f"{pin.path.parent.parent / TOOLKITS}: it has no packages for CUDA {cuda} on {machine}",
             todo=f"set CUDA_HOME to a toolkit of CUDA {cuda}, or add them with `make pin TORCH={pin.version}`",
             brief="not pinned",
@@ -167,7 +167,7 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine, machine: str) -> Path:
     def add(target: Path) -> None:
         try:
             pip_into(target, "install", packages, line, "--no-compile", *platform_options(machine))
-        except MissingError as error:
+        except UnavailableError as error:
             error.todo = f"check the network and try again, or set CUDA_HOME to a toolkit of CUDA {cuda}"
             raise
         line.note = f"{len(packages)} packages from pip"

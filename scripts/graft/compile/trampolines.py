@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from ..base.symbols import FUNCTION, SymbolIndex
-from ..core.errors import LinkError
+from ..core.errors import BuildError
 from .stubs import StubBindings
 
 _TABLE = Path(__file__).with_name("templates") / "table.cpp.in"
@@ -26,7 +26,7 @@ def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list
         found = library.find(sorted(left), FUNCTION)
         for name, addresses in found.items():
             if len(addresses) > 1:
-                raise LinkError(
+                raise BuildError(
                     f"{library.name} has {len(addresses)} hidden functions named {name}",
                     todo="do not call it; copy its code into the native folder",
                 )

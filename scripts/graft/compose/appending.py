@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..codegen.description import Description
-from ..core.errors import PackError, PinError
+from ..core.errors import BuildError, UsageError
 from ..core.files import files_below, write_atomically
 from ..inputs.merge import MARK
 from ..inputs.native import DOCS, PYTHON, NativeFolders
@@ -57,7 +57,7 @@ def _require_valid(name: str, text: str) -> None:
         compile(text, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         what = f"{name}: the text for it is not Python: {error}"
-        raise PackError(what, todo=f"correct what the folder has for it in {DOCS}/ or {PYTHON}/") from error
+        raise BuildError(what, todo=f"correct what the folder has for it in {DOCS}/ or {PYTHON}/") from error
 
 
 def behind(upstream: str | None, text: str, ours: str = "") -> str:
@@ -97,12 +97,12 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
             missing = names_needed(text) - names_defined(upstream)
             faults += [f"{name}: it has no `{each}`, which {path} needs" for each in sorted(missing)]
         elif text not in upstream:
-            raise PinError(
+            raise UsageError(
                 f"{name}: this torch was built from the fork by another version of Graft",
                 todo="build it again with `make patch-and-build BUILD=source`; compiled files are kept",
             )
     if faults:
-        raise PinError(
+        raise UsageError(
             "\n".join(faults),
             cause="this PyTorch differs from the supported ones",
             todo="use names that this PyTorch has in these texts, or set PIN to another release",

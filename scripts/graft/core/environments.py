@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .bugs import say_error
 from .console import StepLine, say
-from .errors import GraftError, ToolchainError
+from .errors import GraftError, MissingError
 from .files import Layer, delete, held, write_if_changed
 from .layout import BYTECODE, DISTRIBUTION, HOME, IS_CHECKOUT, PACKAGE, PACKAGES, REPOSITORY
 from .pip import INDEX, indexes_of_uv
@@ -121,7 +121,7 @@ def require_all() -> None:
     )
     todo = [f"`apt-get install {debian}` (Debian, Ubuntu) or `dnf install {fedora}` (Fedora)"] if debian else []
     todo += [instead for _, packages, instead in missing if not packages]
-    raise ToolchainError(f"not found: {', '.join(name for name, *_ in missing)}", todo="; ".join(dict.fromkeys(todo)))
+    raise MissingError(f"not found: {', '.join(name for name, *_ in missing)}", todo="; ".join(dict.fromkeys(todo)))
 
 
 def name_of_python() -> str:
@@ -151,7 +151,7 @@ def install(environment: Path, *arguments: str | Path, what: str) -> None:
     if follow(command, read, env=indexes_of_uv()) != 0:
         line.end("failed")
         errors = [text for text in output if not text.startswith(_PROGRESS)]
-        raise ToolchainError(
+        raise MissingError(
             f"{what} could not be installed: {' '.join(map(str, arguments))}",
             cause="".join(errors).strip()[-4000:],
             todo=f"check the network, or name an index that holds them in {INDEX}",

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
+@dataclass(frozen=True, order=True)
+class Finding:
+    """An error or a warning about a place in a file.
+
+    Args:
+        file: the user's file.
+        line: counted from 1.
+        column: counted from 1; 0 if the line is enough.
+        what: what is wrong.
+        todo: what to write instead; may be empty.
+        is_warning: whether a build continues, because the text alone is not conclusive.
+    """
+
+    file: Path
+    line: int
+    column: int
+    what: str
+    todo: str
+    is_warning: bool = False
+
+    def __str__(self) -> str:
+        column = f":{self.column}" if self.column else ""
+        kind = "warning: " if self.is_warning else ""
+        return f"{self.file}:{self.line}{column}: {kind}{self.what}; {self.todo}"
+
+
 class GraftError(Exception):
-    """Base of every expected failure. The exit code is 2 for wrong use, 3 for an error of the operating system, 4 for
-    a bug of Graft, else 1.
+    """Base of every expected failure. Each kind has its exit code; a bug of Graft has 4 (``bugs.py``).
 
     Args:
         what: what failed, with ``file:line`` if there is one.
@@ -33,50 +60,23 @@ class GraftError(Exception):
         return "\n".join(lines)
 
 
+class BuildError(GraftError):
+    """The native folder, or what is built from it, is wrong: a check, torchgen, the compiler or the linker says so, or
+    the wheel cannot be written.
+
+    Args:
+        findings: what is known as objects, for callers from Python. The message has it, too.
+    """
+
+    def __init__(self, what: str, *, cause: str = "", todo: str = "", findings: Sequence[Finding] = ()) -> None:
+        super().__init__(what, cause=cause, todo=todo)
+        self.findings = tuple(findings)
+
+
 class UsageError(GraftError):
-    """An invalid option or a folder that does not exist."""
+    """What was given cannot be used: an option, a folder, a pin, a patch, a torch, a source tree."""
 
     exit_code = 2
-
-
-class PinError(GraftError):
-    """A pin, series or patch is missing or invalid."""
-
-
-class FetchError(GraftError):
-    """The base wheel is not available, or is not the pinned one."""
-
-
-class UnusableBaseError(GraftError):
-    """The base is not supported."""
-
-
-class OperatorError(GraftError):
-    """torchgen cannot generate code from native_functions.yaml or derivatives.yaml."""
-
-
-class CompileError(GraftError):
-    """A source does not compile."""
-
-
-class LinkError(GraftError):
-    """A symbol is undefined, or a library cannot be linked."""
-
-
-class PackError(GraftError):
-    """The wheel cannot be written."""
-
-
-class ToolchainError(GraftError):
-    """A tool is missing or too old."""
-
-
-class CommandError(GraftError):
-    """A command failed unexpectedly."""
-
-
-class SourceError(GraftError):
-    """A source tree is not in the expected state."""
 
 
 class RefusedError(GraftError):
@@ -85,11 +85,24 @@ class RefusedError(GraftError):
     exit_code = 3
 
 
+class MissingError(GraftError):
+    """Something is not there: a tool, or a package that cannot be downloaded."""
+
+    exit_code = 5
+
+
+class CommandError(GraftError):
+    """A command failed unexpectedly."""
+
+    exit_code = 6
+
+
 def run_all(*steps: Callable[[], Any]) -> list[Any]:
     """Run every step even if an earlier one fails, so that the user sees all errors at once. Return the results.
 
     Raises:
-        GraftError: the only error, or one that lists them all, with the exit code of the first.
+        GraftError: the only error. Of several, one that lists them all: a ``BuildError`` if there are findings, otherwise
+            with the exit code of the first.
     """
     results: list[Any] = []
     failures: list[GraftError] = []
@@ -101,7 +114,14 @@ def run_all(*steps: Callable[[], Any]) -> list[Any]:
     if len(failures) == 1:
         raise failures[0]
     if failures:
-        several = GraftError("\n".join(map(str, failures)))
-        several.exit_code = failures[0].exit_code
-        raise several
+        text = "\n".join(map(str, failures))
+        findings = [each for error in failures if isinstance(error, BuildError) for each in error.findings]
+        raise BuildError(text, findings=findings) if findings else _of_kind(failures[0], text)
     return results
+
+
+def _of_kind(error: GraftError, text: str) -> GraftError:
+    """Return an error with another text that ends the command with the same exit code."""
+    several = GraftError(text)
+    several.exit_code = error.exit_code
+    return several

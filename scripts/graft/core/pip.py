@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from .console import StepLine
-from .errors import FetchError
+from .errors import MissingError
 from .process import follow, run
 from .system_errors import refuse_full
 
@@ -48,7 +48,7 @@ class Distribution:
     sha256: str
 
 
-class MissingError(FetchError):
+class UnavailableError(MissingError):
     """pip cannot have a package, so that another may be tried.
 
     Args:
@@ -66,8 +66,8 @@ def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
     """Return what pip would install for ``requirement``, also from ``index``, which may be empty.
 
     Raises:
-        MissingError: pip cannot have it.
-        FetchError: pip failed.
+        UnavailableError: pip cannot have it.
+        MissingError: pip failed.
     """
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -108,8 +108,8 @@ def pip_into(folder: Path, verb: str, packages: Mapping[str, str], line: StepLin
         options: additional options of pip.
 
     Raises:
-        MissingError: pip cannot have one of them.
-        FetchError: pip failed, or a file has another hash.
+        UnavailableError: pip cannot have one of them.
+        MissingError: pip failed, or a file has another hash.
         RefusedError: the disk is full.
     """
     wanted = folder / "requirements.txt"
@@ -139,20 +139,20 @@ def _distribution(entry: dict[str, Any]) -> Distribution:
     # Releases of pip before 23.1 write only `hash`.
     sha256 = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").removeprefix("sha256=")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise FetchError(f"{url}: the index has no sha256 of this file", todo="set INDEX to another index")
+        raise MissingError(f"{url}: the index has no sha256 of this file", todo="set INDEX to another index")
     return Distribution(metadata["name"], metadata["version"], file, sha256)
 
 
-def _refusal(requirement: str, output: str, act: str) -> FetchError:
+def _refusal(requirement: str, output: str, act: str) -> MissingError:
     """Return the error that pip's output reports."""
     if output.rstrip().endswith(_NO_PIP):
         what = f"pip is not installed for {sys.executable}, which needs it to {act} {requirement}"
-        return FetchError(what, todo="install it there: `uv pip install pip`, or `python -m ensurepip`")
+        return MissingError(what, todo="install it there: `uv pip install pip`, or `python -m ensurepip`")
     what = f"pip could not {act} {requirement}"
     cap, version = ",".join(dict.fromkeys(_CONSTRAINED.findall(output))), requirement.partition("===")[2]
     # pip names a constraint also where there is simply no such version.
     if cap and version and not _allows(cap, version):
-        return MissingError(
+        return UnavailableError(
             f"a constraint of pip's forbids {requirement}: it allows {cap}",
             cause="PIP_CONSTRAINT, or pip's configuration files (`pip config list`)",
             todo="put PIP_CONSTRAINT=/dev/null before the command, or set another "
@@ -162,16 +162,16 @@ def _refusal(requirement: str, output: str, act: str) -> FetchError:
         )
     if _UNREACHABLE in output:
         cause = next(line for line in output.splitlines() if _UNREACHABLE in line)
-        return MissingError(what, cause=cause, todo=_AGAIN, brief="no index can be reached")
+        return UnavailableError(what, cause=cause, todo=_AGAIN, brief="no index can be reached")
     if cap or _MISSING in output:
         errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
-        return MissingError(
+        return UnavailableError(
             f"pip finds no {requirement} for this Python", cause=" ".join(errors[:1]), brief="not found"
         )
     # A file that was cut off has another hash, too.
     owner = "; if this remains, ask whoever runs the index, or its mirror, why it has another file"
     todo = f"{_AGAIN}{owner if _MISMATCH in output else ''}"
-    return FetchError(what, cause=output.strip()[-2000:], todo=todo)
+    return MissingError(what, cause=output.strip()[-2000:], todo=todo)
 
 
 def _allows(cap: str, version: str) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 from ..base.base import Base
 from ..base.installed import PACKAGES, TREES, Environment
 from ..core.console import say
-from ..core.errors import PackError
+from ..core.errors import BuildError
 from ..core.files import delete, read_json, write_atomically
 from ..core.layout import IS_CHECKOUT, REPOSITORY
 from ..core.system_errors import remedy
@@ -89,7 +89,7 @@ def write_tree(environment: Environment, base: Base, natives: Sequence[Path], fi
             write_atomically(partial / _NOTE, json.dumps(note))
             partial.rename(tree)
     except OSError as error:
-        raise PackError(f"{tree}: {error.strerror or error}", todo=remedy(error, tree)) from error
+        raise BuildError(f"{tree}: {error.strerror or error}", todo=remedy(error, tree)) from error
     return tree
 
 
@@ -98,12 +98,12 @@ def use_tree(environment: Environment, tree: Path) -> None:
     old, pth = current_tree(environment.packages), environment.packages / _PTH
     before, note = note_of(old).get("natives", []), note_of(tree)
     if not note:
-        raise PackError(f"{tree}: another command deleted it meanwhile", todo="run this one again")
+        raise BuildError(f"{tree}: another command deleted it meanwhile", todo="run this one again")
     now = note["natives"]
     try:
         write_atomically(pth, _pth_text(tree.name))
     except OSError as error:
-        raise PackError(f"{pth}: {error.strerror or error}", todo=remedy(error, pth)) from error
+        raise BuildError(f"{pth}: {error.strerror or error}", todo=remedy(error, pth)) from error
     if left_out := [folder for folder in before if folder not in now]:
         both = _value([*dict.fromkeys([*before, *now])])
         say(f"the operators of {' '.join(left_out)} are no longer there; NATIVE={both} adds all of them")
@@ -136,7 +136,7 @@ def remove_trees(packages: Path) -> bool:
         elif trees.exists():
             trees.rmdir()
     except OSError as error:
-        raise PackError(f"{error.filename}: {error.strerror}", todo=remedy(error, trees)) from error
+        raise BuildError(f"{error.filename}: {error.strerror}", todo=remedy(error, trees)) from error
     return is_there
 
 

@@ -20,7 +20,7 @@ from hatchling.plugin.manager import PluginManager
 from packaging.version import InvalidVersion, Version
 
 from ..core.console import say
-from ..core.errors import PackError, UsageError
+from ..core.errors import BuildError, UsageError
 from ..core.files import lay_out_files
 from ..core.layout import ABI, INTERPRETER
 from ..core.system_errors import remedy
@@ -151,7 +151,7 @@ def write_wheel(
             _check_members(wheel, project)
             return wheel.replace(out / wheel.name)
     except OSError as error:
-        raise PackError(f"{out}: {error.strerror or error}", todo=remedy(error, out)) from error
+        raise BuildError(f"{out}: {error.strerror or error}", todo=remedy(error, out)) from error
 
 
 def write_sdist(root: Path, config: Mapping[str, Any], out: Path, *, without: Iterable[Path] = ()) -> Path:

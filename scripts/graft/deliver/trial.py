@@ -13,7 +13,7 @@ from ..base.base import VERSION_FILE
 from ..base.installed import Environment
 from ..compose.package import module_of
 from ..core.console import say
-from ..core.errors import PackError
+from ..core.errors import BuildError
 from ..core.process import run
 from ..inputs.native import PYTHON, NativeFolders
 from .develop import current_tree, note_of
@@ -68,7 +68,7 @@ def require_import(environment: Environment, tree: Path, natives: NativeFolders)
     if not places and failed in there and _import(environment, environment.site, [failed]).returncode != 0:
         return  # the installed torch fails, too: what it needs is in PYTHONPATH, or not installed
     what = f"{places[-1]}: {lines[-1]}" if places else "\n".join(lines[-_SHOWN:])
-    raise PackError(what, cause=f"`import {failed}` fails with this", todo="correct it; torch is as it was before")
+    raise BuildError(what, cause=f"`import {failed}` fails with this", todo="correct it; torch is as it was before")
 
 
 def _import(environment: Environment, folder: Path, modules: list[str]) -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ from packaging.utils import parse_wheel_filename
 from ..base.base import Base
 from ..base.elf import ElfFile
 from ..core.console import say
-from ..core.errors import PackError
+from ..core.errors import BuildError
 from ..core.system_errors import remedy
 
 _Date: TypeAlias = tuple[int, int, int, int, int, int]
@@ -98,7 +98,7 @@ def _writing(target: Path, owner: str) -> Iterator[ZipFile]:
             yield archive
         partial.replace(target)
     except OSError as error:
-        raise PackError(f"{target}: {error.strerror or error}", todo=remedy(error, target)) from error
+        raise BuildError(f"{target}: {error.strerror or error}", todo=remedy(error, target)) from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ from ..codegen import DESCRIPTION
 from ..codegen.description import Description
 from ..compose.appending import appended_texts, behind, texts_of_folders
 from ..core.console import StepLine, Steps, say
-from ..core.errors import OperatorError, UsageError
+from ..core.errors import BuildError, UsageError
 from ..core.files import build_lock, files_below, write_if_changed
 from ..core.layout import Layout
 from ..inputs.merge import PACKAGED, merge_with_base, with_replacing
@@ -183,7 +183,7 @@ def generate_python(natives: Path, base: Path, out: Path) -> None:
     # Run in another folder, so that Python does not import a torchgen from the current one.
     done = run_with_torchgen(base, "graft.codegen", *arguments, cwd=out)
     if done.returncode != 0:
-        raise OperatorError(done.stdout.strip())
+        raise BuildError(done.stdout.strip())
 
 
 def generated_texts(natives: NativeFolders, generated: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ import yaml
 
 from ..check.cplusplus import read_text
 from ..core.console import say
-from ..core.errors import SourceError, UsageError
+from ..core.errors import UsageError
 from ..core.files import lay_out_files
 from ..inputs.entries import split_entries
 from ..inputs.merge import MARK
@@ -198,7 +198,7 @@ def _of_branch(tree: SourceTree, request: Request) -> tuple[str, str]:
     new = tree.git("rev-parse", "--quiet", "--verify", f"{request.branch}^{{commit}}", check=False).stdout.strip()
     old = tree.git("merge-base", new, pinned, check=False).stdout.strip() if new else ""
     if not new or not re.fullmatch(r"[0-9a-f]{40}", old):
-        raise SourceError(
+        raise UsageError(
             f"{tree.path}: {f'it has no branch {request.branch}' if not new else f'its history lacks {request.pin}'}",
             todo=f"git -C {tree.path} fetch --tags, or set PIN to the release that the branch began at",
         )
@@ -210,7 +210,7 @@ def _of_diff(tree: SourceTree, diff: Path, scratch: Path) -> tuple[str, str]:
     stack = Stack(tree, tree.head(), scratch)
     done = tree.git("apply", "--cached", "--whitespace=nowarn", diff, env=stack.index, check=False)
     if done.returncode != 0:
-        raise SourceError(
+        raise UsageError(
             f"{diff}: it does not apply to {tree.path}",
             cause=done.stdout.strip(),
             todo="check out the commit that it fits",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..core.errors import FetchError
+from ..core.errors import MissingError
 from ..core.files import build_lock, free_bytes
 from ..core.layout import Layout, user_cache
 from ..inputs.pin import Pin
@@ -47,10 +47,10 @@ class Cache:
         return self.folder / f"pytorch-{hashlib.sha256(str(checkout).encode()).hexdigest()[:12]}"
 
     def require_space(self) -> None:
-        """Raise FetchError unless there is space for a tree and its build."""
+        """Raise MissingError unless there is space for a tree and its build."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if free_bytes(self.folder) < _NEEDED_BYTES:
-            raise FetchError(
+            raise MissingError(
                 f"{self.folder}: less than {_NEEDED_BYTES >> 30} GiB are free",
                 todo="free some space, or set XDG_CACHE_HOME to a folder on another disk",
             )

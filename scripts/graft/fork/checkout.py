@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..core.errors import SourceError
+from ..core.errors import UsageError
 from .tree import SourceTree, shortened
 
 # While this ref exists, files may be partly at HEAD and partly at its commit.
@@ -13,14 +13,14 @@ MOVING_REF = "refs/graft/moving"
 
 def move_to(tree: SourceTree, commit: str) -> int:
     """Check out ``commit``, detached, in a way that can be interrupted. Only changed files are written; return how
-    many. Raise SourceError if an untracked file would be overwritten.
+    many. Raise UsageError if an untracked file would be overwritten.
     """
     old = tree.head()
     if old == commit:
         return 0
     in_the_way = [name for name in tree.differing(old, commit, "A") if os.path.lexists(tree.path / name)]
     if in_the_way:
-        raise SourceError(
+        raise UsageError(
             f"{tree.path}: untracked files would be overwritten:\n{shortened(in_the_way)}",
             todo="move them away, or into the native folder, and run the same command again",
         )

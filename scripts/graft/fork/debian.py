@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.console import say
-from ..core.errors import CommandError, FetchError, ToolchainError
+from ..core.errors import CommandError, MissingError
 from ..core.files import sha256_of_file
 from ..core.process import run
 from ..inputs.pin import DebianSource
@@ -33,12 +33,12 @@ def fetch_package(source: DebianSource, downloads: Path, target: Path, mirror: s
     try:
         run(["dpkg-source", "--extract", downloads / description, target], cwd=downloads)
     except CommandError as error:
-        raise FetchError(f"{downloads / description}: cannot be unpacked", cause=error.cause or error.what) from error
+        raise MissingError(f"{downloads / description}: cannot be unpacked", cause=error.cause or error.what) from error
 
 
 def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Path) -> None:
     """Download one file of a source package with apt, using its settings, from the first mirror that has it. Raise
-    FetchError if none has the pinned file.
+    MissingError if none has the pinned file.
     """
     sha256 = source.sha256[name]
     answers = []
@@ -54,7 +54,7 @@ def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Pa
                 Path(folder, name).replace(target)
                 return
         answers.append(f"{address}: {done.stdout.strip()}")
-    raise FetchError(
+    raise MissingError(
         f"{name}, a file of {source.package} {source.version}, cannot be downloaded with the pinned sha256 {sha256}",
         cause="\n".join(answers),
         todo=f"check the network, set SOURCE to another mirror of Debian, or put the file into {target.parent}",
@@ -63,7 +63,7 @@ def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Pa
 
 def configured_mirrors() -> list[str]:
     """Return the Debian mirrors in apt's configuration, of any release: a pool contains the files of all releases.
-    Raise FetchError if there is none.
+    Raise MissingError if there is none.
     """
     wanted = ["Created-By: Packages", "Origin: Debian", "Label: Debian"]
     try:
@@ -72,7 +72,7 @@ def configured_mirrors() -> list[str]:
     except CommandError as error:
         mirrors, cause = [], error.cause or error.what
     if not mirrors:
-        raise FetchError(
+        raise MissingError(
             "there is no Debian mirror for the source package",
             cause=cause,
             todo="run `apt-get update`, or set SOURCE to the address of a mirror",
@@ -81,7 +81,7 @@ def configured_mirrors() -> list[str]:
 
 
 def refuse_missing_packages(names: Sequence[str]) -> None:
-    """Raise ToolchainError, with a list, if packages of the system are missing."""
+    """Raise MissingError, with a list, if packages of the system are missing."""
     if not names:
         return
     try:
@@ -90,7 +90,7 @@ def refuse_missing_packages(names: Sequence[str]) -> None:
         say(f"      this is not Debian; install what corresponds to {', '.join(names)}")
         return
     if missing := [name for name in names if f"installed {name}" not in done.stdout.splitlines()]:
-        raise ToolchainError(
+        raise MissingError(
             f"{len(missing)} of the {len(names)} system packages for building PyTorch are missing",
             todo=f"apt-get install --no-install-recommends {' '.join(missing)}",
         )

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from ..core.console import say
-from ..core.errors import SourceError
+from ..core.errors import UsageError
 from ..core.files import write_if_changed
 from ..core.layout import DIST
 from ..options import Request
@@ -35,7 +35,7 @@ def export(source: Path, out: Path) -> list[Path]:
     head = tree.head() if tree else ""
     base = tree.base_of(head) if tree and head else ""
     if tree is None or base == head:
-        raise SourceError(
+        raise UsageError(
             f"{source}: no fork is checked out",
             cause="`make apply` was not run, or there are other commits on top",
             todo=f"make apply SOURCE={source}",

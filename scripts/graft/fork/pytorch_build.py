@@ -14,7 +14,7 @@ from ..compile.diagnostics import diagnostics
 from ..compile.messages import digest, formula_of
 from ..core.console import StepLine, say
 from ..core.environments import install, make_virtual_environment
-from ..core.errors import CommandError, CompileError, OperatorError, PackError, SourceError
+from ..core.errors import BuildError, CommandError, UsageError
 from ..core.files import Layer, delete, held, write_if_changed
 from ..core.process import UNTRANSLATED, follow, run
 from ..inputs.native import NativeFolders
@@ -107,7 +107,7 @@ class PyTorchBuild:
                 self._make_flatbuffers_header(schema)
         except CommandError as error:
             todo = "fix it and run the same command again"
-            raise SourceError(f"{self.tree.path}: {error.what}", cause=error.cause, todo=todo) from error
+            raise UsageError(f"{self.tree.path}: {error.what}", cause=error.cause, todo=todo) from error
 
     def _make_flatbuffers_header(self, schema: str) -> None:
         """Generate the header that the system's flatbuffers need, not the tree's, in the build's own folder, which is
@@ -138,7 +138,7 @@ class PyTorchBuild:
         self._follow([self.cache.environment / "bin/python", "-m", "build", *options, self.tree.path], line)
         wheels = list(folder.glob("torch-*.whl"))
         if len(wheels) != 1:
-            raise PackError(f"{folder}: expected one wheel from PyTorch's build, but got {len(wheels)}")
+            raise BuildError(f"{folder}: expected one wheel from PyTorch's build, but got {len(wheels)}")
         return wheels[0]
 
     def _follow(self, command: Sequence[str | Path], line: StepLine) -> None:
@@ -152,7 +152,7 @@ class PyTorchBuild:
                 output.append(text)
 
         if follow(command, read, env={**self.variables, **UNTRANSLATED}) != 0:
-            raise CompileError(
+            raise BuildError(
                 self._messages(output) or f"{self.tree.path}: its build failed without a message",
                 todo="fix the source named above and build again; compiled files are kept",
             )
@@ -181,7 +181,7 @@ class PyTorchBuild:
         compiled = set(sources.values())
         ours, where = (*self.natives.sources, *self.natives.vectorized), places(self.natives)
         if missing := [name for name in ours if f"{NATIVE}/{where[name].as_posix()}" not in compiled]:
-            raise OperatorError(
+            raise BuildError(
                 "\n".join(f"{self.natives.file(name)}: PyTorch's build does not compile this file" for name in missing),
                 cause="aten/src/ATen/CMakeLists.txt and cmake/Codegen.cmake list the folders that are compiled",
                 todo="move it into one of these, or have a patch of the pin list its folder",

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 from ..base.base import VERSION_FILE
 from ..compose.composition import with_version
 from ..core.console import Steps, say
-from ..core.errors import FetchError, SourceError, ToolchainError
+from ..core.errors import MissingError, UsageError
 from ..deliver.built import Built, fingerprint_of, save_built, unchanged
 from ..deliver.delivered import Delivered, announce
 from ..deliver.wheel import pack
@@ -53,7 +53,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
     """Compile what the operators add to the tree, or only parse the folder's sources."""
     try:
         (check_syntax if own.syntax else check_source)(request)
-    except (ToolchainError, FetchError) as error:
+    except MissingError as error:
         if not own.if_possible:
             raise
         what = f"whether {request.layout.title} compiles in the source tree of {request.pin}"
@@ -66,7 +66,7 @@ def check_source(request: Request) -> None:
         steps = Steps()
         build = prepare(snapshot, cache, request, steps)
         if not build.is_configured:
-            raise SourceError(
+            raise UsageError(
                 f"{build.tree.path}: its build compiles no single files",
                 todo="set ARGS=--syntax, or build all of it with `make patch-and-build BUILD=source`",
             )

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from ..core.errors import PinError
+from ..core.errors import UsageError
 from ..inputs.patches import Patch
 from .tree import SourceTree, names_in
 
@@ -44,7 +44,7 @@ class Stack:
         message = done.stdout.strip()
         aside = shlex.quote(f"{self.tree.path}-{patch.path.stem}")
         git = f"git -C {shlex.quote(str(self.tree.path))} worktree add --detach {aside} {self.tip}"
-        raise PinError(
+        raise UsageError(
             "\n".join([*failing_hunks(patch, message), f"{patch.path}: the patch does not apply"]),
             cause=message,
             todo=f"`{git} && git -C {aside} apply --reject {shlex.quote(str(patch.path))}`, apply by hand what "

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..compile.messages import named
 from ..core.console import StepLine, Steps, say
-from ..core.errors import CommandError, CompileError, OperatorError, ToolchainError
+from ..core.errors import BuildError, CommandError, MissingError
 from ..core.files import delete
 from ..core.layout import HOME
 from ..core.process import UNTRANSLATED, run
@@ -68,7 +68,7 @@ def check_syntax(request: Request) -> None:
             failed = parse(folder, snapshot, request.jobs, line)
     version = snapshot.pin.version.release
     if failed:
-        raise CompileError(
+        raise BuildError(
             "\n".join(failed),
             cause=f"PyTorch {version} lacks it, or has it in another form",
             todo="use what all releases have, or ask for the release with TORCH_VERSION_MAJOR and TORCH_VERSION_MINOR "
@@ -78,19 +78,19 @@ def check_syntax(request: Request) -> None:
 
 
 def run_generators(folder: Path) -> None:
-    """Run the generators of the tree in ``folder`` like its build. Raise OperatorError if they fail."""
+    """Run the generators of the tree in ``folder`` like its build. Raise BuildError if they fail."""
     for name in (f"{_ATEN}/core", _AUTOGRAD):
         (folder / name).mkdir(parents=True, exist_ok=True)
     try:
         run([sys.executable, "-m", "torchgen.gen", *_GENERATE_ATEN, "--install_dir", _ATEN], cwd=folder)
         run([sys.executable, "-c", _GENERATE_AUTOGRAD], cwd=folder, env={"PYTHONPATH": str(folder)})
     except CommandError as error:
-        raise OperatorError(f"{folder}: the tree's generators fail", cause=error.cause) from error
+        raise BuildError(f"{folder}: the tree's generators fail", cause=error.cause) from error
 
 
 def configure_headers(folder: Path, toolchain: Toolchain) -> None:
     """Write the headers that CMake makes of templates, with everything optional left out, and find what is not in the
-    tree. Raise ToolchainError if neither the system nor an official wheel has a header.
+    tree. Raise MissingError if neither the system nor an official wheel has a header.
     """
     for template in folder.rglob("*.h.in"):
         text = re.sub(r"^#cmakedefine01 (\w+).*$", r"#define \1 0", template.read_text(encoding="utf-8"), flags=re.M)
@@ -101,7 +101,7 @@ def configure_headers(folder: Path, toolchain: Toolchain) -> None:
     if run([toolchain.compiler, "-E", "-xc++", "-"], stdin=f"#include <{_SLEEF}>", check=False).returncode:
         headers = sorted(HOME.glob(f"*/*/base/tree/torch/include/{_SLEEF}"))
         if not headers:
-            raise ToolchainError(
+            raise MissingError(
                 f"{_SLEEF}: no such header, which sources in cpu/ include",
                 todo="`apt-get install libsleef-dev`, or run `make patch-and-build` first, whose base has it",
             )

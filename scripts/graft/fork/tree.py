@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.errors import SourceError, UsageError
+from ..core.errors import UsageError
 from ..core.process import run
 from ..inputs.pin import GitSource, Pin
 
@@ -77,10 +77,10 @@ class SourceTree:
         return self.ask(*words, env=who)
 
     def refuse_changes(self) -> None:
-        """Raise SourceError, with a list, if there are uncommitted changes."""
+        """Raise UsageError, with a list, if there are uncommitted changes."""
         form = ["--porcelain", "--untracked-files=no", "--ignore-submodules=dirty"]
         if changed := self.git("status", *form).stdout.splitlines():
-            raise SourceError(
+            raise UsageError(
                 f"{self.path}: {count(len(changed), 'file')} changed:\n{shortened(changed)}",
                 cause="Graft did not make these changes, and would overwrite them",
                 todo=f"`git -C {self.path} stash` saves them, `git -C {self.path} reset --hard` discards them",
@@ -149,14 +149,14 @@ def pinned_base(tree: SourceTree, pin: Pin) -> str:
     if tree.ask("log", "--max-count=1", "--no-show-signature", "--format=%ce", base) == EMAIL:
         refuse_other_version(tree.path, pin)  # the first commit of a folder without a history
     elif not isinstance(pin.source, GitSource):
-        raise SourceError(
+        raise UsageError(
             f"{tree.path}: this is commit {base}, but the pin is {pin.source.package} {pin.source.version} of Debian",
             cause="there are other commits, or this is a different tree",
             todo="leave SOURCE out to download the sources, or set it to the unpacked sources of that package",
         )
     elif base != (wanted := pin.source.commit):
         is_above = tree.git("merge-base", "--is-ancestor", wanted, base, check=False).returncode == 0
-        raise SourceError(
+        raise UsageError(
             f"{tree.path}: this is commit {base}, but the pin is {wanted} (PyTorch {pin.version.release})",
             cause="there are other commits on top" if is_above else "another version is checked out",
             todo=f"git -C {tree.path} checkout --detach {wanted}, after fetching it if needed",
@@ -165,11 +165,11 @@ def pinned_base(tree: SourceTree, pin: Pin) -> str:
 
 
 def refuse_other_version(folder: Path, pin: Pin) -> None:
-    """Raise SourceError if version.txt of the sources does not have the pinned version."""
+    """Raise UsageError if version.txt of the sources does not have the pinned version."""
     path = folder / "version.txt"
     version = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
     if not re.match(rf"{re.escape(pin.version.release)}(?![.\d])", version):
-        raise SourceError(
+        raise UsageError(
             f"{path}:1: this is PyTorch {version or '(unknown version)'}, but the pin is {pin.version.release}",
             todo="set SOURCE to the sources of the pinned release, or PIN to a pin of this one",
         )

@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import yaml
 
-from ..core.errors import OperatorError
+from ..core.errors import BuildError
 from ..core.files import write_if_changed
 from .entries import Entry, Loader, Place, Report, fields_of, split_entries
 from .native import DERIVATIVES, FUNCTIONS, NativeFolder, NativeFolders
@@ -72,7 +72,7 @@ def added_list(native: NativeFolder, file: Path) -> str:
     Schemas have torchgen's spelling. Entries that take the place of PyTorch's own are blank lines in it.
 
     Raises:
-        OperatorError: it is not a YAML list of entries, or its form cannot follow the base's.
+        BuildError: it is not a YAML list of entries, or its form cannot follow the base's.
     """
     faults: list[str] = []
 
@@ -98,7 +98,7 @@ def added_list(native: NativeFolder, file: Path) -> str:
             line = entry.value(key)[1] - 1
             lines[line] = lines[line].replace(entry.written, entry.schema)
     if faults:
-        raise OperatorError("\n".join(faults))
+        raise BuildError("\n".join(faults))
     text = "\n".join(lines) if any(not entry.is_replacing for entry in entries) else ""
     return text if text.endswith("\n") or not text else f"{text}\n"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.errors import PinError
+from ..core.errors import UsageError
 from ..core.process import UNTRANSLATED, run
 from .pin import TOOLKITS
 
@@ -43,12 +43,12 @@ def load_series(folder: Path) -> list[Patch]:
     A patch of another pin that also fits this one is listed with its folder: ``../2.13.0/that.patch``.
 
     Raises:
-        PinError: lists all errors: a patch that is listed but missing, exists but is not listed, is listed twice, or
+        UsageError: lists all errors: a patch that is listed but missing, exists but is not listed, is listed twice, or
             has no header or no change.
     """
     series = folder / SERIES
     if not series.is_file():
-        raise PinError(
+        raise UsageError(
             f"{series}: no such file", todo="write the names of the patches into it, in order, one on each line"
         )
     faults: list[str] = []
@@ -75,7 +75,7 @@ def load_series(folder: Path) -> list[Patch]:
         seen.setdefault(name, number)
     faults += [f"{path}: not listed in {series}" for path in sorted(folder.glob("*.patch")) if path.name not in seen]
     if faults:
-        raise PinError("\n".join(faults), todo="fix the series or the patches")
+        raise UsageError("\n".join(faults), todo="fix the series or the patches")
     return patches
 
 
@@ -94,7 +94,7 @@ def patched(patches: Iterable[Patch], base: Path, scratch: Path) -> dict[str, by
         scratch: the folder in which a temporary folder is created.
 
     Raises:
-        PinError: lists each patch that does not apply, with the hunk.
+        UsageError: lists each patch that does not apply, with the hunk.
     """
     if (base / ADDED).is_file():
         return {}
@@ -105,7 +105,7 @@ def patched(patches: Iterable[Patch], base: Path, scratch: Path) -> dict[str, by
         for patch in patches:
             faults += _lay_out(patch, base, folder) or _apply(patch, folder)
         if faults:
-            raise PinError("\n".join(faults), todo="create the patch again for the pinned version of the file")
+            raise UsageError("\n".join(faults), todo="create the patch again for the pinned version of the file")
         targets = sorted({target for patch in patches for target in patch.targets})
         return {target: (folder / target).read_bytes() for target in targets}
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from packaging.tags import Tag, sys_tags
 
-from ..core.errors import PinError
+from ..core.errors import UsageError
 from ..core.layout import Layout, TorchVersion
 
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
@@ -106,7 +106,7 @@ class Pin:
     def sha256(self) -> Mapping[str, str]:
         """The compatibility tag and the hash of each known wheel of this version."""
         if not self.wheels and not self.version.local.startswith(BUILT):
-            raise PinError(
+            raise UsageError(
                 f"{self.path}: this pin has no wheel",
                 cause="it pins only a source tree",
                 todo="set BUILD=source, or PIN to a pin with a wheel",
@@ -141,11 +141,11 @@ def load_pin(
         machine: the architecture to build for; empty for this machine's.
 
     Raises:
-        PinError: the file does not exist, lists no such wheel, or a field is missing or has the wrong type.
+        UsageError: the file does not exist, lists no such wheel, or a field is missing or has the wrong type.
     """
     path = folder / "pin.yaml"
     if not path.is_file():
-        raise PinError(f"{path}: no such pin", todo=f"set PIN to one of: {', '.join(known_pins(folder.parent))}")
+        raise UsageError(f"{path}: no such pin", todo=f"set PIN to one of: {', '.join(known_pins(folder.parent))}")
     try:
         fields: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
         release = TorchVersion(fields["version"])
@@ -164,11 +164,11 @@ def load_pin(
             machine=machine or platform.machine(),
         )
     except KeyError as error:
-        raise PinError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
+        raise UsageError(f"{path}: the key {error} is missing", todo="compare it with another pin's file") from error
     except (TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
-        raise PinError(f"{path}: {error}", todo="compare it with another pin's file") from error
+        raise UsageError(f"{path}: {error}", todo="compare it with another pin's file") from error
     if wheels and not pin.is_known and not is_installed:
-        raise PinError(
+        raise UsageError(
             f"{path}: it has no wheel of version {version}",
             cause=f"it has {', '.join(wheels)}",
             todo=f"set PIN to one of these, or add that wheel with `make pin TORCH={version}`",

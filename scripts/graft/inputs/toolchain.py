@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..core.architecture import ARCHITECTURES, Architecture, architecture_of
-from ..core.errors import GraftError, ToolchainError
+from ..core.errors import GraftError, MissingError
 from ..core.layout import DEBUG, DEVELOP, SANITIZED
 from ..core.process import UNTRANSLATED, run
 from .pin import Pin
@@ -176,19 +176,19 @@ def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
         version = run([compiler, "-dumpfullversion", "-dumpversion"]).stdout.strip()
         about = run([compiler, "--version"], env=UNTRANSLATED).stdout.splitlines()[0]
     except (GraftError, IndexError) as error:
-        raise ToolchainError(
+        raise MissingError(
             f"the C++ compiler `{compiler}` does not run",
             cause=getattr(error, "cause", ""),
             todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
         ) from error
     if "clang" in about.lower() or not version.split(".")[0].isdigit():
-        raise ToolchainError(
+        raise MissingError(
             f"`{compiler}` is not g++ but {about}",
             cause="the official Linux wheels are built with g++, so extensions must be, too",
             todo=f"set CXX to a g++ {pin.gxx} or newer",
         )
     if int(version.split(".")[0]) < pin.gxx:
-        raise ToolchainError(
+        raise MissingError(
             f"`{compiler}` is g++ {version}, which is too old for the headers of torch {pin.version.release}",
             cause=f"they need g++ {pin.gxx}",
             todo=f"install g++ {pin.gxx} or newer, or set CXX to it",
@@ -210,7 +210,7 @@ def _version_of(compiler: str, program: str) -> str:
         path = run([compiler, f"-print-prog-name={program}"]).stdout.strip()
         return run([path, "--version"], env=UNTRANSLATED).stdout.splitlines()[0]
     except (GraftError, IndexError) as error:
-        raise ToolchainError(
+        raise MissingError(
             f"`{program}`, which the C++ compiler `{compiler}` uses, does not run",
             cause=getattr(error, "cause", ""),
             todo="install binutils, or set CXX to another g++",

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from ..core.errors import OperatorError
+from ..core.errors import BuildError
 from ..inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES
 from .rendering import rendered, templates_in
 from .values import NewOperator, parse_operator, values_of
@@ -24,7 +24,7 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
         variants: ``inplace`` and ``out``, or some of them.
 
     Raises:
-        OperatorError: the schema is not supported, or the name is taken.
+        BuildError: the schema is not supported, or the name is taken.
     """
     operator = parse_operator(schema, kind, variants)
     upstream = operators_of(base / "torchgen/packaged/ATen/native" / FUNCTIONS)
@@ -64,12 +64,12 @@ def refuse_known(operator: NewOperator, ours: dict[str, str], upstream: dict[str
         # Beside overloads of PyTorch's, it must be one with its own name.
         names += [name for name in upstream if name.startswith(f"{operator.op}.")][:1]
     if faults := [f"{known[name]}: the operator {name} already exists" for name in names if name in known]:
-        raise OperatorError("\n".join(faults), todo=f"choose another name, or an overload: {operator.op}.mine(...)")
+        raise BuildError("\n".join(faults), todo=f"choose another name, or an overload: {operator.op}.mine(...)")
 
 
 if __name__ == "__main__":
     base, native, schema, kind, variants = sys.argv[1:]
     try:
         print(json.dumps(scaffold(Path(base), Path(native), schema, kind, set(variants.split(",")))))
-    except OperatorError as error:
+    except BuildError as error:
         print(json.dumps({"error": vars(error)}))

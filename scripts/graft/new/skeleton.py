@@ -16,7 +16,7 @@ from ..base.base import Base, run_with_torchgen
 from ..base.fetch import get_base
 from ..base.installed import base_of, layout_of
 from ..core.console import Steps, say
-from ..core.errors import CommandError, OperatorError, UsageError
+from ..core.errors import BuildError, CommandError, UsageError
 from ..core.files import build_lock, files_below, lay_out_files, write_atomically
 from ..core.layout import expanded
 from ..deliver.thin import package_name
@@ -47,7 +47,7 @@ def new_op(request: Request) -> None:
         raise CommandError("the skeleton could not be generated", cause=done.stdout.strip()[-4000:])
     answer = json.loads(done.stdout.splitlines()[-1])
     if "error" in answer:
-        raise OperatorError(**answer["error"])
+        raise BuildError(**answer["error"])
     before = set(todos(layout.native, (Path(name) for name in answer if (layout.native / name).is_file())))
     refuse_existing([name for name in answer if name not in APPENDED], layout.native, base.include)
     write_all(layout.native, {name: appended(layout.native / name, text) for name, text in answer.items()})
@@ -126,7 +126,7 @@ def appended(path: Path, text: str) -> str:
     except (yaml.YAMLError, TypeError):
         is_list = False
     if not is_list:
-        raise OperatorError(
+        raise BuildError(
             f"{path}:1: entries cannot be appended to this file",
             cause="it is not YAML, or not a list whose entries start in the first column",
             todo="start each entry with `- ` in the first column",

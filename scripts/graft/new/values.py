@@ -21,7 +21,7 @@ from ..codegen.torchgen import (
     local,
     structured,
 )
-from ..core.errors import OperatorError
+from ..core.errors import BuildError
 from ..inputs.spelling import respelled
 
 _TENSOR = BaseType(BaseTy.Tensor)
@@ -101,7 +101,7 @@ def parse_operator(schema: str, kind: str, variants: set[str]) -> NewOperator:
     """Parse ``schema`` and check that ``kind`` and ``variants`` fit it.
 
     Raises:
-        OperatorError: the schema is invalid, or not supported by new-op.
+        BuildError: the schema is invalid, or not supported by new-op.
     """
     try:
         func = FunctionSchema.parse(respelled(schema))
@@ -109,13 +109,13 @@ def parse_operator(schema: str, kind: str, variants: set[str]) -> NewOperator:
             raise ValueError(f"{func.name} is not a valid name: use letters, digits and _, then .overload if needed")
     except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         todo = 'write it as in native_functions.yaml: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"'
-        raise OperatorError(f"SCHEMA: not a schema\n  {schema}", cause=str(error), todo=todo) from error
+        raise BuildError(f"SCHEMA: not a schema\n  {schema}", cause=str(error), todo=todo) from error
     # A structured operator needs its out= variant, which the other variants call. A plain one that mutates self needs
     # it because torchgen groups variants for functionalization only around an out= variant.
     out = "out" in variants or kind == "pointwise" or (kind == "plain" and "inplace" in variants)
     operator = NewOperator(func, kind, "inplace" in variants, out)
     for what, todo in _misfits(operator):
-        raise OperatorError(f"SCHEMA: {schema}\n  {what}", todo=todo)
+        raise BuildError(f"SCHEMA: {schema}\n  {what}", todo=todo)
     return operator
 
 

@@ -20,10 +20,10 @@ from ..base.base import Base
 from ..base.fetch import get_base, in_name_of
 from ..core.architecture import ARCHITECTURES
 from ..core.console import Steps, say
-from ..core.errors import PinError, UnusableBaseError, UsageError
+from ..core.errors import UsageError
 from ..core.files import file_lock, sha256_of_file, write_if_changed
 from ..core.layout import IS_CHECKOUT, OWN_PATCHES, PATCHES, TorchVersion, expanded
-from ..core.pip import Distribution, MissingError, ask_pip
+from ..core.pip import Distribution, UnavailableError, ask_pip
 from ..deliveries import Wheel, run
 from ..inputs.patches import SERIES
 from ..inputs.pin import TOOLKITS, GitSource, Pin, SourceSettings, indexes, load_pin, platform_options
@@ -126,7 +126,7 @@ def wheels_of(torch: str, index: str, own: Mapping[str, str]) -> tuple[TorchVers
         ) from error
     try:
         return version, _of_index(version, index)
-    except MissingError:
+    except UnavailableError:
         if version.local not in own:
             raise
         return version, _of_index(version, own[version.local])
@@ -139,7 +139,7 @@ def _of_index(version: str, index: str) -> dict[str, str]:
         platforms = [f"--platform={name.format(machine)}" for name in _PLATFORMS]
         try:
             found += ask_pip(f"torch==={version}", index, f"--python-version={python}", "--no-deps", *platforms)
-        except MissingError as error:
+        except UnavailableError as error:
             missing = error
     if found:
         return {_tag(wheel.file): wheel.sha256 for wheel in found}
@@ -161,7 +161,7 @@ def _completed(folder: Path, version: TorchVersion, wheels: Mapping[str, str]) -
     hashes = pin.wheels.get(version, {})
     for tag, sha256 in wheels.items():
         if hashes.get(tag, sha256) != sha256:
-            raise PinError(
+            raise UsageError(
                 f"{path}: {version}, {tag}: the file differs from the pinned one",
                 cause=f"the pin has {hashes[tag]}, but the file has {sha256}",
                 todo="check which file is the official wheel; if it is the new one, delete the pin's line first",
@@ -178,7 +178,7 @@ def text_of(pin: Pin, base: Base) -> str:
     pairs = [(pin.source.commit, base.commit)] if isinstance(pin.source, GitSource) else []
     for said, is_so in [*pairs, (pin.standard, standard)]:
         if said != is_so:
-            raise PinError(
+            raise UsageError(
                 f"{pin.path}: it has {said}, but torch {pin.version} has {is_so}",
                 todo="check that all wheels of this pin are of one release, and fix the pin",
             )
@@ -191,14 +191,14 @@ def standard_of(base: Base) -> str:
     # The examples there mention other standards, too.
     found = Counter(re.findall(r"-std=(c\+\+\d+)", text)).most_common(1)
     if not found:
-        raise UnusableBaseError(f"{base.wheel.name} cannot be used as a base: it does not say its C++ standard")
+        raise UsageError(f"{base.wheel.name} cannot be used as a base: it does not say its C++ standard")
     return str(found[0][0])
 
 
 def new_pin(version: str, commit: str, standard: str) -> str:
     """Return the text of a new pin without its wheels."""
     if standard not in _GXX:
-        raise PinError(
+        raise UsageError(
             f"torch {version} is built with {standard}, but Graft knows no g++ for it",
             todo=f"add the oldest g++ that compiles it to _GXX in {Path(__file__).name}, beside {', '.join(_GXX)}",
         )
@@ -208,7 +208,7 @@ def new_pin(version: str, commit: str, standard: str) -> str:
 def with_wheels(text: str, pin: Pin) -> str:
     """Return ``text`` with the pin's wheels in place of its own, or appended if it has none. The rest is unchanged."""
     if _WHEELS in text and list(yaml.safe_load(text))[-1] != "wheels":
-        raise PinError(f"{pin.path}: `wheels:` is not its last section", todo="move it to the end")
+        raise UsageError(f"{pin.path}: `wheels:` is not its last section", todo="move it to the end")
     head = text.rpartition(_WHEELS)[0] if _WHEELS in text else f"{text.rstrip()}\n{_ABOVE_WHEELS}"
     lines = []
     for version, hashes in pin.wheels.items():
@@ -234,7 +234,7 @@ def find_packages(cuda: str, index: str, machine: str) -> dict[str, str]:
     compiler = [f"{name}=={cuda}.*" for name in COMPILER]
     try:
         found = ask_pip(f"cuda-toolkit[{','.join(_PARTS)}]=={cuda}.*", index, *platform_options(machine), *compiler)
-    except MissingError:
+    except UnavailableError:
         return {}
     packages = sorted((each for each in found if each.name != "cuda-toolkit"), key=lambda each: each.name)
     return {f"{each.name}=={each.version}": each.sha256 for each in packages}
