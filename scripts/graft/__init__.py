@@ -17,6 +17,6 @@ above it, which `make lint` checks::
     project    a folder with pyproject.toml and operators, as `backend` builds it for pip (PEP 517, PEP 660)
 
 ``stages`` runs them up to the linked libraries, ``deliveries`` is the pipeline around that, with a class for each
-delivery, and ``build`` has the verbs. ``options`` has what a user can ask for, ``cli`` reads the command line, and
-``validation`` looks at what was given before anything is done.
+delivery, and ``verbs`` has what the command does. ``options`` has what a user can ask for, ``cli`` reads the command
+line, and ``validation`` looks at what was given before anything is done.
 """

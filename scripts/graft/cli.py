@@ -62,23 +62,23 @@ _TREE = "pin native jobs source cuda_home cxx"
 
 VERBS = (
     Verb(
-        *("build", "build the torch wheel with the operators", "graft.build:build"),
+        *("build", "build the torch wheel with the operators", "graft.verbs:build"),
         *(f"{BASE} out build source", FOUND, _report),
     ),
     Verb(
-        *("develop", "add the operators to the torch that PYTHON has", "graft.build:develop"),
+        *("develop", "add the operators to the torch that PYTHON has", "graft.verbs:develop"),
         *(f"{BASE} python watch debug", NONE, _report),
     ),
-    Verb("undevelop", "restore the torch that PYTHON had", "graft.build:undevelop", "python"),
+    Verb("undevelop", "restore the torch that PYTHON had", "graft.verbs:undevelop", "python"),
     Verb(
-        *("thin-wheel", "build the operators as a wheel of their own", "graft.build:thin_wheel"),
+        *("thin-wheel", "build the operators as a wheel of their own", "graft.verbs:thin_wheel"),
         *(f"{BASE} out python name version pins", FOUND, _report),
     ),
     Verb(
-        *("check", "find errors in the native folder without building", "graft.build:check"),
+        *("check", "find errors in the native folder without building", "graft.verbs:check"),
         *(f"{BASE} python", THERE, _listing),
     ),
-    Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.build:check_cuda", BASE, RELEASE),
+    Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.verbs:check_cuda", BASE, RELEASE),
     Verb(
         *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.source_build:check"),
         *(_TREE, OLDEST, _source),
@@ -94,7 +94,7 @@ VERBS = (
         *("pin native source branch diff", RELEASE),
     ),
     Verb("export", "write that fork as patches", "graft.fork.export:export_fetched", f"{_TREE} out", RELEASE),
-    Verb("clean", "delete environments, and what was built", "graft.build:clean", "", NONE),
+    Verb("clean", "delete environments, and what was built", "graft.verbs:clean", "", NONE),
     Verb("clean-bases", "delete the downloaded torches, which all builds share", "graft.base.shared:clean_bases"),
 )
 

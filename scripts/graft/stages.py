@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .base.base import Base
 from .base.callers import kept_calls
-from .check.process import Generator
+from .check.generator import Generator
 from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
 from .compile.cuda import Cuda, find_cuda

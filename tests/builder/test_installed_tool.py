@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from asking import asked
-from graft import build as builds
-from graft import cli, deliveries
+from graft import cli, deliveries, verbs
 from graft.core import environments, wording
 from graft.core.errors import BuildError, MissingError
 from graft.core.layout import REPOSITORY, TorchVersion
@@ -24,10 +23,10 @@ def test_clean_deletes_builds_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``GRAFT_HOME`` may be a folder with other things."""
-    monkeypatch.setattr(builds, "HOME", tmp_path)
+    monkeypatch.setattr(verbs, "HOME", tmp_path)
     write(tmp_path, {"2.13.0+cpu/cp311/base/a": "ab", "environments/b": "c", "notes.txt": "", "2.13/mine": ""})
     (tmp_path / "symbols").symlink_to(tmp_path / "2.13")
-    builds.clean(asked())
+    verbs.clean(asked())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2.13", "notes.txt", "symbols"]
     assert (tmp_path / "2.13/mine").is_file()
     assert f"deleted 0.0 GB in {tmp_path}" in capsys.readouterr().err
@@ -39,12 +38,12 @@ def test_an_error_of_one_of_several_torches_names_it(monkeypatch: pytest.MonkeyP
             raise BuildError("a.cpp:1: error: no member")
         return deliveries.Delivered(Path())
 
-    monkeypatch.setattr(builds, "run", run)
-    monkeypatch.setattr(builds, "fetch_unpinned", lambda *_: None)
+    monkeypatch.setattr(verbs, "run", run)
+    monkeypatch.setattr(verbs, "fetch_unpinned", lambda *_: None)
     with pytest.raises(BuildError, match=r"for torch 2\.14\.1:\na\.cpp:1"):
-        builds.thin_files(asked(), "ops", [TorchVersion("2.13.0"), TorchVersion("2.14.1")])
+        verbs.thin_files(asked(), "ops", [TorchVersion("2.13.0"), TorchVersion("2.14.1")])
     with pytest.raises(BuildError, match=r"^a\.cpp:1"):
-        builds.thin_files(asked(), "ops", [TorchVersion("2.14.1")])
+        verbs.thin_files(asked(), "ops", [TorchVersion("2.14.1")])
 
 
 def test_what_the_tests_of_any_folder_need_is_installed() -> None:
@@ -56,7 +55,7 @@ def test_what_the_tests_of_any_folder_need_is_installed() -> None:
 
 
 def test_what_the_tool_runs_it_depends_on() -> None:
-    """uv's environments have no pip, and pip hides itself in isolated builds."""
+    """uv's environments have no pip, and pip hides itself in isolated verbs."""
     wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
     names = {Requirement(each).name for each in wanted}
     texts = [path.read_text() for path in (REPOSITORY / "scripts/graft").rglob("*.py") if "fork" not in path.parts]
@@ -148,6 +147,6 @@ def test_error_before_the_builder_s_environment_is_spelled_too(
     monkeypatch.setattr(environments, "require_all", refuse)
     for name in list(os.environ):  # which it changes
         monkeypatch.setenv(name, os.environ[name])
-    assert environments.enter("graft", ["build"]) == 1
+    assert environments.enter("graft", ["build"]) == MissingError.exit_code
     said = capsys.readouterr().err
     assert said == "error: not found: g++\n  next: set --cxx to a g++; set --python to another Python\n"

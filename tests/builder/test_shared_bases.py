@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from asking import asked
-from graft import build as builds
+from graft import verbs
 from graft.base import fetch as fetching
 from graft.base import find
 from graft.base.base import Base
@@ -96,8 +96,8 @@ def test_one_command_deletes_them_and_clean_does_not(
     clone: Callable[[str], Base], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = clone("first")
-    monkeypatch.setattr(builds, "HOME", bases().parent)
-    builds.clean(asked())
+    monkeypatch.setattr(verbs, "HOME", bases().parent)
+    verbs.clean(asked())
     assert base.wheel.is_file() and base.tree.is_dir()
     clean_bases()
     assert f"deleted 0.0 GB in {bases()}\n" in capsys.readouterr().err

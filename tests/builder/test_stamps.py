@@ -89,8 +89,8 @@ def test_stamp_is_of_the_code_that_makes_wheels(stamps: Callable[[], tuple[str, 
         "graft/.build.py.swp",
         "graft/.#build.py",
         "graft/#build.py#",
-        "graft/build.py~",
-        "graft/build.py.orig",
+        "graft/verbs.py~",
+        "graft/verbs.py.orig",
     )
     before = stamps()
     assert after_edits("requirements.txt", "graft/__pycache__/build.cpython-311.pyc", *of_editors) == before

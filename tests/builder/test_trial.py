@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from graft import build as build_module
+from graft import verbs
 from graft.base.installed import Environment
 from graft.core.errors import BuildError, UsageError
 from graft.core.layout import PACKAGE
@@ -108,11 +108,11 @@ def test_torch_that_fails_by_itself_is_no_error_of_the_folder(environment: Envir
 def test_environment_that_cannot_be_written_to_is_refused_before_anything_is_built(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "find_environment", lambda _: environment)
+    monkeypatch.setattr(verbs, "find_environment", lambda _: environment)
     monkeypatch.setattr("os.access", lambda *_: False)
     request: Any = SimpleNamespace(python="python", watch=False)
     with pytest.raises(UsageError, match="cannot be written to"):
-        build_module.develop(request)
+        verbs.develop(request)
 
 
 LOADING = """

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from corpus import BROKEN, files_of, said_of
-from graft.check import FOUND, Findings, process
+from graft.check import FOUND, Findings, generator
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.cplusplus import canonical, read_text
@@ -97,7 +97,7 @@ def test_what_was_found_right_is_checked_again_when_it_changes(
         read(f"{FOUND}{found.as_json()}\n")
         return code
 
-    monkeypatch.setattr(process, "follow", torchgen)
+    monkeypatch.setattr(generator, "follow", torchgen)
     folder = tmp_path / "my_ops"
     folder.mkdir()
     for text in ("", "", "# another\n"):
@@ -108,7 +108,7 @@ def test_what_was_found_right_is_checked_again_when_it_changes(
         snapshot.lay_out()
         tree: Any = SimpleNamespace(tree=base)
         with pytest.raises(BuildError) if code else nullcontext() as caught:
-            process.Generator(layout, snapshot, tree, NO_CUDA).start()
+            generator.Generator(layout, snapshot, tree, NO_CUDA).start()
         if caught:
             assert str(caught.value) == said
             assert caught.value.findings == (Finding(Path("a.yaml"), 1, 0, "wrong", "write it"),)

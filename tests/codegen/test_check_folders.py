@@ -10,7 +10,7 @@ import pytest
 from corpus import lay_out
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.check.process import Generator
+from graft.check.generator import Generator
 from graft.codegen import NO_CUDA
 from graft.core.errors import BuildError
 from graft.core.layout import Layout, TorchVersion

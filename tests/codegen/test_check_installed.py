@@ -10,7 +10,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from graft import build
+from graft import verbs
 from graft.base.installed import Environment
 from graft.core.layout import PACKAGES, Layout, TorchVersion
 from snippets import write_shown_folder
@@ -71,10 +71,10 @@ def test_last_line_names_the_torch_and_how_to_check_for_a_wheel(
     version: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = Environment("python3", Path("/site"), Path("/site"))
-    monkeypatch.setattr(build, "expected_pin", lambda _: TorchVersion("2.13.0+cpu"))
-    assert build.verdict(layout_of(version, Path("/ops")), environment) == said
+    monkeypatch.setattr(verbs, "expected_pin", lambda _: TorchVersion("2.13.0+cpu"))
+    assert verbs.verdict(layout_of(version, Path("/ops")), environment) == said
 
 
 def test_last_line_for_a_pin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "expected_pin", lambda _: pytest.fail("it is asked for"))
-    assert build.verdict(layout_of("2.14.1", Path("/ops")), None) == "/ops: no errors found for torch 2.14.1"
+    monkeypatch.setattr(verbs, "expected_pin", lambda _: pytest.fail("it is asked for"))
+    assert verbs.verdict(layout_of("2.14.1", Path("/ops")), None) == "/ops: no errors found for torch 2.14.1"

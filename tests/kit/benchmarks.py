@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from graft.build import build, thin_wheel
 from graft.core.console import say
 from graft.core.environments import install
 from graft.core.errors import CommandError, MissingError
 from graft.core.files import Layer
 from graft.core.layout import HOME, REPOSITORY, Layout
 from graft.options import Request
+from graft.verbs import build, thin_wheel
 
 from .builds import DEVELOP, NOTHING, bench_build, conditions
 from .environments import run_python, wheel_environment, wheel_of

@@ -11,7 +11,6 @@ import os
 import shutil
 from pathlib import Path
 
-from graft.build import build
 from graft.core.console import say
 from graft.core.errors import MissingError
 from graft.deliver.built import unchanged
@@ -20,6 +19,7 @@ from graft.inputs.pin import pin_of
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import SANITIZER_LIBRARIES, Toolchain, find_toolchain
 from graft.options import Request
+from graft.verbs import build
 
 from .environments import SANITIZED, TEST, folder_of, named, run_python, wheel_environment, wheel_of
 from .parts import Suite, TestsFailed, conclude, run_pytest

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
-from graft.build import build
 from graft.core.console import say, table
 from graft.options import WHEEL, Request
+from graft.verbs import build
 
 from .parts import Outcome, Suite, TestsFailed, run_pytest
 from .testing import TESTS, delivered

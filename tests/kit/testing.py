@@ -15,7 +15,6 @@ from typing import Any, TextIO
 
 import yaml
 from graft.base.fetch import get_base
-from graft.build import build, develop, thin_wheel
 from graft.core.console import Steps, say
 from graft.core.environments import install
 from graft.core.errors import UsageError
@@ -25,6 +24,7 @@ from graft.deliveries import Wheel, run
 from graft.fork.fetch import tree_of_build
 from graft.inputs.pin import pin_of
 from graft.options import DEVELOP, SOURCE, THIN, WHEEL, Request
+from graft.verbs import build, develop, thin_wheel
 
 from .environments import (
     TEST,

@@ -3,7 +3,7 @@
 torchgen decides what is valid wherever it can, and the compiler about the types in formulas. This package adds the
 place in the user's file and a remedy, and checks what both accept. Read ``functions``, ``derivatives``, ``formulas``,
 ``kernels``, and ``generated``, which reads what torchgen made.
-torchgen is in the base's tree, so checks run in a separate process, which ``process`` starts.
+torchgen is in the base's tree, so checks run in a separate process, which ``generator`` starts.
 
 The list that collects what they find is here.
 """

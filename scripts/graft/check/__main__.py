@@ -25,7 +25,7 @@ from . import FOUND, Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import read_sources
 from .derivatives import check_derivatives
-from .files import check_files, check_names, check_python
+from .folder import check_files, check_names, check_python
 from .functions import check_functions
 from .generated import check_generated
 from .kernels import check_kernels, check_meta, wanted_kernels

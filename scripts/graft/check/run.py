@@ -9,7 +9,7 @@ from ..core.files import write_atomically
 from ..inputs.native import DOCS, PYTHON
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from . import Findings
-from .files import check_files, check_python
+from .folder import check_files, check_python
 
 # The file in the work folder that says which inputs had no errors.
 _NOTE = "checked"

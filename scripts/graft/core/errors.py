@@ -101,7 +101,7 @@ def run_all(*steps: Callable[[], Any]) -> list[Any]:
     """Run every step even if an earlier one fails, so that the user sees all errors at once. Return the results.
 
     Raises:
-        GraftError: the only error. Of several, one that lists them all: a ``BuildError`` if there are findings, otherwise
+        GraftError: the only error. Of several, one that lists them all: a ``BuildError`` if there are findings, or one
             with the exit code of the first.
     """
     results: list[Any] = []

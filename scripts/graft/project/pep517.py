@@ -17,7 +17,6 @@ from typing import Any
 
 from ..base.fetch import in_name_of
 from ..base.installed import Environment, find_environment, find_site
-from ..build import thin_files
 from ..compose.several import platform_of
 from ..core.bugs import say_error
 from ..core.console import say
@@ -32,6 +31,7 @@ from ..inputs.includes import looked_for
 from ..inputs.native import FOLDERS, load_native
 from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
 from ..validation import complete, environment_of
+from ..verbs import thin_files
 from .settings import Project, read_project
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
