@@ -114,7 +114,7 @@ def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatc
             delivered.append("whole")
             return self.layout.out
 
-    made, steps = SimpleNamespace(cuda="", outside=Outside({})), SimpleNamespace(seconds={"compose": 1.0})
+    made, steps = SimpleNamespace(cuda_note="", outside=Outside({})), SimpleNamespace(seconds={"compose": 1.0})
     snapshot = SimpleNamespace(stamp="a stamp")
     monkeypatch.setattr(deliveries, "take_snapshot", lambda _: snapshot)
     monkeypatch.setattr(deliveries, "job_of", lambda *_: SimpleNamespace(steps=steps))

@@ -165,7 +165,7 @@ def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
     names = ("A.cpp", "A.h", "cpu/AKernel.cpp", "cuda/A.cu", "cuda/Helper.cpp", "quantized/cpu/kernels/Q.cpp")
     files = dict.fromkeys((*names, ".A.cpp.swp", "tests/program.cpp"), "REGISTER_DISPATCH(a_stub, &a_kernel)\n")
     native = load_native(write(tmp_path, {**files, "native_functions.yaml": "- func: a(Tensor self) -> Tensor\n"}))
-    assert native.sources == (Path("A.cpp"),)
-    assert native.vectorized == (Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp"))
-    assert native.headers == (Path("A.h"),)
-    assert native.cuda == (Path("cuda/A.cu"), Path("cuda/Helper.cpp"))
+    assert native.sources == [Path("A.cpp")]
+    assert native.vectorized == [Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp")]
+    assert native.headers == [Path("A.h")]
+    assert native.cuda == [Path("cuda/A.cu"), Path("cuda/Helper.cpp")]
