@@ -41,7 +41,7 @@ def test_help_names_the_verbs() -> None:
     [
         (["build", "--native", "/nowhere"], 2, "error: /nowhere: no such folder\n  next: set NATIVE"),
         (["build", "--native", "~nobody it's"], 2, "/~nobody it's: no such folder\n  next: set NATIVE"),
-        (["build", "--pin", "0.0.0"], 1, "no such pin\n  next: set PIN to one of: "),
+        (["build", "--pin", "0.0.0"], 2, "no such pin\n  next: set PIN to one of: "),
         (
             ["build", "--build", "sources"],
             2,

@@ -15,7 +15,7 @@ from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ..core.console import StepLine, Steps, say
-from ..core.errors import MissingError
+from ..core.errors import MissingError, UsageError
 from ..core.files import build_lock, delete, free_bytes, sha256_of_file, write_atomically
 from ..core.layout import Layout, TorchVersion, bases
 from ..core.pip import UnavailableError, index_option, pip_into
@@ -110,7 +110,7 @@ def check_wheel(path: Path, pin: Pin) -> str:
     """Check that ``path`` is the pin's wheel for this Python. Return its sha256."""
     version, tags = in_name_of(path)
     if version != pin.version:
-        raise MissingError(
+        raise UsageError(
             f"{path}: this is torch {version}, but the pin is {pin.version}",
             todo=f"set WHEEL to the wheel of {pin.version}, or PIN to a pin of {version}",
         )
@@ -120,14 +120,14 @@ def check_wheel(path: Path, pin: Pin) -> str:
             refuse_unusable(path, archive.namelist(), pin.machine)
     supported = tags_for(pin.machine)
     if tags.isdisjoint(supported):
-        raise MissingError(
+        raise UsageError(
             f"{path}: this wheel is not for this Python, {supported[0]}",
             todo="set WHEEL to a wheel for it, or PYTHON to a Python that this wheel is for",
         )
     found, (_, pinned) = sha256_of_file(path), pinned_file(pin)
     if not is_whole or pinned not in ("", found):
         what = f"the sha256 is {found}, but the pin has {pinned}" if pinned else "it is not a zip file"
-        raise MissingError(
+        raise UsageError(
             f"{path}: {what}",
             cause="the file is damaged, or not the official wheel",
             todo="download it again, and compare its hash with the official index",
@@ -139,13 +139,13 @@ def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[TorchVersion, froze
     """Return the version and the compatibility tags in the name of a wheel file, to which ``variable`` is set."""
     todo = f"set {variable} to a wheel file of torch, under its own name"
     if not path.is_file():
-        raise MissingError(f"{variable}={path}: no such file", todo=todo)
+        raise UsageError(f"{variable}={path}: no such file", todo=todo)
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
-        raise MissingError(f"{path}: not the file name of a wheel", cause=str(error), todo=todo) from error
+        raise UsageError(f"{path}: not the file name of a wheel", cause=str(error), todo=todo) from error
     if name != "torch":
-        raise MissingError(f"{path}: this is {name}, not torch", todo=todo)
+        raise UsageError(f"{path}: this is {name}, not torch", todo=todo)
     return TorchVersion(version), tags
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .errors import CommandError, MissingError
+from .errors import CommandError, UsageError
 from .process import run
 
 
@@ -114,7 +114,7 @@ def architecture_of(compiler: str) -> Architecture:
     """Return the architecture that a compiler compiles for."""
     machine = machine_of(compiler)
     if machine not in ARCHITECTURES:
-        raise MissingError(
+        raise UsageError(
             f"`{compiler}` compiles for {machine}, but only {' and '.join(ARCHITECTURES)} are supported",
             todo="set CXX to a g++ for one of these",
         )

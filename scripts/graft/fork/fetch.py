@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..core.console import StepLine, Steps
-from ..core.errors import CommandError, MissingError
+from ..core.errors import CommandError, MissingError, UsageError
 from ..core.files import build_lock, delete
 from ..core.process import run
 from ..inputs.pin import GitSource, Pin, load_pin
@@ -118,7 +118,7 @@ def clone(source: GitSource, folder: Path, repository: str) -> None:
 
     git("fetch", "--quiet", "--depth=1", repository, f"refs/tags/{source.tag}")
     if (found := git("rev-parse", "FETCH_HEAD^{commit}")) != source.commit:
-        raise MissingError(
+        raise UsageError(
             f"{repository}: {source.tag} is commit {found}, but the pin has {source.commit}",
             cause="the tag was moved, or this is a different repository",
             todo="find the reason before you change the pin",
@@ -145,7 +145,7 @@ def check_out(copy: SourceTree, commit: str, checkout: Path) -> None:
         try:
             check_out(submodule, wanted, checkout / name)
         except CommandError as error:
-            raise MissingError(
+            raise UsageError(
                 f"{checkout / name}: this submodule is not at {wanted}, the commit that PyTorch names",
                 cause=error.cause,
                 todo=f"git -C {checkout} submodule update --init --recursive",
