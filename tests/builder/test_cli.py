@@ -33,7 +33,7 @@ MISTAKES = [
     ("build", "--jobs two", 2, "error: --jobs: two is not a positive number\n  next: "),
     ("build", "--jbos 2", 2, "error: unrecognized arguments: --jbos 2\n  next: `make` lists"),
     ("build", "--build sources", 2, "BUILD=sources: no such build: sources\n  next: set it to graft or source"),
-    ("build thin-wheel wheels test export", f"--out {OWN}/dist", 2, f"OUT={OWN}/dist: {OWN} is a file"),
+    ("build thin-wheel test export", f"--out {OWN}/dist", 2, f"OUT={OWN}/dist: {OWN} is a file"),
     ("build check develop surfaces", f"--native {OWN}", 2, f"{OWN}: this is a file\n  next: set NATIVE"),
     ("build fuzz bench test-sanitize", "--native /nowhere", 2, "error: /nowhere: no such folder\n  next: set NATIVE"),
     ("check", "--native '~nobody it'\\''s'", 2, "/~nobody it's: no such folder\n  next: set NATIVE"),
@@ -98,7 +98,7 @@ def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("CUDA_HOME", "/cuda")
     assert cli.main(VERBS, ["develop", "--jobs", "5", "--cxx", "b"]) == 0
     (request,) = requests
-    assert (request.layout.cxx, request.layout.cuda_home) == ("b", "/cuda")
+    assert (request.layout.cxx, request.layout.cuda.home) == ("b", "/cuda")
     # Other programs know these two.
     assert (os.environ["CXX"], os.environ["CUDA_HOME"]) == ("b", "/cuda")
     assert (request.native, request.jobs, request.watch, request.out) == ((tmp_path, other), 5, False, None)
