@@ -147,7 +147,7 @@ def test_compiler_for_an_unknown_architecture_is_refused(tmp_path: Path) -> None
         '#!/bin/sh\ncase "$1" in -dumpm*) echo riscv64-linux-gnu;; -dump*) echo 13.2.0;; *) echo g++;; esac\n'
     )
     path.chmod(0o755)
-    with pytest.raises(MissingError, match="compiles for riscv64, but only x86_64 and aarch64 are supported"):
+    with pytest.raises(UsageError, match="compiles for riscv64, but only x86_64 and aarch64 are supported"):
         toolchain_of(str(path))
 
 

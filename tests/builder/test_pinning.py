@@ -314,16 +314,16 @@ def test_wheel_that_cannot_be_built_upon_is_refused_in_one_line(pins: Pins) -> N
 def test_what_is_no_wheel_of_torch_is_refused(pins: Pins) -> None:
     pins.refused("", UsageError, "TORCH=: neither a version nor a wheel file")
     pins.refused("newest", UsageError, "TORCH=newest: neither a version nor a wheel file")
-    pins.refused(pins.folder / "torch-1-py3-none-any.whl", MissingError, "TORCH=.*: no such file")
+    pins.refused(pins.folder / "torch-1-py3-none-any.whl", UsageError, "TORCH=.*: no such file")
     for name, why in (
         ("vision-1-py3-none-any.whl", "this is vision, not torch"),
         ("a.whl", "not the file name of a wheel"),
     ):
         (pins.folder / name).touch()
-        pins.refused(pins.folder / name, MissingError, why)
+        pins.refused(pins.folder / name, UsageError, why)
     broken = pins.folder / f"torch-9.1.0-{TAG}.whl"
     broken.touch()
-    pins.refused(broken, MissingError, "it is not a zip file|the sha256 is")
+    pins.refused(broken, UsageError, "it is not a zip file|the sha256 is")
 
 
 def test_index_is_asked_for_wheels_and_toolkit(pins: Pins) -> None:

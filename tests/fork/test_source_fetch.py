@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from graft.core.console import StepLine
-from graft.core.errors import MissingError
+from graft.core.errors import MissingError, UsageError
 from graft.core.layout import REPOSITORY
 from graft.fork.cache import Cache, cache_of
 from graft.fork.debian import configured_mirrors, refuse_missing_packages
@@ -83,7 +83,7 @@ def test_tag_that_was_moved_is_refused(upstream: Path, cache: Cache) -> None:
     assert isinstance(pin.source, GitSource)
     git(upstream, "tag", "--force", "v1.2.0", "main")
     found = git(upstream, "rev-parse", "main")
-    with pytest.raises(MissingError, match=f"v1.2.0 is commit {found}, but the pin has {pin.source.commit}"):
+    with pytest.raises(UsageError, match=f"v1.2.0 is commit {found}, but the pin has {pin.source.commit}"):
         fetch(pin, cache)
     assert not cache.tree.exists()
 
