@@ -145,7 +145,7 @@ def check_out(copy: SourceTree, commit: str, checkout: Path) -> None:
         try:
             check_out(submodule, wanted, checkout / name)
         except CommandError as error:
-            raise UsageError(
+            raise MissingError(
                 f"{checkout / name}: this submodule is not at {wanted}, the commit that PyTorch names",
                 cause=error.cause,
                 todo=f"git -C {checkout} submodule update --init --recursive",
