@@ -149,7 +149,7 @@ def test_python_3_14_has_wheels(machine: str, monkeypatch: pytest.MonkeyPatch) -
 )
 def test_wheel_of_another_version_or_python_is_refused(name: str, why: str, tmp_path: Path) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(MissingError, match=why):
+    with pytest.raises(UsageError, match=why):
         check_wheel(tmp_path / name, load_pin(WITH_WHEEL, TorchVersion("2.13.0+cpu")))
 
 
@@ -163,7 +163,7 @@ def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(
     wheel.write_text("not the wheel")
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     cache = tmp_path / "cache"
-    with pytest.raises(MissingError, match=f"the sha256 is {found}, but the pin has {pin.sha256[tag]}"):
+    with pytest.raises(UsageError, match=f"the sha256 is {found}, but the pin has {pin.sha256[tag]}"):
         fetch(pin, cache, wheel, StepLine("fetch"))
     assert wheel.read_text() == "not the wheel"
     assert not cache.exists()
