@@ -9,6 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from graft.core.errors import MissingError
 from place import Place
 
 
@@ -54,7 +55,7 @@ def test_next_run_fetches_what_the_last_one_could_not(base: Path, fetching: Plac
     failed = place.run(place.command("check"))
     Index.is_dying = False
     assert Index.hung_up
-    assert failed.code == 1, failed.said
+    assert failed.code == MissingError.exit_code, failed.said
     assert "error: pip could not download torch" in failed.said and "Traceback" not in failed.said
     assert "  next: check the network; " in failed.said
     assert not list(place.repository.rglob("*.whl")) and not list(place.repository.rglob("download-*"))

@@ -15,7 +15,7 @@ from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ..core.console import StepLine, Steps, say
-from ..core.errors import MissingError, UsageError
+from ..core.errors import MissingError, RefusedError, UsageError
 from ..core.files import build_lock, delete, free_bytes, sha256_of_file, write_atomically
 from ..core.layout import Layout, TorchVersion, bases
 from ..core.pip import UnavailableError, index_option, pip_into
@@ -50,7 +50,9 @@ def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str
     PyTorch's own index, and the wheel and its sha256 are printed.
 
     Raises:
-        MissingError: there is no wheel for this Python, the disk is full, or the file is not the pinned one.
+        MissingError: there is no wheel for this Python, or pip cannot have it.
+        UsageError: the file that was given is not the pinned one.
+        RefusedError: the disk is full.
     """
     tag, sha256 = pinned_file(pin)
     wanted = check_wheel(given, pin) if given else sha256
@@ -82,7 +84,7 @@ def _require_space(*folders: Path) -> None:
         there = next(each for each in (folder, *folder.parents) if each.is_dir())
         if free_bytes(there) < _NEEDED_BYTES:
             todo = "free some space, for example with `make clean`"
-            raise MissingError(f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free", todo=todo)
+            raise RefusedError(f"{folder}: less than {_NEEDED_BYTES >> 30} GiB are free", todo=todo)
 
 
 def _link_wheel(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> Path:
