@@ -55,6 +55,21 @@ def test_errors_of_a_kernel_are_told_once_for_all_capabilities(native: Path, tmp
     ]
 
 
+def test_errors_are_findings_too(native: Path, tmp_path: Path) -> None:
+    """Of the user's file, also where the digest names each kind once; what to write is the hint."""
+    write(native, {"K.cpp": "\n\n  return at::empty({2});\n"})
+    write(tmp_path, {"include/ATen/ops/empty.h": ""})
+    places = [f"src/ATen/native/K.cpp:{line}:5: error: 'empty' is not a member of 'at'" for line in (3, 4)]
+    snapshot = snapshot_of(tmp_path, load_natives([native]))
+    snapshot.lay_out()
+    with pytest.raises(BuildError) as caught:
+        refuse(failed("K", "DEFAULT", *places), tmp_path, snapshot, (tmp_path / "include",))
+    found = caught.value.findings
+    assert [(each.file, each.line, each.column) for each in found] == [(native / "K.cpp", line, 5) for line in (3, 4)]
+    assert {each.what for each in found} == {"'empty' is not a member of 'at'"}
+    assert "<ATen/ops/empty.h>" in found[0].todo
+
+
 def test_errors_of_two_sources_in_one_header_are_told_for_both(native: Path, tmp_path: Path) -> None:
     output = []
     for name in ("A", "B"):

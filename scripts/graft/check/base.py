@@ -11,9 +11,9 @@ from typing import Any
 from ..codegen.known import known_operators, known_tags
 from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
 from ..inputs.entries import fields_of, texts_of_entries
+from ..inputs.merge import PACKAGED
+from ..inputs.native import DERIVATIVES, FUNCTIONS
 from .cplusplus import Definition, read_text
-
-_PACKAGED = "torchgen/packaged"
 
 # The header with PyTorch's functions for formulas, and those with the operators.
 _FOR_FORMULAS = "torch/csrc/autograd/FunctionsManual.h"
@@ -29,14 +29,14 @@ class BaseOperators:
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
-        self._functions = texts_of_entries(tree / _PACKAGED / "ATen/native/native_functions.yaml")
+        self._functions = texts_of_entries(tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
         heads = {name: text.partition("\n")[0] for name, text in self._functions.items()}
         self.schemas: dict[str, str] = {name: head.partition(": ")[2].strip() for name, head in heads.items()}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
         self.tags = known_tags(tree)
         self._words: set[str] = set()
         self._pasted: set[str] = set()
-        self.derivatives = texts_of_entries(tree / _PACKAGED / "autograd/derivatives.yaml")
+        self.derivatives = texts_of_entries(tree / PACKAGED[DERIVATIVES] / DERIVATIVES)
 
     def fields(self, operator: str) -> dict[str, Any]:
         """Return the values of PyTorch's entry for an operator."""
@@ -128,7 +128,7 @@ class BaseOperators:
     def _headers(self) -> Iterator[str]:
         """The texts of the headers, those for formulas first, without those of operators, which are known."""
         include = self.tree / "torch/include"
-        templates = self.tree / _PACKAGED / "autograd/templates"
+        templates = self.tree / PACKAGED[DERIVATIVES] / "templates"
         waiting = [include / _FOR_FORMULAS, *(include / f"ATen/core/{name}.h" for name in ("TensorBody", "TensorBase"))]
         waiting += [templates / name for name in ("Functions.cpp", "VariableType.cpp")]
         seen = set(waiting)

@@ -85,9 +85,8 @@ class Generator:
                 output.append(line)
 
         code = follow(command, read, env=env)
-        for findings in found:
-            if findings.errors:
-                findings.settle()
+        if found and found[0].errors:
+            found[0].settle()
         if code:
             message = "".join(output).strip()
             refuse_full(message, self.layout.work)

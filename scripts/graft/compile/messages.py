@@ -50,15 +50,14 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
     todo = f"fix {', '.join(files) or 'the errors above'} and build again; compiled files are kept"
     if len("\n".join(shown).splitlines()) < len(lines):
         todo += f"\n  the complete output, {len(lines):,} lines: {work / _LOG}"
-    findings = [_finding(each, natives, sources) for each in errors]
+    findings = [_finding(each, natives, includes, sources) for each in errors]
     raise BuildError("\n".join(shown), todo=todo, findings=findings)
 
 
-def _finding(error: Diagnostic, natives: NativeFolders, sources: Path) -> Finding:
+def _finding(error: Diagnostic, natives: NativeFolders, includes: Sequence[Path], sources: Path) -> Finding:
     file, line, column = error.user or (error.file, error.line, error.column)
-    return Finding(
-        Path(named(file, natives, sources)), line, column, named(error.message, natives, sources), error.note
-    )
+    what, todo = error.message, _hint(error, natives, includes)
+    return Finding(Path(named(file, natives, sources)), line, column, named(what, natives, sources), todo)
 
 
 def is_status(text: str) -> bool:
@@ -167,14 +166,20 @@ def _of_kind(errors: list[Diagnostic], natives: NativeFolders, includes: Sequenc
         lines.append(f"  which leads to {_short(first.file)}:{first.line}:")
         source = source[:1]
     lines += source
-    text = " ".join([*first.excerpt[:1], _source_line(natives.copy_of(Path(file)), line)])
-    if hint := hint_of_capability(first) or hint_for(first.message, text, includes):
+    if hint := _hint(first, natives, includes):
         lines.append(f"  hint: {hint}")
     elif first.note:
         lines.append(f"  {_short(first.note)[:_WIDTH]}")
     if others := _in_lines(errors[1:], but=line):
         lines.append(f"  the same kind of error {others}")
     return lines
+
+
+def _hint(error: Diagnostic, natives: NativeFolders, includes: Sequence[Path]) -> str:
+    """Return the hint for an error; empty if there is none."""
+    file, line, _ = error.user or (error.file, error.line, error.column)
+    text = " ".join([*error.excerpt[:1], _source_line(natives.copy_of(Path(file)), line)])
+    return hint_of_capability(error) or hint_for(error.message, text, includes)
 
 
 def _in_lines(errors: Iterable[Diagnostic], but: int = 0) -> str:

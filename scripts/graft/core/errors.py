@@ -31,7 +31,7 @@ class Finding:
     def __str__(self) -> str:
         column = f":{self.column}" if self.column else ""
         kind = "warning: " if self.is_warning else ""
-        return f"{self.file}:{self.line}{column}: {kind}{self.what}; {self.todo}"
+        return "; ".join(filter(None, [f"{self.file}:{self.line}{column}: {kind}{self.what}", self.todo]))
 
 
 class GraftError(Exception):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from ..core.errors import BuildError
+from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES
 from .rendering import rendered, templates_in
 from .values import NewOperator, parse_operator, values_of
@@ -27,7 +28,7 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
         BuildError: the schema is not supported, or the name is taken.
     """
     operator = parse_operator(schema, kind, variants)
-    upstream = operators_of(base / "torchgen/packaged/ATen/native" / FUNCTIONS)
+    upstream = operators_of(base / PACKAGED[FUNCTIONS] / FUNCTIONS)
     refuse_known(operator, operators_of(native / FUNCTIONS), upstream)
     is_public = not operator.op.startswith("_") and operator.op not in {name.partition(".")[0] for name in upstream}
     samples = (native / SAMPLES).read_text(encoding="utf-8") if (native / SAMPLES).is_file() else ""
