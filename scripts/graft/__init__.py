@@ -20,3 +20,26 @@ above it, which `make lint` checks::
 delivery, and ``verbs`` has what the command does. ``options`` has what a user can ask for, ``cli`` reads the command
 line, and ``validation`` looks at what was given before anything is done.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .core.errors import BuildError as BuildError, GraftError as GraftError
+    from .session.api import load as load, loaded as loaded, unload as unload
+
+__all__ = ["BuildError", "GraftError", "load", "loaded", "unload"]
+
+_PLACES = dict.fromkeys(("BuildError", "GraftError"), "core.errors") | dict.fromkeys(
+    ("load", "loaded", "unload"), "session.api"
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: commands need none, and `import graft` is to be quick."""
+    import importlib
+
+    if name not in _PLACES:
+        raise AttributeError(f"module 'graft' has no attribute '{name}'")
+    return getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)

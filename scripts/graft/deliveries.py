@@ -1,4 +1,4 @@
-"""The deliveries: a wheel of torch, a tree for ``make develop``, a thin wheel; and the pipeline that brings each up to
+"""The deliveries: a wheel of torch, a tree for ``make develop``, a thin wheel, what a process loads; and the pipeline that brings each up to
 date: snapshot, base, make, compose, deliver.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .base.installed import Environment, base_of
 from .core.console import Steps, say
 from .core.files import build_lock, file_lock, lay_out_files
-from .core.layout import Layout
+from .core.layout import LOADED, Layout
 from .deliver.built import Built, fingerprint_of, save_built, unchanged
 from .deliver.delivered import Delivered, announce, how_to_install
 from .inputs.snapshot import Snapshot, take_snapshot
@@ -182,6 +182,43 @@ class Thin(Delivery):
 
     def announce_unchanged(self, path: Path) -> None:
         """Print nothing: the wheel that the package becomes a part of is announced."""
+
+
+class Loaded(Delivery):
+    """A folder with what a running process loads.
+
+    Args:
+        layout: the folders of the build.
+        environment: the environment of the process.
+        name: the name of the load.
+    """
+
+    kind = LOADED
+
+    def __init__(self, layout: Layout, environment: Environment, name: str) -> None:
+        own = replace(layout, kind=LOADED)
+        super().__init__(replace(own, out=own.work / LOADED), environment)
+        self.name = name
+
+    def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
+        from .compile.products import loaded_products
+
+        return loaded_products(units, base, nvcc)
+
+    def deliver(self, job: Job, made: Made) -> Path:
+        from .compose.package import compose_loaded
+        from .deliver.loaded import write_loaded
+
+        with job.steps.step("compose"):
+            snapshot = job.snapshot
+            files = compose_loaded(job.base, made, self.name, snapshot.stamp_of_generated, snapshot.hashes())
+            return write_loaded(self.layout.out, files)
+
+    def announce(self, path: Path, seconds: float) -> None:
+        say(f"{self.layout.title}: built in {seconds:.1f} s")
+
+    def announce_unchanged(self, path: Path) -> None:
+        """Print nothing: the process says what it loads."""
 
 
 def run(delivery: Delivery, request: Request) -> Delivered:

@@ -27,6 +27,10 @@ GUARD_CLOSE = (
 )
 
 
+# The classes of a unit's autograd nodes.
+_NODES = Path("own/torch/csrc/autograd/generated/Functions.h")
+
+
 class WheelOutput(Output):
     """The files of the new wheel, without headers that are identical to those in the tree of the ``base``."""
 
@@ -104,9 +108,8 @@ def generate_replaced_nodes(replaced: Replacements, out: Output) -> None:
     Its autograd nodes have the names of the base's, but may be other classes, so they have a namespace of their own.
     """
     generate_unit_headers(replaced.formulas, out)
-    name = "own/torch/csrc/autograd/generated/Functions.h"
-    if Path(name) in out.names:
-        out.write(name, torchgen.with_nodes_in("graft", out.read(name)))
+    if _NODES in out.names:
+        out.write(_NODES, torchgen.with_nodes_in("graft", out.read(_NODES)))
     narrow_headers(Selection(replaced.kernels.whole, [*replaced.kernels.functions, *replaced.formulas.functions]), out)
 
 
@@ -125,6 +128,11 @@ def generate_unit_headers(selection: Selection, out: Output) -> None:
     used = [info for each in selection.with_infos for info in (each.info or {}).values()]
     infos = {**{info.func.func: {"Default": info} for info in used}, **selection.infos}
     generate_autograd_headers(selection, infos, out, "own")
+    is_own = all(info.func in selection.whole.new for info in used)  # others are classes of the base
+    if _NODES in out.names and is_own:
+        # The classes of two loads are different ones: nodes are registered by type.
+        text = torchgen.with_nodes_in(f"graft_{selection.whole.digest}", out.read(_NODES), condition="GRAFT_LOADED")
+        out.write(_NODES, text)
 
 
 def generate_autograd_headers(selection: Selection, infos: Infos, out: Output, folder: str) -> None:

@@ -21,9 +21,13 @@ from .writing import is_writing, lacks_meta
 _BLOCK = """\
 TORCH_LIBRARY_IMPL(aten, {key}, m) {{
   // What the native folder registers itself comes first.
-  const auto is_free = [](const char* name, const char* overload) {{
+  const auto is_free = [&](const char* name, const char* overload) {{
+#ifdef GRAFT_LOADED
+    return m.is_free(name, overload, {{{keys}}});
+#else
     const auto op = c10::Dispatcher::singleton().findOp({{std::string("aten::") + name, overload}});
     return !op || ({is_unset});
+#endif
   }};
 {registrations}
 }}"""
@@ -40,7 +44,8 @@ def registration_block(keys: Sequence[str], statements: Sequence[tuple[NativeFun
     """
     is_unset = " && ".join(f"!op->hasKernelForDispatchKey(c10::DispatchKey::{each})" for each in keys)
     lines = "\n".join(_REGISTRATION.format(name=f.func.name, statement=statement) for f, statement in statements)
-    return _BLOCK.format(key=keys[0], is_unset=is_unset, registrations=lines)
+    names = ", ".join(f"c10::DispatchKey::{each}" for each in keys)
+    return _BLOCK.format(key=keys[0], keys=names, is_unset=is_unset, registrations=lines)
 
 
 def replacement_block(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:

@@ -190,11 +190,19 @@ def operator_slots(templates: str, names: Iterable[str]) -> list[str]:
     return [f"{match[1]}," for match in entry.finditer(text) if match[2] in names]
 
 
-def with_nodes_in(namespace: str, header: str) -> str:
-    """Return the text of a generated Functions.h with its autograd nodes in an inline namespace."""
-    head, first, rest = re.split(r"(^#ifdef _WIN32\nstruct )", header, maxsplit=1, flags=re.M)
+def with_nodes_in(namespace: str, header: str, *, condition: str = "") -> str:
+    """Return the text of a generated Functions.h with its autograd nodes in an inline namespace, if it has nodes; with
+    ``condition`` only where that macro is defined.
+    """
+    parts = re.split(r"(^#ifdef _WIN32\nstruct )", header, maxsplit=1, flags=re.M)
+    if len(parts) == 1:
+        return header
+    head, first, rest = parts
     nodes, last, end = rest.rpartition("\n}")
-    return f"{head}inline namespace {namespace} {{\n{first}{nodes}\n}} // namespace {namespace}\n{last}{end}"
+    before, behind = (f"#ifdef {condition}\n", "#endif\n") if condition else ("", "")
+    opened = f"{before}inline namespace {namespace} {{\n{behind}"
+    closed = f"{before}}} // namespace {namespace}\n{behind}"
+    return f"{head}{opened}{first}{nodes}\n{closed}{last.lstrip(chr(10))}{end}"
 
 
 def extend_modules(texts: Mapping[str, str]) -> None:

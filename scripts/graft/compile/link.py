@@ -16,6 +16,7 @@ from ..core.layout import SOURCES
 from ..core.process import UNTRANSLATED, run
 from ..inputs.native import NativeFolders, saved_natives
 from ..inputs.toolchain import FAST_LINKER
+from .initializers import leave_initializers
 from .link_messages import explain_repeated, explain_undefined
 from .products import LINKED, LinkPlan
 from .stubs import StubBindings, bindings_of
@@ -69,6 +70,8 @@ class Linker:
         done = run([*self._command(partial, objects), *defined], env=UNTRANSLATED, check=False)
         if done.returncode != 0:
             raise BuildError(done.stdout)
+        if self._product.is_loaded:
+            leave_initializers(partial)
         partial.replace(target)
         return target
 

@@ -75,7 +75,8 @@ class Nvcc:
         """Flags for every source."""
         targets = [f"-gencode=arch=compute_{name},code=sm_{name}" for name in self.architectures]
         definitions = [f"-D{name}" for name in _DEFINITIONS]
-        return [f"-ccbin={self.host.compiler}", f"-std={self.host.standard}", *_FLAGS, *definitions, *targets]
+        loading = [f"-Xcompiler={flag}" for flag in self.host.loading]
+        return [f"-ccbin={self.host.compiler}", f"-std={self.host.standard}", *_FLAGS, *loading, *definitions, *targets]
 
     def require_known_architectures(self) -> None:
         """Check that nvcc knows the requested architectures."""

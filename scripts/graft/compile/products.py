@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..base.base import Base, Library
 from ..core.files import write_if_changed
@@ -15,8 +16,11 @@ from .units import Unit, Units
 
 # Those of each library, of the module torch._C, and of a thin wheel's module, which extends the existing one.
 _COMMON = ("compatibility.cpp", "trampolines.cpp")
-_MODULE = ("bindings.cpp", "module.cpp")
-_THIN_MODULE = ("bindings.cpp", "thin_module.cpp")
+_MODULE = ("bindings.cpp", "units_of_bindings.cpp", "module.cpp")
+_THIN_MODULE = ("bindings.cpp", "units_of_bindings.cpp", "thin_module.cpp")
+# What a process that loads operators has once, and what each library that it loads has.
+_LOADS = ("compatibility.cpp", "loads.cpp", "bindings.cpp", "loaded_bindings.cpp")
+_LOADED_MODULE = ("units_of_bindings.cpp", "loaded_module.cpp")
 
 _OF_TORCH, _CUDA = ("libtorch_cpu.so", "libc10.so"), "libtorch_cuda.so"
 
@@ -42,6 +46,7 @@ class Product:
         offered: libraries that it loads only if it uses them.
         provided: units of another product that it calls.
         is_python_extension: whether Python loads it.
+        is_loaded: whether its initializers are left to the process that loads it.
     """
 
     name: str
@@ -53,6 +58,7 @@ class Product:
     offered: Sequence[Path] = ()
     provided: Sequence[Unit] = ()
     is_python_extension: bool = False
+    is_loaded: bool = False
 
     @property
     def path(self) -> Path:
@@ -131,6 +137,31 @@ def thin_products(package: str, folder: str, units: Units, base: Base, nvcc: Nvc
         is_python_extension=True,
     )
     return [*cuda, library, extension]
+
+
+# The library that all libraries of `loaded_products` call, in a process once.
+LOADS = "loaded/libgraft_loads.so"
+
+
+def loaded_products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
+    """Return the libraries that a running process loads. It has loaded those of the base already."""
+    nowhere = Library((), "", "")
+    loads = Product(LOADS, units.named(_LOADS), _OF_TORCH, nowhere, is_python_extension=True)
+    cuda: dict[str, Any] = {}
+    bound: list[str] = ["libtorch_python.so", *_OF_TORCH]
+    if nvcc is not None and units.cuda:
+        bound += [_CUDA, "libc10_cuda.so"]
+        cuda = {"offered": nvcc.libraries(base.library(f"lib/{_CUDA}").needed)}
+    own = [*units.named(_COMMON + _LOADED_MODULE), *units.cuda, *units.library, *units.bindings]
+    library = Product(
+        *("loaded/operators.so", own, bound, nowhere),
+        loaded=[loads.name],
+        provided=loads.units,
+        is_python_extension=True,
+        is_loaded=True,
+        **cuda,
+    )
+    return [loads, library]
 
 
 def _products_for_cuda(

@@ -1,11 +1,15 @@
-"""Compose the package of a thin wheel: it extends an installed torch at import by what a grafted torch contains."""
+"""Compose what extends an installed torch by what a grafted torch contains: the package of a thin wheel, at import, and
+what a running process loads.
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
@@ -15,14 +19,55 @@ from ..codegen.description import NAMESPACES
 from ..core.files import files_below
 from .appending import appended_texts
 from .composition import ANNOTATED, Composition, Made
+from .facts import facts_of
 from .several import BUILDS, folder_of
 
 _CODECACHE = "torch/_inductor/codecache.py"
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 
+# The delivery in a note, for `python -m torch._graft`.
+THIN = "thin wheel"
+
 # Their sizes and build-ids identify the torch that the package was built for.
 _TOLD_BY = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so", "libc10.so")
+
+
+@dataclass(frozen=True)
+class Extending:
+    """What extends an installed torch: its texts, by their place beside the library, and the note that names them."""
+
+    texts: Mapping[str, str]
+    note: Mapping[str, Any]
+
+
+def extending(base: Base, made: Made, given: Mapping[str, str], name: str, delivery: str) -> Extending:
+    """Return what extends the torch ``base`` when it is imported, or later; ``given`` are the appended texts."""
+    own = {_CODECACHE: _shipped("codecache.py")} if delivery == THIN else {}
+    if made.description.annotated:
+        own[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
+    texts = given | {path: f"{given[path]}\n{text}" if path in given else text for path, text in own.items()}
+    texts = {path: text for path, text in texts.items() if path.endswith(".py")}
+    places = {path: f"{'behind' if (base.tree / path).is_file() else 'new'}/{path}" for path in texts}
+    behind, new = (
+        {module_of(path): place for path, place in places.items() if place.startswith(kind)}
+        for kind in ("behind/", "new/")
+    )
+    note: dict[str, Any] = {
+        "delivery": delivery,
+        "name": name,
+        "base": base.version,
+        "hash": made.hash_,
+        "operators": made.description.operators,
+        "replaced": made.description.replaced_parts,
+        "owners": sorted({namespace.attribute for namespace in NAMESPACES}),
+        "behind": behind,
+        "new": new,
+        "stars": star_importers(base.tree, behind),
+        "folders": {},
+    }
+    files = {places[path]: text for path, text in texts.items()}
+    return Extending({**files, "_added_operators.py": made.description.module()}, note)
 
 
 def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str) -> dict[str, bytes]:
@@ -36,30 +81,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
         platform: the platform tag of the libraries.
     """
     given = appended_texts(made.natives, made.description)
-    own = {_CODECACHE: _shipped("codecache.py")}
-    if made.description.annotated:
-        own[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
-    texts = given | {path: f"{given[path]}\n{text}" if path in given else text for path, text in own.items()}
-    texts = {path: text for path, text in texts.items() if path.endswith(".py")}
-    places = {path: f"{'behind' if (base.tree / path).is_file() else 'new'}/{path}" for path in texts}
-    behind, new = (
-        {module_of(path): place for path, place in places.items() if place.startswith(kind)}
-        for kind in ("behind/", "new/")
-    )
-    note: dict[str, Any] = {
-        "delivery": "thin wheel",
-        "name": name,
-        "base": base.version,
-        "hash": made.hash_,
-        "extension": base.extension,
-        "operators": made.description.operators,
-        "replaced": made.description.replaced_parts,
-        "owners": sorted({namespace.attribute for namespace in NAMESPACES}),
-        "behind": behind,
-        "new": new,
-        "stars": star_importers(base.tree, behind),
-        "folders": {},
-    }
+    extended = extending(base, made, given, name, THIN)
     libraries = {each: base.libraries / each for each in _TOLD_BY}
     # The package compares this with the installed torch.
     build = {
@@ -70,10 +92,7 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
         "names": [each for each in made.description.public if "." not in each],
         "platform": platform,
     }
-    own = {places[path]: text for path, text in texts.items()} | {
-        "_added_operators.py": made.description.module(),
-        "note.json": json.dumps(note, indent=1),
-    }
+    own = {**extended.texts, "note.json": json.dumps({**extended.note, "extension": base.extension}, indent=1)}
     headers = made.generated / "torch/include"
     own |= {
         f"include/{path}": (headers / path).read_text(encoding="utf-8")
@@ -83,12 +102,36 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
     files = {f"{build['folder']}/{path}": text for path, text in own.items()} | {
         "__init__.py": _shipped("package.py"),
         "_load.py": _shipped("load.py"),
+        "_publish.py": _shipped("publish.py"),
         f"{name}Config.cmake": _shipped("config.cmake"),
         BUILDS: json.dumps([build], indent=1),
     }
     composed = {f"{name}/{path}": text.encode("utf-8") for path, text in files.items()}
     composed |= {path: library.read_bytes() for path, library in made.libraries.items()}
     return composed | _stubs(base, made, given)
+
+
+def compose_loaded(base: Base, made: Made, name: str, generated: str, folders: Mapping[str, Any]) -> dict[str, bytes]:
+    """Compose what a running process loads.
+
+    Args:
+        base: its torch.
+        made: the linked build.
+        name: the name of the load.
+        generated: identifies what the bindings were generated from.
+        folders: the hash of each file of the native folders.
+    """
+    extended = extending(base, made, appended_texts(made.natives, made.description), name, "load")
+    texts = json.dumps(sorted(extended.texts.items()))
+    note = {
+        **extended.note,
+        "generated": hashlib.sha256(f"{generated}{texts}".encode()).hexdigest(),
+        "facts": facts_of(made.natives),
+        "folders": folders,
+    }
+    files = {**extended.texts, "note.json": json.dumps(note, indent=1)}
+    composed = {path: text.encode("utf-8") for path, text in files.items()}
+    return composed | {Path(path).name: library.read_bytes() for path, library in made.libraries.items()}
 
 
 def _stubs(base: Base, made: Made, texts: Mapping[str, str]) -> dict[str, bytes]:
@@ -130,16 +173,7 @@ def module_of(path: str) -> str:
 
 def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]]:
     """For each of ``modules``, return the modules of torch that import all its names, directly or indirectly."""
-    direct: dict[str, list[str]] = {}
-    for path in sorted((tree / "torch").rglob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        if "import *" not in text:
-            continue
-        relative = path.relative_to(tree)
-        for node in ast.walk(ast.parse(text)):  # it may be below an `if`
-            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-                source = resolve_name("." * node.level + (node.module or ""), ".".join(relative.parts[:-1]))
-                direct.setdefault(source, []).append(module_of(relative.as_posix()))
+    direct = _direct_star_importers(tree)
     found = {}
     for module in modules:
         reached: list[str] = []
@@ -151,6 +185,21 @@ def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]
         if reached:
             found[module] = reached
     return found
+
+
+@functools.cache
+def _direct_star_importers(tree: Path) -> Mapping[str, list[str]]:
+    direct: dict[str, list[str]] = {}
+    for path in sorted((tree / "torch").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "import *" not in text:
+            continue
+        relative = path.relative_to(tree)
+        for node in ast.walk(ast.parse(text)):  # it may be below an `if`
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                source = resolve_name("." * node.level + (node.module or ""), ".".join(relative.parts[:-1]))
+                direct.setdefault(source, []).append(module_of(relative.as_posix()))
+    return direct
 
 
 def _shipped(name: str) -> str:

@@ -5,11 +5,26 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from .wording import as_typed
+
+
+# Takes the lines of a build in place of the terminal, if there is one. Only one build runs at a time in a process.
+_listener: Callable[[str], object] | None = None
+
+
+@contextmanager
+def heard_by(listener: Callable[[str], object]) -> Iterator[None]:
+    """While the body runs, pass each line to ``listener`` instead of printing it."""
+    global _listener
+    before, _listener = _listener, listener
+    try:
+        yield
+    finally:
+        _listener = before
 
 
 @dataclass
@@ -52,7 +67,7 @@ class StepLine:
     def __init__(self, title: str) -> None:
         self.title = title
         self.note = ""
-        self._live = sys.stderr.isatty()
+        self._live = _listener is None and sys.stderr.isatty()
         self._start = "\r\x1b[K" if self._live else ""
         self._text = ""
         self._began = self._logged = time.monotonic()
@@ -95,7 +110,10 @@ class StepLine:
 
     def say(self, text: str) -> None:
         """Print a line of information above this one."""
-        print(f"{self._start}{text}", file=sys.stderr, flush=True)
+        if _listener is not None:
+            _listener(text)
+        else:
+            print(f"{self._start}{text}", file=sys.stderr, flush=True)
 
     def end(self, text: str) -> None:
         """Finish the line with ``text``."""
@@ -104,6 +122,9 @@ class StepLine:
 
 def say(text: str) -> None:
     """Print one line of information, in one piece: another thread may print a line of progress."""
+    if _listener is not None:
+        _listener(as_typed(text))
+        return
     sys.stderr.write(f"{as_typed(text)}\n")
     sys.stderr.flush()
 

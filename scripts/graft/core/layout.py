@@ -58,8 +58,9 @@ INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
 ABI = f"{INTERPRETER}{sys.abiflags}"
 
 
-# Kinds of builds that are not shipped: with sanitizers, for this processor only, with debug information.
-SANITIZED, DEVELOP, DEBUG = "sanitized", "develop", "debug"
+# Kinds of builds that are not shipped: with sanitizers, for this processor only, with debug information, for a running
+# process.
+SANITIZED, DEVELOP, DEBUG, LOADED = "sanitized", "develop", "debug", "loaded"
 
 
 class TorchVersion(str):
@@ -108,7 +109,8 @@ class Layout:
         pin: the version of the PyTorch that is built on.
         natives: the native folders.
         out: the folder for the wheel.
-        kind: the kind of build: empty for what ships, or ``SANITIZED``, ``DEVELOP`` or ``DEBUG``.
+        kind: the kind of build: empty for what ships, or ``SANITIZED``, ``DEVELOP``,
+            ``DEBUG`` or ``LOADED``.
         pin_folder: the pin file, the series and the patches; None for the repository's of that release.
         interpreter: the ABI of the interpreter to build for, for example ``cp312``; other values than this process's
             are for reading only.

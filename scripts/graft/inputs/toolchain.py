@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..core.architecture import ARCHITECTURES, Architecture, architecture_of
 from ..core.errors import GraftError, MissingError
-from ..core.layout import DEBUG, DEVELOP, SANITIZED
+from ..core.layout import DEBUG, DEVELOP, LOADED, SANITIZED
 from ..core.process import UNTRANSLATED, run
 from .pin import Pin
 
@@ -46,6 +46,10 @@ FAST_LINKER = "ld.gold"
 # For `GRAFT_DEBUG=1`.
 DEBUGGING = ("-O0", "-g")
 
+# For what a process loads again after each edit: a static variable of an inline function is that of its library, and what
+# sources register is recorded first (graft_loaded.h).
+LOADING = ("-fno-gnu-unique", "-DGRAFT_LOADED")
+
 # For `make test-sanitize`. The program continues after a finding, so that one run reports all. Checking the class of an
 # object (vptr) needs type information that the base's libraries hide.
 SANITIZERS = (
@@ -75,6 +79,7 @@ class Toolchain:
         machine: the name of the architecture that it compiles for.
         capabilities: the CPU capabilities that sources in ``cpu/`` are compiled for.
         is_for_edits: whether the objects stay on this machine and are replaced soon.
+        loading: additional flags for what a running process loads.
     """
 
     compiler: str
@@ -86,6 +91,7 @@ class Toolchain:
     machine: str = field(default_factory=platform.machine)
     capabilities: tuple[str, ...] = field(default_factory=lambda: tuple(ARCHITECTURES[platform.machine()].capabilities))
     is_for_edits: bool = False
+    loading: tuple[str, ...] = ()
 
     @property
     def architecture(self) -> Architecture:
@@ -101,7 +107,7 @@ class Toolchain:
     def flags(self) -> list[str]:
         """Flags for every source."""
         definitions = [f"-D{name}" for name in sorted((*_DEFINITIONS, *self.architecture.definitions))]
-        return [f"-std={self.standard}", *_CXX_FLAGS, *definitions, *self.sanitizers]
+        return [f"-std={self.standard}", *_CXX_FLAGS, *self.loading, *definitions, *self.sanitizers]
 
     def capability_flags(self, capability: str) -> list[str]:
         """Return the additional flags for a vectorized source. With sanitizers, their optimization level is used."""
@@ -112,11 +118,13 @@ class Toolchain:
         """Return the same compiler for another kind of build."""
         if kind == SANITIZED:
             return replace(self, kind=kind, sanitizers=SANITIZERS)
-        if kind in (DEVELOP, DEBUG):
+        if kind in (DEVELOP, DEBUG, LOADED):
             flags = DEBUGGING if kind == DEBUG else ()
+            more = LOADING if kind == LOADED else ()
             only = (self.architecture.capability_for_edits(),)
             linker = _version_of(self.compiler, FAST_LINKER) if shutil.which(self.program(FAST_LINKER)) else ""
-            return replace(self, debugging=flags, capabilities=only, is_for_edits=True, kind=f"{kind} {linker}")
+            kind = f"{kind} {linker}"
+            return replace(self, debugging=flags, capabilities=only, is_for_edits=True, kind=kind, loading=more)
         return self
 
     @property

@@ -1,5 +1,5 @@
-// Adds the bindings of all units to the classes and modules of torch._C. It includes none of PyTorch's headers, so it
-// compiles quickly and does not depend on the operators.
+// Adds bindings to the classes and modules of torch._C. It includes none of PyTorch's headers, so it compiles quickly and
+// does not depend on the operators.
 
 #include "graft_bindings.h"
 
@@ -8,8 +8,6 @@
 namespace graft {
 
 namespace {
-
-const Bindings* all_bindings = nullptr;
 
 // Python's error is already set.
 struct PythonError : std::runtime_error {
@@ -37,59 +35,65 @@ void set_error(const std::exception& error) {
   }
 }
 
-Bindings::Bindings(void (*bind)(PyObject*), void (*register_nodes)(PyObject*))
-    : bind(bind), register_nodes(register_nodes), next(all_bindings) {
-  all_bindings = this;
-}
-
 PyObject* attribute(PyObject* torch_c, const char* name) {
   PyObject* object = checked(PyObject_GetAttrString(torch_c, name));
   Py_DECREF(object); // torch_c keeps it
   return object;
 }
 
+namespace {
+
+// Binds `definition` to what `make` returns, unless what is there can take it.
+template <class Make>
+void add(PyObject* owner, PyObject* names, PyMethodDef& definition, const Make& make) {
+#ifdef GRAFT_LOADED
+  if (rewrite(owner, definition)) {
+    return;
+  }
+#endif
+  PyObject* made = checked(make());
+  const bool is_set = PyDict_SetItemString(names, definition.ml_name, made) == 0;
+  Py_DECREF(made);
+  check(is_set);
+}
+
+PyObject* names_of(PyObject* type) {
+  return reinterpret_cast<PyTypeObject*>(type)->tp_dict;
+}
+
+} // namespace
+
 // Like type_ready for a method of a type: adds a descriptor to its dictionary.
 void add_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions) {
-  auto* owner = reinterpret_cast<PyTypeObject*>(attribute(torch_c, type));
-  for (auto* definition = definitions; definition->ml_name; ++definition) {
-    PyObject* descriptor = checked(PyDescr_NewMethod(owner, definition));
-    const bool is_set = PyDict_SetItemString(owner->tp_dict, definition->ml_name, descriptor) == 0;
-    Py_DECREF(descriptor);
-    check(is_set);
+  PyObject* owner = attribute(torch_c, type);
+  for (auto* each = definitions; each->ml_name; ++each) {
+    add(owner, names_of(owner), *each, [&] { return PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(owner), each); });
   }
-  PyType_Modified(owner);
+  PyType_Modified(reinterpret_cast<PyTypeObject*>(owner));
 }
 
 // Like type_ready for a static method of a type.
 void add_static_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions) {
-  auto* owner = reinterpret_cast<PyTypeObject*>(attribute(torch_c, type));
-  for (auto* definition = definitions; definition->ml_name; ++definition) {
-    definition->ml_flags &= ~METH_STATIC;
-    PyObject* function = checked(PyCFunction_NewEx(definition, reinterpret_cast<PyObject*>(owner), nullptr));
-    PyObject* method = PyStaticMethod_New(function);
-    Py_DECREF(function);
-    const bool is_set = PyDict_SetItemString(owner->tp_dict, definition->ml_name, checked(method)) == 0;
-    Py_DECREF(method);
-    check(is_set);
+  PyObject* owner = attribute(torch_c, type);
+  for (auto* each = definitions; each->ml_name; ++each) {
+    each->ml_flags &= ~METH_STATIC;
+    add(owner, names_of(owner), *each, [&] {
+      PyObject* function = checked(PyCFunction_NewEx(each, owner, nullptr));
+      PyObject* method = PyStaticMethod_New(function);
+      Py_DECREF(function);
+      return method;
+    });
   }
-  PyType_Modified(owner);
+  PyType_Modified(reinterpret_cast<PyTypeObject*>(owner));
 }
 
 void add_functions(PyObject* torch_c, const char* module, PyMethodDef* definitions) {
-  check(PyModule_AddFunctions(attribute(torch_c, module), definitions) == 0);
-}
-
-void bind_all(PyObject* torch_c) {
-  for (const auto* unit = all_bindings; unit; unit = unit->next) {
-    unit->bind(torch_c);
+  PyObject* owner = attribute(torch_c, module);
+  PyObject* name = checked(PyModule_GetNameObject(owner));
+  for (auto* each = definitions; each->ml_name; ++each) {
+    add(owner, PyModule_GetDict(owner), *each, [&] { return PyCFunction_NewEx(each, owner, name); });
   }
-}
-
-void register_all_nodes(PyObject* torch_c) {
-  PyObject* functions = attribute(torch_c, "_functions");
-  for (const auto* unit = all_bindings; unit; unit = unit->next) {
-    unit->register_nodes(functions);
-  }
+  Py_DECREF(name);
 }
 
 } // namespace graft

@@ -5,9 +5,16 @@
 
 #include <exception>
 
+// In the library that all loads of a process share, for theirs.
+#ifdef GRAFT_LOADED
+#define GRAFT_SHARED __attribute__((visibility("default")))
+#else
+#define GRAFT_SHARED
+#endif
+
 namespace graft {
 
-// The bindings of one unit. Each unit defines one at namespace scope, which adds itself to the list in bindings.cpp.
+// The bindings of one unit. Each unit defines one at namespace scope, which adds itself to a list.
 struct Bindings {
   Bindings(void (*bind)(PyObject* torch_c), void (*register_nodes)(PyObject* functions));
 
@@ -23,16 +30,22 @@ void bind_all(PyObject* torch_c);
 void register_all_nodes(PyObject* torch_c);
 
 // Sets Python's error to `error`, unless it is set already.
-void set_error(const std::exception& error);
-void check(bool succeeded);
+GRAFT_SHARED void set_error(const std::exception& error);
+GRAFT_SHARED void check(bool succeeded);
 
 // Add the methods or functions in `definitions`, which ends with a null name. If they throw std::exception, Python's
 // error is set.
-void add_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions);
-void add_static_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions);
-void add_functions(PyObject* torch_c, const char* module, PyMethodDef* definitions);
+GRAFT_SHARED void add_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions);
+GRAFT_SHARED void add_static_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions);
+GRAFT_SHARED void add_functions(PyObject* torch_c, const char* module, PyMethodDef* definitions);
+
+#ifdef GRAFT_LOADED
+// Gives the definition of the function that `owner` has of this name, if there is one with the same calling convention,
+// the contents of `definition`. Its identity stays.
+bool rewrite(PyObject* owner, const PyMethodDef& definition);
+#endif
 
 // The attribute `name` of torch._C, borrowed.
-PyObject* attribute(PyObject* torch_c, const char* name);
+GRAFT_SHARED PyObject* attribute(PyObject* torch_c, const char* name);
 
 } // namespace graft

@@ -2,6 +2,10 @@
 // and so that graft_replace can switch them off and on.
 #pragma once
 
+#ifdef GRAFT_LOADED
+#include <torch/library.h> // whose macros do this for every kernel
+#else
+
 #include "graft_libraries.h"
 
 #include <c10/util/Exception.h>
@@ -57,3 +61,5 @@ struct Kernels : GraftReplacement {
 
 #undef TORCH_LIBRARY_IMPL
 #define TORCH_LIBRARY_IMPL(ns, k, m) GRAFT_REPLACE(ns, k, m, C10_UID)
+
+#endif

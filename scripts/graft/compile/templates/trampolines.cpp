@@ -20,6 +20,9 @@
 #include <string>
 
 extern "C" __attribute__((visibility("hidden"))) const char* graft_binding_error();
+#ifdef GRAFT_LOADED
+extern "C" void graft_offer(const GraftLibrary* libraries); // in loads.cpp
+#endif
 
 namespace {
 
@@ -90,6 +93,7 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
   return 1;
 }
 
+#ifndef GRAFT_LOADED
 [[noreturn]] void fail() {
   throw std::runtime_error("a replaced kernel was called");
 }
@@ -109,6 +113,7 @@ void replace(GraftKernels kernels) {
     each->set(*each, kernels != GRAFT_STOCK);
   }
 }
+#endif
 
 // Runs before every other initializer: these register operators, and may call the functions bound here.
 __attribute__((constructor(101))) void bind_slots() {
@@ -119,6 +124,9 @@ __attribute__((constructor(101))) void bind_slots() {
     if (error().empty()) {
       continue;
     }
+#ifdef GRAFT_LOADED
+    throw std::runtime_error(error()); // loads.cpp calls this
+#endif
     if (graft_is_python_extension) {
       return; // its init function raises ImportError
     }
@@ -127,16 +135,22 @@ __attribute__((constructor(101))) void bind_slots() {
     _exit(1);
   }
   mprotect(graft_slots, graft_slots_size, PROT_READ);
+#ifdef GRAFT_LOADED
+  graft_offer(graft_libraries);
+#else
   replace(GRAFT_OWN);
+#endif
 }
 
 } // namespace
 
+#ifndef GRAFT_LOADED
 GraftReplacement* graft_replacements = nullptr;
 
 void graft_replace(GraftKernels kernels) {
   replace(kernels);
 }
+#endif
 
 const char* graft_binding_error() {
   return error().empty() ? nullptr : error().c_str();

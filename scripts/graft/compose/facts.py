@@ -1,0 +1,47 @@
+"""What compiled code has baked in of each operator: its schema, its formulas, and how it is decomposed and its results are
+shaped. A kernel is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..inputs.native import CUDA_SUFFIXES, DERIVATIVES, FUNCTIONS, NativeFolders
+
+_COMPOSITE = {"CompositeImplicitAutograd", "CompositeImplicitAutogradNestedTensor"}
+
+
+def facts_of(natives: NativeFolders) -> dict[str, str]:
+    """Return a hash of what is baked in, by the operator's name with its namespace and without overload."""
+    entries: dict[str, list[str]] = {}
+    for file in (FUNCTIONS, DERIVATIVES):
+        for entry in natives.entries(file):
+            name = entry.operator.partition(".")[0]
+            qualified = name if "::" in name else f"aten::{name}"
+            entries.setdefault(qualified, []).append(json.dumps(entry.fields, sort_keys=True, default=str))
+    shared = [natives.text(name) for name in [*natives.python, *_baked_sources(natives)]]
+    return {
+        name: hashlib.sha256("\0".join([*texts, *shared]).encode()).hexdigest()[:16] for name, texts in entries.items()
+    }
+
+
+def _baked_sources(natives: NativeFolders) -> Iterator[Path]:
+    """Yield the C++ that runs while a graph is made: meta functions and composite kernels. Which header belongs to them
+    is not known, so it is every header.
+    """
+    composite = {
+        name
+        for entry in natives.entries(FUNCTIONS)
+        for name in entry.kernel_names
+        if not entry.kernels or _COMPOSITE & entry.kernels.keys()
+    }
+    defined = "|".join(map(re.escape, sorted(composite)))
+    pattern = re.compile(rf"\bTORCH_META_FUNC2?\b|\bTORCH_PRECOMPUTE_META|\b(?:{defined})\(" if composite else r"\bTORCH_(?:PRECOMPUTE_)?META_FUNC2?\b")
+    sources = [name for name in natives.sources if pattern.search(natives.text(name))]
+    yield from sources
+    if sources:
+        yield from (name for name in natives.headers if name.suffix not in CUDA_SUFFIXES)

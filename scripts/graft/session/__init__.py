@@ -1,0 +1,1 @@
+"""Operators in the running process: ``graft.load`` and its relatives."""

@@ -1,0 +1,52 @@
+"""The library that all loads of a process share: `compile/templates/loads.cpp`. ctypes calls it."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import BuildError
+
+
+class Loads:
+    """The loads of this process, in C++.
+
+    Args:
+        path: the library. The first that a process opens is the one of all.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._library = ctypes.PyDLL(str(path))
+        for name in ("graft_load", "graft_unload"):
+            getattr(self._library, name).restype = ctypes.c_char_p
+        self._library.graft_bind_load.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.py_object]
+        self._library.graft_bind_load.restype = ctypes.c_bool
+
+    def load(self, name: str, library: Path) -> None:
+        """Make what ``library`` registers that of the load ``name``, in place of its last ones; all or nothing.
+
+        Raises:
+            BuildError: a static initializer threw an exception, or the dispatcher refused something.
+        """
+        self._check(self._library.graft_load(name.encode(), str(library).encode()), library)
+
+    def unload(self, name: str) -> None:
+        """Take back what the load ``name`` registered."""
+        self._check(self._library.graft_unload(name.encode()), self.path)
+
+    def bind(self, name: str, library: Path | None, torch_c: Any) -> None:
+        """Make the bindings of ``library`` those of the load ``name``, in place of its last ones, which may be all that is
+        wanted.
+        """
+        self._library.graft_bind_load(name.encode(), str(library or "").encode(), torch_c)
+
+    @staticmethod
+    def _check(error: bytes | None, library: Path) -> None:
+        if error is not None:
+            raise BuildError(
+                error.decode(errors="replace").strip(),
+                cause="a static initializer of the sources threw it, or the dispatcher refused what they register",
+                todo="correct the sources; this process has what it had before",
+            )
