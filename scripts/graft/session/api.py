@@ -16,6 +16,7 @@ from ..core.errors import UsageError
 from ..core.layout import Layout, expanded
 from ..options import OPTIONS, Request, request_of
 from . import loads
+from .around import outside, uncompiled
 from .running import environment_of
 
 _LOGGER = logging.getLogger("graft")
@@ -51,6 +52,7 @@ class Operators:
         unload(self._name)
 
 
+@uncompiled
 def load(folder: str | os.PathLike[str], *, name: str = "", verbose: bool = False) -> Operators:
     """Build the operators of a native folder and add them to the torch of this process; again after an edit.
 
@@ -65,15 +67,16 @@ def load(folder: str | os.PathLike[str], *, name: str = "", verbose: bool = Fals
     """
     path = expanded(os.fspath(folder))
     chosen = name or path.name
-    with _listening(verbose), loads.state().lock:
-        built = _build(path, chosen)
-        loads.use(chosen, built)
+    with outside("graft.load"), _listening(verbose), loads.state().lock:
+        loads.use(chosen, _build(path, chosen))
     return Operators(chosen)
 
 
+@uncompiled
 def unload(name: str) -> None:
     """Take a load back: operators that it added are gone, and those that it replaced are as before."""
-    loads.unload(name)
+    with outside("graft.unload"):
+        loads.unload(name)
 
 
 def loaded() -> dict[str, Operators]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,9 @@ from ..core.errors import UsageError
 from ..deliver.shipped import publish
 from . import caches, compiled
 from .changes import Changes
+from .inherited import name_to_children
 from .library import Loads
+from .missing import explain
 
 _STATE = "_graft_loads"
 
@@ -30,6 +33,8 @@ class Load:
         name: its name.
         built: the folder with its library and texts.
         note: what the folder says about itself.
+        library: its library, or a copy of it.
+        schemas: the schemas of its operators.
         changes: what its texts changed in torch.
         behind: runs texts behind modules that are imported later.
     """
@@ -37,13 +42,10 @@ class Load:
     name: str
     built: Path
     note: dict[str, Any]
+    library: Path
+    schemas: dict[str, str] = field(default_factory=dict)
     changes: Changes = field(default_factory=Changes)
     behind: Any = None
-
-    @property
-    def library(self) -> Path:
-        """Its library."""
-        return self.built / "operators.so"
 
 
 @dataclass
@@ -55,6 +57,11 @@ class State:
     library: Loads | None = None
     # The contents of `torch._added_operators` without loads; None if there was none.
     added: dict[str, Any] | None = None
+    # How many definitions had been taken back when each library was opened.
+    opened: dict[Path, int] = field(default_factory=dict)
+    taken_back: int = 0
+    # Why an operator is gone, by name.
+    gone: dict[str, str] = field(default_factory=dict)
 
 
 def state() -> State:
@@ -72,14 +79,17 @@ def use(name: str, built: Path) -> None:
     now = state()
     with now.lock:
         note = json.loads((built / "note.json").read_text(encoding="utf-8"))
-        old, new = now.loads.get(name), Load(name, built, note)
+        old = now.loads.get(name)
         if old and old.built == built:
             return
+        new = Load(name, built, note, _library(now, built))
         if not old or old.note["operators"] != note["operators"]:
             _require_ours(new, now)
         if now.library is None:
             now.library = Loads(built / "libgraft_loads.so")
         now.library.load(name, new.library)
+        new.schemas = {each: _schema(each) for each in note["operators"]}
+        now.taken_back += sum(new.schemas.get(each) != schema for each, schema in old.schemas.items()) if old else 0
         if old and old.note["generated"] == note["generated"]:
             new.changes, new.behind = old.changes, old.behind
             now.loads[name] = new
@@ -103,8 +113,28 @@ def unload(name: str) -> None:
             raise UsageError(f"{name}: no load has this name", cause=there)
         assert now.library is not None
         now.library.unload(name)
+        now.taken_back += 1
         _replace(now, old, None)
         _tell(now, old, None)
+
+
+def _library(now: State, built: Path) -> Path:
+    """Return the library in ``built``, or a copy of it. One that was open when definitions were taken back has handles to
+    those.
+    """
+    path = built / "operators.so"
+    if now.opened.setdefault(path, now.taken_back) == now.taken_back:
+        return path
+    with tempfile.NamedTemporaryFile(prefix="operators-", suffix=".so", delete=False) as file:
+        file.write(path.read_bytes())
+    return Path(file.name)
+
+
+def _schema(operator: str) -> str:
+    import torch
+
+    name, _, overload = operator.partition(".")
+    return str(torch._C._get_schema(name, overload))
 
 
 def _require_ours(new: Load, now: State) -> None:
@@ -120,25 +150,10 @@ def _require_ours(new: Load, now: State) -> None:
                     f"{operator}: the load {other.name} has this operator",
                     todo=f'graft.unload("{other.name}"), or load it under that name',
                 )
-        base, _, overload = operator.partition(".")
-        if operator not in own | of_graft and torch._C._dispatch_has_kernel_for_any_dispatch_key is not None:
-            if _is_defined(base, overload):
-                raise UsageError(
-                    f"{operator}: another package defines this operator", todo="give yours another name"
-                )
-
-
-def _is_defined(name: str, overload: str) -> bool:
-    import torch
-
-    return torch._C._get_schema(name, overload) is not None if _has_overload(name, overload) else False
-
-
-def _has_overload(name: str, overload: str) -> bool:
-    import torch
-
-    found = torch._C._jit_get_operation(name)
-    return bool(found and found[1] and overload in found[1])
+        name, _, overload = operator.partition(".")
+        found = torch._C._jit_get_operation(name) if operator not in own | of_graft else None
+        if found and found[1] and overload in found[1]:
+            raise UsageError(f"{operator}: another package defines this operator", todo="give yours another name")
 
 
 def _added() -> ModuleType | None:
@@ -233,22 +248,30 @@ def _remove_names(old: Load | None, new: Load | None) -> None:
             vars(torch).pop(name, None)
             if name in torch.__all__:
                 torch.__all__.remove(name)
-    _explain(state())
+            load = (new or old).name  # type: ignore[union-attr]
+            _note_gone(name, f"graft.load had it in {load}, which was {'edited' if new else 'unloaded'} since")
+
+
+def _note_gone(name: str, why: str) -> None:
+    import torch
+
+    gone = state().gone
+    if not gone:
+        explain(torch, lambda asked: gone.get(asked, ""))
+    gone[name] = why
 
 
 def _functions(load: Load | None) -> set[str]:
     return {name.partition("::")[2].partition(".")[0] for name in load.note["operators"]} if load else set()
 
 
-def _explain(now: State) -> None:
-    """Make ``torch.name`` of an operator that is gone say so."""
-
-
 def _refresh(old: Load | None, new: Load | None) -> None:
     """Bring ``torch.ops`` up to date."""
     before = set(old.note["operators"]) if old else set[str]()
     after = set(new.note["operators"]) if new else set[str]()
-    caches.update_packets(changed=sorted(after), gone=sorted(before - after))
+    known = old.schemas if old else {}
+    changed = [name for name in after if not new or known.get(name) != new.schemas[name]]
+    caches.update_packets(changed=sorted(changed), gone=sorted(before - after))
 
 
 def _run_texts(load: Load) -> None:
@@ -273,6 +296,7 @@ def _go_back(now: State, old: Load | None, new: Load) -> None:
 
 def _tell(now: State, old: Load | None, new: Load | None) -> None:
     """Forget what is known about operators whose schema, formulas or texts have changed."""
+    name_to_children((load.name, load.built) for load in now.loads.values())
     before, after = (load.note["facts"] if load else {} for load in (old, new))
     differing = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     if not differing:

@@ -18,6 +18,7 @@ _DELIVERIES = {
     "develop": "added to the installed torch (make develop)",
     "thin wheel": "a thin wheel, loaded by the installed torch",
     "source": "a build of PyTorch's sources",
+    "load": "loaded into this process (graft.load)",
 }
 
 
@@ -109,6 +110,8 @@ def _replace(kernels):
 
 def _libraries(note):
     """Return the loaded libraries with the operators of a note."""
+    if "libraries" in note:
+        return note["libraries"]
     lib = os.path.join(os.path.dirname(__file__), "lib")
     paths = [os.path.join(lib, name) for name in ("libtorch.so", "libtorch_operators_cuda.so")]
     if "extension" in note:

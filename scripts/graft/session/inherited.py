@@ -1,0 +1,56 @@
+"""The loads of a process, for those that it starts: a file in the cache folder, which a variable names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from ..children import VARIABLE
+from ..core.files import write_atomically
+from ..core.layout import HOME
+
+_FOLDER = HOME / "loads"
+# The number of files kept. Each is named after its content.
+_KEPT = 64
+
+
+def name_to_children(loads: Iterable[tuple[str, Path]]) -> None:
+    """Let processes that start from now on have these loads: names, and the folders with what was built."""
+    import torch
+
+    every = [[name, str(built)] for name, built in loads]
+    if not every:
+        os.environ.pop(VARIABLE, None)
+        return
+    text = json.dumps({"torch": torch.version.git_version, "loads": every})
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    with suppress(OSError):  # the children have no operators then, and say so
+        _FOLDER.mkdir(parents=True, exist_ok=True)
+        write_atomically(_FOLDER / name, text)
+        for old in sorted(_FOLDER.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-_KEPT]:
+            old.unlink(missing_ok=True)
+    os.environ[VARIABLE] = name
+
+
+def load(name: str) -> None:
+    """Load what the process that started this one had loaded, if this is the same torch.
+
+    Raises:
+        ValueError: there is no file of this name.
+    """
+    import torch
+
+    from . import loads
+
+    path = _FOLDER / name
+    if not (name.isalnum() and path.is_file()):
+        raise ValueError(f"{_FOLDER} has no {name}; GRAFT_HOME differs, or it was deleted")
+    given = json.loads(path.read_text(encoding="utf-8"))
+    if given["torch"] != torch.version.git_version:
+        return
+    for each, built in given["loads"]:
+        loads.use(each, Path(built))
