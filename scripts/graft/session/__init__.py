@@ -1,0 +1,1 @@
+"""Operators in the running process: what ``import graft`` offers."""
