@@ -1,8 +1,4 @@
-"""The texts of ``load_inline`` as the files of a native folder.
-
-C++ without ``namespace at::native`` gets it, and the headers that new-op includes. For a build, both leave the lines
-where they are: compilers and the check then name the user's own. A saved folder has them as new-op writes them.
-"""
+"""The texts of ``load_inline`` as the files of a native folder."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from ..core.errors import UsageError
-from ..core.files import files_below, lay_out_files
+from ..core.files import lay_out_files
 from ..core.layout import expanded
 from ..inputs.native import (
     AUTOCAST,
@@ -30,17 +26,12 @@ from ..inputs.native import (
 from ..inputs.spelling import is_schema, respelled
 from ..new.choices import camel, entry_of, kernel_of
 from ..new.rendering import rendered
+from .wrapping import as_new_op, ended, in_lines, lacks_namespace
 
 # The header with what new-op includes.
 _INCLUDES = "graft_includes.h"
 
 _OPERATOR = re.compile(r"^[ \t]*-[ \t]+(?:func|name):[ \t]*['\"]?([A-Za-z_][\w.]*)[ \t]*\(", re.M)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_NAMESPACE = re.compile(r"\bnamespace\s+at\b")
-# What may be before the first code: directives, which may be continued in the next line, and comments.
-_HEAD = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|#(?:\\\n|[^\n])*)*", re.S)
-_CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
-_LATE_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<[^>\n]*>", re.M)
 
 
 @dataclass(frozen=True)
@@ -83,11 +74,11 @@ class Texts:
     @property
     def cflags(self) -> tuple[str, ...]:
         """The flags that compilers, nvcc too, need for the files of ``files``."""
-        return ("-include", _INCLUDES) if any(map(_lacks_namespace, self._sources.values())) else ()
+        return ("-include", _INCLUDES) if any(map(lacks_namespace, self._sources.values())) else ()
 
     def files(self) -> dict[str, str]:
-        """Return the files for a build, by path in the folder. Each line of the user's is where he wrote it."""
-        made = {name: _in_lines(name, text) for name, text in self._sources.items()}
+        """Return the files for a build, by path in the folder. Each line of the user's keeps its number."""
+        made = {name: in_lines(name, text) for name, text in self._sources.items()}
         includes = {_INCLUDES: f"#pragma once\n{self._includes}"} if self.cflags else {}
         return self._others | made | includes
 
@@ -102,7 +93,9 @@ class Texts:
             UsageError: the folder has other files.
         """
         path = expanded(folder)
-        files = _encoded(self._others | {name: self._written(name, text) for name, text in self._sources.items()})
+        files = _encoded(
+            self._others | {name: as_new_op(name, text, self._includes) for name, text in self._sources.items()}
+        )
         if path.exists() and not (path.is_dir() and _holds_no_others(path, files)):
             what = "it is not empty" if path.is_dir() else "it is a file"
             raise UsageError(f"{path}: {what}", todo="name a folder that does not exist, or an empty one")
@@ -130,28 +123,14 @@ class Texts:
         texts = {str(FUNCTIONS): functions, str(DERIVATIVES): self.derivatives, str(AUTOCAST): self.autocast}
         texts |= {f"{PYTHON}/{name}": text for name, text in self.python.items()}
         texts |= {f"{DOCS}/{name}{DOCS_SUFFIX}": text.strip("\n") for name, text in self.docs.items()}
-        return {name: _ended(textwrap.dedent(text)) for name, text in texts.items() if text.strip()} | {
-            name: _ended(text) for name, text in self.headers.items()
+        return {name: ended(textwrap.dedent(text)) for name, text in texts.items() if text.strip()} | {
+            name: ended(text) for name, text in self.headers.items()
         }
 
     @property
     def _includes(self) -> str:
         names = dict.fromkeys(each.partition(".")[0] for each in self._operators)
         return rendered("parts/includes.in", {"ops": [*names]})
-
-    def _written(self, name: str, text: str) -> str:
-        """Return a source as new-op writes it."""
-        if not _lacks_namespace(text):
-            return _ended(text)
-        head, code = _divided(name, text)
-        parts = (
-            self._includes,
-            head.strip("\n"),
-            "namespace at::native {",
-            code.strip("\n"),
-            "} // namespace at::native",
-        )
-        return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
 
 def _check(texts: Texts) -> None:
@@ -215,48 +194,15 @@ def _entry(schema: str) -> str:
     """Return the entry that new-op would write for a schema."""
     spelled = respelled(schema)
     name, _, rest = spelled.partition("(")
-    arguments = rest.rpartition(" -> ")[0]
-    positional = re.split(r"(?:^|, )\*(?:,|$)", arguments)[0]
-    has_self = re.search(r"[\w)\]?!] self(?=[,)=])", positional) is not None
-    shared = entry_of(name, "plain", has_self=has_self, has_generator="Generator" in arguments)
-    _, dispatch = kernel_of(name, "plain", "functional", has_symint=re.search(r"\bSymInt\b", arguments) is not None)
+    arguments = rest.rpartition(") -> ")[0].split(", ")  # as torchgen does
+    typed = [each.partition("=")[0].rpartition(" ") for each in arguments]
+    positional = typed[: arguments.index("*")] if "*" in arguments else typed
+    has_self = any(each == "self" for _, _, each in positional)
+    has_generator, has_symint = (any(word in kind for kind, _, _ in typed) for word in ("Generator", "SymInt"))
+    shared = entry_of(name, "plain", has_self=has_self, has_generator=has_generator)
+    _, dispatch = kernel_of(name, "plain", "functional", has_symint=has_symint)
     none = {"delegate": "", "autogen": "", "inplace": None, "out": None}
     return rendered("any/native_functions.yaml.in", {**shared, **none, "schema": spelled, "dispatch": dispatch})
-
-
-def _lacks_namespace(text: str) -> bool:
-    return not _NAMESPACE.search(_COMMENT.sub(" ", text))
-
-
-def _divided(name: str, text: str) -> tuple[str, str]:
-    """Return what is before the namespace in a source, and what is in it."""
-    found = _HEAD.match(text)
-    end = found.end() if found else 0
-    head, code = text[:end], text[end:]
-    conditions = _CONDITION.findall(head)
-    if conditions.count("if") != conditions.count("endif"):
-        what, todo = "its first code depends on an #if", "write `namespace at::native {` around the kernels"
-        raise UsageError(f"{name}:{head.count(chr(10)) + 1}: {what}", todo=todo)
-    if late := _LATE_INCLUDE.search(_COMMENT.sub(lambda hit: re.sub(r"[^\n]", " ", hit[0]), code)):
-        line = head.count("\n") + code.count("\n", 0, late.start()) + 1
-        what, todo = (
-            f"{late[0].strip()} is behind code",
-            "move it to the top, or write `namespace at::native {` below it",
-        )
-        raise UsageError(f"{name}:{line}: {what}", todo=todo)
-    return head, code
-
-
-def _in_lines(name: str, text: str) -> str:
-    """Return a source whose namespace begins in the line of its first code."""
-    if not _lacks_namespace(text):
-        return _ended(text)
-    head, code = _divided(name, text)
-    return f"{head}namespace at::native {{ {_ended(code)}}} // namespace at::native\n"
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith("\n") else f"{text}\n"
 
 
 def _encoded(files: Mapping[str, str]) -> dict[str, bytes]:
@@ -265,5 +211,8 @@ def _encoded(files: Mapping[str, str]) -> dict[str, bytes]:
 
 def _holds_no_others(folder: Path, files: Mapping[str, bytes]) -> bool:
     """Return whether a folder is empty, or holds exactly ``files``."""
-    there = {name.as_posix(): (folder / name).read_bytes() for name in files_below(folder)}
-    return there == files or not any(folder.iterdir())
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if not path.is_dir() and (name not in files or path.read_bytes() != files[name]):
+            return False
+    return not any(folder.iterdir()) or all((folder / name).exists() for name in files)
