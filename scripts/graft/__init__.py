@@ -13,6 +13,7 @@ above it, which `make lint` checks::
     deliver    a wheel of torch, a tree beside the torch that is installed, or a thin wheel
     new        the skeleton of an operator
     fork       the same native folder in PyTorch's source tree: as commits, and with PyTorch's own build
+    session    operators in the running process, from a folder or from texts
     pin        the pin of another release
     project    a folder with pyproject.toml and operators, as `backend` builds it for pip (PEP 517, PEP 660)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,19 @@ def test_another_preamble_or_header_is_compiled_anew(edited: Build) -> None:
     assert uses(edited, *edits(4, 5, preamble=f"{PREAMBLE}#define MORE\n")) == [False, True]
     edited.write(HEADERS[0], "#pragma once\nstruct Beside { int more; };\n")
     assert uses(edited, f"{PREAMBLE}#define MORE\n{function(6)}int g() {{ return beside.more; }}\n") == [False]
+
+
+def test_header_that_a_flag_names_is_in_it(edited: Build) -> None:
+    """Compilers use one precompiled header, and none behind another one."""
+    edited.write("src/ATen/native/First.h", "#pragma once\nstruct First {};\n")
+    (unit,) = edited.units
+    edited.units = [replace(unit, flags=("-DA=1", "-include", "First.h", "-DB=2", "-Winvalid-pch", "-Werror"))]
+    texts = [f"First first;\nint f() {{ return A * B * {number}; }}\n" for number in (1, 2, 3)]
+    uses(edited, *texts)
+    text = (edited.layout.work / "build.ninja").read_text().replace("$\n", "")
+    assert re.findall(r"-include +(\S+)", text) == ["preambles/native/cpu/Mine.h"]
+    with pytest.raises(BuildError, match=r"/mine/cpu/Mine.cpp:2:18: error: .*typo"):
+        uses(edited, f"{texts[0].partition('int')[0]}int f() {{ return typo; }}\n")
 
 
 def test_preamble_whose_headers_compute_names_is_not_used(edited: Build) -> None:

@@ -49,7 +49,7 @@ def bring_up_to_date(
     every = [*(unit for product in products for unit in product.units), *others]
     # Each once. The user's own first, where mistakes are; of them those for CUDA last, which take minutes.
     units = sorted(dict.fromkeys(every), key=lambda unit: (bool(unit.narrow), unit.compiler == NVCC))
-    files = _input_files(snapshot, work, compilers)
+    files = _input_files(layout, snapshot, compilers)
     files.begin()
     # Debug information has paths of the folder.
     store = Store(layout.own_store if toolchain.has_debug_info else layout.store, files)
@@ -84,11 +84,13 @@ def bring_up_to_date(
     return linked, _outside(objects, linked.values())
 
 
-def _input_files(snapshot: Snapshot, work: Path, compilers: Mapping[str, Compiler]) -> InputFiles:
+def _input_files(layout: Layout, snapshot: Snapshot, compilers: Mapping[str, Compiler]) -> InputFiles:
     toolchain = snapshot.toolchain
+    given = [path for path in map(str, layout.extra.include_paths) if path not in toolchain.search_path]
     written, of_base = ([each for each in INCLUDES if is_outside(each) is wanted] for wanted in (False, True))
     toolkits = [str(each.folder) for each in compilers.values() if isinstance(each, Nvcc)]
-    return InputFiles(work, written, [*of_base, *toolchain.search_path], [toolchain.python_include, *toolkits])
+    searched = [*of_base, *given, *toolchain.search_path]
+    return InputFiles(layout.work, written, searched, [toolchain.python_include, *toolkits], given)
 
 
 def _outside(objects: Objects, libraries: Iterable[Path]) -> Outside:

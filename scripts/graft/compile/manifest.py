@@ -61,17 +61,24 @@ class InputFiles:
     Args:
         work: the work folder.
         written: the folders of the headers that a build writes, which are searched before others.
-        searched: the compiler's own folders of headers, in its order.
+        searched: the other folders of headers, in the compiler's order.
         installed: other folders of headers that no user writes: Python's, the CUDA toolkit's.
+        given: those of ``searched`` that the user names, and may write.
     """
 
     def __init__(
-        self, work: Path, written: Sequence[str] = (), searched: Sequence[str] = (), installed: Sequence[str] = ()
+        self,
+        work: Path,
+        written: Sequence[str] = (),
+        searched: Sequence[str] = (),
+        installed: Sequence[str] = (),
+        given: Sequence[str] = (),
     ) -> None:
         self._work = work
         self._searched = searched
         others = (each for folder in installed for each in (folder, os.path.realpath(folder)))
-        self._installed = (_BASE, *(f"{folder}/" for folder in (*searched, *others)))
+        compilers = (folder for folder in searched if folder not in given)
+        self._installed = (_BASE, *(f"{folder}/" for folder in (*compilers, *others)))
         self._began = 0
         self._hashes: dict[str, str] = {}
         self._asked: dict[str, list[str | None]] = {}

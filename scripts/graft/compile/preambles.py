@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 
 from ..core.files import read_json, write_atomically, write_if_changed
@@ -64,8 +65,9 @@ class Preambles:
     def _with_preamble(self, unit: Unit) -> Unit:
         is_own = unit.source.parts[0] == "src" and unit.compiler == CXX and not unit.is_tried
         text = (self._work / unit.source).read_text(encoding="utf-8", errors="replace") if is_own else ""
-        preamble = preamble_of(text)
-        if "#include" not in preamble or not self._is_read_once(unit.source, preamble):
+        others, first = _included_first(unit.flags)
+        preamble = f"{first}{preamble_of(text)}"
+        if not is_own or "#include" not in preamble or not self._is_read_once(unit.source, preamble):
             return unit
         header = Path(PREAMBLES, *unit.target.with_suffix(".h").parts[1:])
         made, note = header.with_name(f"{header.name}.gch"), self._work / header.with_suffix(".json")
@@ -79,12 +81,12 @@ class Preambles:
         new = {"stamp": stamp, "source": source, **({"manifest": old["manifest"]} if is_valid else {})}
         write_atomically(note, json.dumps(new))
         if is_valid:
-            return replace(unit, flags=(*unit.flags, "-include", str(header)), needed=(made,))
+            return replace(unit, flags=(*others, "-include", str(header)), needed=(made,))
         (self._work / made).unlink(missing_ok=True)
         if is_edited:
             # Compiled under the source's name: messages name the source, and it may include files next to it.
-            write_if_changed(self._work / header, f'#line 1 "{unit.source}"\n{preamble}')
-            flags = (*unit.flags, "-iquote", str(unit.source.parent), "-x", "c++-header")
+            write_if_changed(self._work / header, f'{first}#line 1 "{unit.source}"\n{preamble_of(text)}')
+            flags = (*others, "-iquote", str(unit.source.parent), "-x", "c++-header")
             self.makers.append(Unit(header, made, flags))
         return unit
 
@@ -96,6 +98,15 @@ class Preambles:
         return all(
             _GUARD.search(path.read_text(encoding="utf-8", errors="replace")) for path in paths if path.is_file()
         )
+
+
+def _included_first(flags: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Return flags without ``-include``, and lines that include the same. Compilers use one precompiled header only,
+    before any other.
+    """
+    names = [name for flag, name in pairwise(flags) if flag == "-include"]
+    others = (flag for before, flag in pairwise(("", *flags)) if "-include" not in (before, flag))
+    return tuple(others), "".join(f'#include "{name}"\n' for name in names)
 
 
 def preamble_of(text: str) -> str:

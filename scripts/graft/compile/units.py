@@ -163,7 +163,16 @@ class UnitFinder:
         if any(not self._views.is_new(name) for each in registrations(text) for name in each.names[-1:]):
             include += ["-include", "graft_replaced.h"]
         own = self._toolchain.debugging if source.suffix != ".cu" else ()
-        return Unit(self._relative(source), self._object(name), (*flags, *include, *own))
+        extra = self._extra(source) if source.is_relative_to(self._layout.sources) else ()
+        return Unit(self._relative(source), self._object(name), (*flags, *include, *own, *extra))
+
+    def _extra(self, source: Path) -> Iterator[str]:
+        """Yield the user's flags for a source."""
+        extra = self._layout.extra
+        yield from extra.cuda_cflags if source.suffix == ".cu" else extra.cflags
+        if extra.include_paths:
+            # Compilers search the first of the same folders: PyTorch's own before another PyTorch's.
+            yield from (f"-I{folder}" for folder in (*INCLUDES, *extra.include_paths))
 
     def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
         """Return the unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""

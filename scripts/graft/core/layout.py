@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .architecture import machine_of
 from .cuda_settings import NOT_SET, CudaSettings
+from .extra_flags import NO_EXTRA, ExtraFlags
 
 # The name under which pip installs this package.
 DISTRIBUTION = "torch-graft"
@@ -118,6 +119,7 @@ class Layout:
         launcher: what is put before each compiler, for example ccache.
         cuda: what the user sets for CUDA.
         cxx: the C++ compiler.
+        extra: what the user adds to the flags of compilers.
     """
 
     pin: TorchVersion
@@ -130,6 +132,7 @@ class Layout:
     launcher: str = ""
     cuda: CudaSettings = NOT_SET
     cxx: str = "g++"
+    extra: ExtraFlags = NO_EXTRA
 
     def sanitized(self) -> Layout:
         """The layout of the same build with sanitizers. It shares only the base."""

@@ -24,9 +24,9 @@ AUTOCAST = Path("autocast.yaml")
 
 YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
 _SOURCE_SUFFIXES = (".cpp",)
-_HEADER_SUFFIXES = (".h", ".hpp", ".inl", ".inc")
+HEADER_SUFFIXES = (".h", ".hpp", ".inl", ".inc")
 CUDA_SUFFIXES = (".cu", ".cuh")
-CPLUSPLUS = (*_SOURCE_SUFFIXES, *_HEADER_SUFFIXES, *CUDA_SUFFIXES)
+CPLUSPLUS = (*_SOURCE_SUFFIXES, *HEADER_SUFFIXES, *CUDA_SUFFIXES)
 PYTHON_SUFFIXES = (".py", ".pyi")
 DOCS_SUFFIX = ".rst"
 
@@ -88,7 +88,7 @@ class NativeFiles:
     def headers(self) -> list[Path]:
         """Headers that are installed with the wheel, below ``ATen/native``; those in other folders, if included."""
         code = {*self.cplusplus}.difference(self.cuda)
-        return sorted(name for name in code if name.suffix in _HEADER_SUFFIXES or name in self.included)
+        return sorted(name for name in code if name.suffix in HEADER_SUFFIXES or name in self.included)
 
     @cached_property
     def vectorized(self) -> list[Path]:

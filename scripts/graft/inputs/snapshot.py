@@ -152,8 +152,10 @@ def take_snapshot(layout: Layout) -> Snapshot:
     of_pin |= {patch.path: patch.text.encode() for patch in series}
     files |= {f"patches/{path.relative_to(layout.patches.parent).as_posix()}": of_pin[path] for path in of_pin}
     toolchain = find_toolchain(pin, layout.cxx).of_kind(layout.kind)
+    layout.extra.require_standard(toolchain.standard)
     sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
     unpinned = [sha256] if sha256 else []
+    extra = layout.extra.settings
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))
     return Snapshot(
         work=layout.work,
@@ -162,7 +164,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
         series=tuple(series),
         pin=pin,
         toolchain=toolchain,
-        settings=(layout.pin, layout.installed, *unpinned, platform.python_implementation(), *versions),
+        settings=(layout.pin, layout.installed, *unpinned, platform.python_implementation(), *versions, *extra),
         elsewhere=elsewhere,
     )
 

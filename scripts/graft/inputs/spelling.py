@@ -28,11 +28,16 @@ _WRITTEN = re.compile(r"(?<=\w)(?<!\(\w)!")
 _SINGLE = re.compile(r"-> \(((?:[^(),]|\([a-z]!?\))+)\)$")
 
 
+def is_schema(text: str) -> bool:
+    """Return whether a text is a schema, in whatever spelling."""
+    return _SCHEMA.fullmatch(text) is not None
+
+
 def respelled(schema: str) -> str:
     """Return a schema in torchgen's spelling: one space behind a comma, a letter in each alias annotation, one result
     without parentheses. Text that is no schema stays as it is.
     """
-    if not _SCHEMA.fullmatch(schema):
+    if not is_schema(schema):
         return schema
     quoted: list[str] = []
 

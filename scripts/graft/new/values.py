@@ -23,22 +23,13 @@ from ..codegen.torchgen import (
 )
 from ..core.errors import BuildError
 from ..inputs.spelling import respelled
+from .choices import camel, entry_of, file_of, kernel_of
 
 _TENSOR = BaseType(BaseTy.Tensor)
 Values: TypeAlias = dict[str, object]
 
-# Modules whose functions all have the module's name as a prefix in native_functions.yaml, and no others do.
-_PREFIXED_MODULES = frozenset({"fft", "linalg", "special"})
-# Lines of dispatch tables, with the name of the kernel.
-_TABLES = {
-    "plain": ["CompositeExplicitAutograd: {}"],
-    "kernel": ["CPU: {}_cpu", "Meta: {}_meta"],
-    "composite": ["CompositeImplicitAutograd: {}"],
-    "pointwise": ["CPU: {}"],
-}
 # Of these, torchgen generates the out= variant.
 _WITH_AUTOGEN = ("plain", "kernel")
-_SUFFIXES = {"functional": "", "inplace": "_", "out": "_out"}
 _BUILDERS = {1: "build_borrowing_unary_op", 2: "build_borrowing_binary_op", 3: "build_ternary_op"}
 _DEFAULTS = {"true": "True", "false": "False", "Mean": "1", "contiguous_format": "torch.contiguous_format"}
 # Values of arguments that have no default.
@@ -62,12 +53,12 @@ class NewOperator:
     @property
     def file(self) -> str:
         """The name with its overload, in the form of a test's file."""
-        return str(self.func.name).replace(".", "_")
+        return file_of(str(self.func.name))
 
     @property
     def camel(self) -> str:
         """The name with its overload, in the form of a kernel's file."""
-        return "".join(part[:1].upper() + part[1:] for part in self.file.split("_"))
+        return camel(str(self.func.name))
 
     @property
     def tensors(self) -> list[Argument]:
@@ -156,22 +147,19 @@ def values_of(operator: NewOperator, is_public: bool, is_described: bool) -> Val
 
 def _entries(operator: NewOperator) -> Values:
     """native_functions.yaml and derivatives.yaml, without what differs between variants."""
-    is_pointwise, arguments = operator.kind == "pointwise", operator.func.arguments
-    prefix = operator.op.partition("_")[0]
-    module = prefix if prefix in _PREFIXED_MODULES else ""
+    name, arguments = str(operator.func.name), operator.func.arguments
+    has_self, has_generator = arguments.self_arg is not None, arguments.has_generator_arg()
     out = str(operator.variants["out"].name) if "out" in operator.variants else ""
     is_differentiable = operator.kind != "composite" and any(
         each.type.is_tensor_like() for each in operator.func.returns
     )
     return {
-        "name": str(operator.func.name),
+        **entry_of(name, operator.kind, has_self=has_self, has_generator=has_generator),
+        "name": name,
         "op": operator.op,
-        "delegate": out if is_pointwise else "",
-        "module": module,
-        "variants": "function" if module or arguments.self_arg is None else "function, method",
+        "delegate": out if operator.kind == "pointwise" else "",
         # torchgen generates the out= variant of a plain operator: of the in-place one, if there is one.
         "autogen": out if operator.kind in _WITH_AUTOGEN else "",
-        "tags": "pointwise" if is_pointwise else "nondeterministic_seeded" if arguments.has_generator_arg() else "",
         "is_differentiable": is_differentiable and bool(operator.tensors),
         "formulas": _formulas(operator),
         "lists": [each.name for each in operator.tensors if each.type.is_list_like()],
@@ -193,17 +181,15 @@ def _formulas(operator: NewOperator) -> dict[str, str]:
 
 def _variants(operator: NewOperator) -> Values:
     """Return the entry and the kernel of each variant. One that torchgen generates has none."""
-    is_symint = operator.func.has_symint() and operator.kind != "pointwise"
-    # Without a dispatch table torchgen names the kernel, and omits the overload.
-    name = operator.op if operator.kind == "composite" else operator.file
+    name, has_symint = str(operator.func.name), operator.func.has_symint()
+    is_symint = has_symint and operator.kind != "pointwise"
     found = {}
     for variant, func in operator.variants.items():
-        kernel = f"{name}{_SUFFIXES[variant]}{'_symint' if is_symint else ''}"
-        has_table = {"composite": is_symint, "pointwise": variant == "out"}.get(operator.kind, True)
+        kernel, table = kernel_of(name, operator.kind, variant, has_symint=has_symint)
         found[variant] = {
             "kernel": kernel,
             "schema": str(func),
-            "dispatch": [line.format(kernel) for line in _TABLES[operator.kind] if has_table],
+            "dispatch": table,
             "result": _tidy(NativeSignature(func, symint=is_symint).returns_type().cpp_type()),
             "parameters": _joined(_bindings(operator, func)),
         }

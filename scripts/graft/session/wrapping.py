@@ -1,0 +1,62 @@
+"""C++ without ``namespace at::native``, as ``load_inline`` gets it: with the namespace, and what new-op includes.
+
+For a build, each line stays where the user wrote it: compilers, debuggers and the check name it, and show its text. So
+the namespace begins in the line of the first code, and a flag includes the headers. A saved folder has both as new-op
+writes them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..core.errors import UsageError
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_NAMESPACE = re.compile(r"\bnamespace\s+at\b")
+# What may be before the first code: directives, which may be continued in the next line, and comments.
+_HEAD = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|#(?:\\\n|[^\n])*)*", re.S)
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
+_LATE_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<[^>\n]*>", re.M)
+
+
+def lacks_namespace(text: str) -> bool:
+    """Return whether a source needs the namespace."""
+    return not _NAMESPACE.search(_COMMENT.sub(" ", text))
+
+
+def in_lines(name: str, text: str) -> str:
+    """Return a source whose namespace begins in the line of its first code."""
+    if not lacks_namespace(text):
+        return ended(text)
+    head, code = _divided(name, text)
+    return f"{head}namespace at::native {{ {ended(code)}}} // namespace at::native\n"
+
+
+def as_new_op(name: str, text: str, includes: str) -> str:
+    """Return a source with ``includes`` and the namespace in lines of their own."""
+    if not lacks_namespace(text):
+        return ended(text)
+    head, code = _divided(name, text)
+    parts = (includes, head, "namespace at::native {", code, "} // namespace at::native")
+    return "\n\n".join(part.strip("\n").rstrip() for part in parts if part.strip()) + "\n"
+
+
+def ended(text: str) -> str:
+    """Return a text that ends with a line break."""
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _divided(name: str, text: str) -> tuple[str, str]:
+    """Return what is before the namespace in a source, and what is in it."""
+    found = _HEAD.match(text)
+    end = found.end() if found else 0
+    head, code = text[:end], text[end:]
+    conditions = _CONDITION.findall(head)
+    if conditions.count("if") != conditions.count("endif"):
+        what, todo = "its first code depends on an #if", "write `namespace at::native {` around the kernels"
+        raise UsageError(f"{name}:{head.count(chr(10)) + 1}: {what}", todo=todo)
+    if late := _LATE_INCLUDE.search(_COMMENT.sub(lambda hit: re.sub(r"[^\n]", " ", hit[0]), code)):
+        line = head.count("\n") + code.count("\n", 0, late.start()) + 1
+        todo = "move it to the top, or write `namespace at::native {` below it"
+        raise UsageError(f"{name}:{line}: {late[0].strip()} is behind code", todo=todo)
+    return head, code

@@ -1,0 +1,223 @@
+"""Compiler flags of the user: where they go, what they decide, and which are refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builds import GXX, Build
+from graft.base.base import Base
+from graft.codegen import FRAGMENTS
+from graft.compile.nvcc import Nvcc
+from graft.compile.units import INCLUDES, Unit, UnitFinder
+from graft.core import extra_flags as module
+from graft.core.errors import UsageError
+from graft.core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
+from graft.core.layout import Layout, TorchVersion
+from graft.inputs.native import load_native
+from graft.inputs.snapshot import take_snapshot
+from graft.inputs.toolchain import Toolchain
+from helpers import write
+
+
+@pytest.mark.parametrize("given", [None, (), [], [""]])
+def test_nothing_is_nothing(given: list[str] | None) -> None:
+    assert extra_flags(given, given, given) == NO_EXTRA
+    assert NO_EXTRA.settings == ()
+
+
+def test_flags_are_kept_in_order() -> None:
+    words = ["-O3", "-D", "X=a b", "-march=x86-64-v3", "-ffast-math", "-std=c++23", "-w", "--param", "x=1"]
+    joined = ("-O3", "-DX=a b", "-march=x86-64-v3", "-ffast-math", "-std=c++23", "-w", "--param=x=1")
+    assert extra_flags(words).cflags == joined
+    for_cuda = ["--use_fast_math", "-lineinfo", "-maxrregcount", "64", "-Xcompiler", "-O3,-fopenmp", "-Xptxas", "-v"]
+    expected = ("--use_fast_math", "-lineinfo", "-maxrregcount", "64", "-Xcompiler=-O3,-fopenmp", "-Xptxas=-v")
+    assert extra_flags(None, for_cuda).cuda_cflags == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["-D_GLIBCXX_USE_CXX11_ABI=0"], ["-D", "_GLIBCXX_USE_CXX11_ABI=0"], ["-U_GLIBCXX_USE_CXX11_ABI"]),
+        *(["-D_GLIBCXX_DEBUG"], ["-D_GLIBCXX_DEBUG=1"], ["-D_GLIBCXX_DEBUG_PEDANTIC"], ["-UNDEBUG"]),
+        *(["-fabi-version=2"], ["-fpack-struct=4"], ["-fshort-enums"], ["-fshort-wchar"], ["-freg-struct-return"]),
+        *(["-m32"], ["-mx32"], ["-mabi=ms"], ["-mlong-double-64"], ["-malign-double"], ["-mno-sse2"]),
+        *(["-fno-exceptions"], ["-fno-rtti"], ["-fvisibility=default"], ["-fno-visibility-inlines-hidden"]),
+        *(["-c"], ["-E"], ["-S"], ["-o", "x.o"], ["-ox.o"], ["-x", "c"], ["@flags"], ["-MD"], ["-MF"], ["-###"]),
+        *(["-lcurl"], ["-L", "/lib"], ["-Wl,-z,defs"], ["-shared"], ["-flto"], ["-fsanitize=address"], ["--coverage"]),
+        *(["-fPIE"], ["-fno-pic"], ["-fplugin=x.so"], ["-specs=x"], ["-B/x"], ["--sysroot=/x"], ["-nostdinc++"]),
+        *(["-idirafter", "/usr"], ["-std=c11"], ["-std=gnu"]),
+    ],
+    ids=" ".join,
+)
+def test_refusal_names_the_flag_why_and_what_to_do(words: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"^the compiler flag \S+ cannot be used\n  why:  \S.*\n  next: \S") as caught:
+        extra_flags(["-O3", *words, "-g"])
+    assert words[0] in caught.value.what or words == ["-MF"]
+    with pytest.raises(UsageError):
+        extra_flags(None, words)
+
+
+@pytest.mark.parametrize(
+    "words", [["-Xcompiler", "-O2,-fno-rtti"], ["-Xcompiler=-fno-rtti"], ["--compiler-options", "'-O2 -fno-rtti'"]]
+)
+def test_flags_that_nvcc_passes_on_are_looked_at(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="compiler flag -fno-rtti cannot be used"):
+        extra_flags(None, words)
+
+
+@pytest.mark.parametrize("words", [["-ccbin", "g++"], ["-dc"], ["-rdc=true"], ["-ptx"], ["--keep"]], ids=" ".join)
+def test_what_nvcc_does_is_the_build_s(words: list[str]) -> None:
+    with pytest.raises(UsageError, match=f"compiler flag {words[0]}"):
+        extra_flags(None, words)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: extra_flags("-O3"), r"'-O3' is not a list\n  next: write \['-O3'\]"),
+        (lambda: extra_flags([3]), "3 is not text"),
+        (lambda: extra_flags(3), "3 is not a list"),
+        (lambda: extra_flags(["-DX=\n"]), "not text in one line"),
+        (lambda: extra_flags(["mine.cpp"]), "mine.cpp: it is not a compiler flag"),
+        (lambda: extra_flags(["-O3", "mine"]), "mine: it is not a compiler flag"),
+        (lambda: extra_flags(None, ["-O3", "mine.cu"]), "mine.cu: it is not a compiler flag"),
+        (lambda: extra_flags(["-D"]), "-D has no value"),
+        (lambda: extra_flags(["-include"]), "-include has no value"),
+        (lambda: extra_flags(None, None, ["/none/of/these"]), "include path /none/of/these: no such folder"),
+        (lambda: extra_flags(None, None, "/tmp"), "'/tmp' is not a list"),
+    ],
+)
+def test_what_is_no_list_of_flags_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
+def test_folders_among_flags_are_include_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative names are those of the user's folder, not of the folder in which compilers run."""
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    (tmp_path / "first.h").touch()
+    monkeypatch.chdir(tmp_path)
+    flags = extra_flags(["-Ia", "-O3", "-isystem", "b", "-include", "first.h", "-include", "its.h"], ["-I", "c"], ["a"])
+    assert flags.include_paths == (tmp_path / "a", tmp_path / "b", tmp_path / "c")
+    assert flags.cflags == ("-O3", "-include", str(tmp_path / "first.h"), "-include", "its.h")
+    assert flags.cuda_cflags == ()
+
+
+def test_flags_for_this_processor_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flags(*words: str) -> list[tuple[str, ...]]:
+        return [extra_flags(words).cflags, extra_flags(None, [f"-Xcompiler={word}" for word in words]).cuda_cflags]
+
+    here = flags("-march=native")
+    assert all(re.fullmatch(r"-DGRAFT_PROCESSOR=\w{12}", each[-1]) for each in here)
+    assert all("PROCESSOR" not in " ".join(each) for each in flags("-march=x86-64-v3"))
+    monkeypatch.setattr(module, "_processor", lambda: "another")
+    assert flags("-march=native")[0] != here[0]
+
+
+@pytest.mark.parametrize("word", ["-std=c++17", "-std=gnu++17", "-std=c++98", "-std=c++1z", "--std=c++17"])
+def test_older_standard_than_that_of_the_headers_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match=r"this PyTorch's headers need C\+\+20"):
+        extra_flags(None, [word]).require_standard("c++20")
+    extra_flags(["-std=c++17"]).require_standard("c++17")
+    for newer in ("-std=c++20", "-std=gnu++2a", "-std=c++2b", "-std=c++26"):
+        extra_flags([newer]).require_standard("c++20")
+
+
+TWO = extra_flags(["-DMINE"], ["-DFOR_NVCC"])
+
+
+@pytest.fixture
+def units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ExtraFlags], dict[str, Unit]]:
+    """Return a function that returns the units of a folder with such flags, by source."""
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    kernel = "REGISTER_DISPATCH(mine_stub, &mine)\n"
+    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
+    sources = {"Mine.cpp": "", "cpu/MineKernel.cpp": kernel, "cuda/Mine.cu": "", "cuda/Mine.cpp": ""}
+    native = load_native(write(layout.sources, sources))
+    unit = layout.generated / "units/mine"
+    parts = (
+        "library.cpp",
+        "bindings.cpp",
+        "cuda.cpp",
+        "ATen/UfuncCPU_x.cpp",
+        "vectorized/x.cpp",
+        "cuda/UfuncCUDA_x.cu",
+    )
+    write(unit, dict.fromkeys(parts, ""))
+    write(layout.generated, {FRAGMENTS: "{}"})
+    toolchain = Toolchain("g++", "", "c++20", capabilities=("DEFAULT",))
+
+    def units(extra: ExtraFlags) -> dict[str, Unit]:
+        nvcc = Nvcc(tmp_path, toolchain, ("90",))
+        found = UnitFinder(replace(layout, extra=extra), Base(tmp_path, tmp_path), toolchain, nvcc).units(native)
+        every = [*found.library, *found.bindings, *found.cuda, *found.fixed.values()]
+        return {str(each.source): each for each in every}
+
+    return units
+
+
+def test_only_the_folder_s_own_sources_get_them(units: Callable[[ExtraFlags], dict[str, Unit]]) -> None:
+    before, after = units(NO_EXTRA), units(TWO)
+    changed = {name: after[name].flags[len(before[name].flags) :] for name in after if after[name] != before[name]}
+    own = ("Mine.cpp", "cpu/MineKernel.cpp", "cuda/Mine.cpp")
+    assert changed == {
+        **{f"src/ATen/native/{name}": ("-DMINE",) for name in own},
+        "src/ATen/native/cuda/Mine.cu": ("-DFOR_NVCC",),
+    }
+    assert len(after) > len(changed) + 6
+
+
+def test_include_paths_follow_pytorch_s(units: Callable[[ExtraFlags], dict[str, Unit]], tmp_path: Path) -> None:
+    """A folder with another PyTorch's headers hides none."""
+    flags = units(extra_flags(None, None, [tmp_path]))["src/ATen/native/cuda/Mine.cu"].flags
+    assert flags[-len(INCLUDES) - 1 :] == (*(f"-I{folder}" for folder in INCLUDES), f"-I{tmp_path}")
+
+
+def test_they_are_in_the_stamp(tmp_path: Path) -> None:
+    native = write(tmp_path / "native", {"native_functions.yaml": "- func: probe(Tensor self) -> Tensor\n"})
+    layout = Layout(TorchVersion("2.13.0"), (native,), tmp_path / "out")
+    others = [extra_flags(["-O3"]), extra_flags(None, ["-O3"]), extra_flags(None, None, [tmp_path]), TWO]
+    taken = [take_snapshot(replace(layout, extra=each)) for each in (NO_EXTRA, ExtraFlags(), *others)]
+    assert len({each.stamp for each in taken}) == 1 + len(others)
+    assert len({each.stamp_of_generated for each in taken}) == 1
+    assert taken[0].settings == take_snapshot(layout).settings
+    with pytest.raises(UsageError, match=r"-std=c\+\+17"):
+        take_snapshot(replace(layout, extra=extra_flags(["-std=c++17"])))
+
+
+@pytest.fixture
+def own_headers(build: Build, tmp_path: Path) -> Build:
+    """A build with g++ whose only source includes a header from the second of two include paths."""
+    first, second = write(tmp_path / "first", {"none": ""}), write(tmp_path / "second", {"mine.h": "#define VALUE 1\n"})
+    extra = extra_flags(None, None, [first, second])
+    build.layout = replace(build.layout, extra=extra)
+    build.toolchain = build.compiler = GXX
+    source = Path("src/ATen/native/A.cpp")
+    build.write(str(source), "#include <mine.h>\nint value() { return VALUE; }\n")
+    build.units = [Unit(source, Path("objects/A.o"), tuple(f"-I{folder}" for folder in extra.include_paths))]
+    return build
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_compiled"),
+    [
+        ("second/mine.h", "#define VALUE 2\n", True),
+        ("first/mine.h", "#define VALUE 3\n", True),
+        ("first/x.h", "", False),
+    ],
+)
+def test_headers_in_include_paths_count(
+    own_headers: Build, tmp_path: Path, name: str, text: str, is_compiled: bool
+) -> None:
+    """Those that were read, and those that would have been read instead if they were there."""
+    own_headers.make()
+    target = own_headers.layout.work / "objects/A.o"
+    before = target.read_bytes()
+    write(tmp_path, {name: text})
+    own_headers.make()
+    assert (target.read_bytes() != before) == is_compiled
