@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .core.errors import BuildError as BuildError, GraftError as GraftError
-    from .session.api import load as load, loaded as loaded, unload as unload
+    from .session.api import load as load, load_inline as load_inline, loaded as loaded, unload as unload
 
-__all__ = ["BuildError", "GraftError", "load", "loaded", "unload"]
+_PLACES = {
+    **dict.fromkeys(("BuildError", "GraftError"), "core.errors"),
+    **dict.fromkeys(("load", "load_inline", "loaded", "unload"), "session.api"),
+}
 
-_PLACES = dict.fromkeys(("BuildError", "GraftError"), "core.errors") | dict.fromkeys(
-    ("load", "loaded", "unload"), "session.api"
-)
+__all__ = ["BuildError", "GraftError", "load", "load_inline", "loaded", "unload"]
 
 
 def __getattr__(name: str) -> Any:
@@ -44,3 +45,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'graft' has no attribute '{name}'")
     return getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

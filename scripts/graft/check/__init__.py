@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ..core.console import say
+from ..core.console import WARNING, say
 from ..core.errors import BuildError, Finding
 from ..inputs.entries import Place
 
@@ -56,7 +56,7 @@ class Findings:
         if self.errors:
             raise BuildError(text, findings=sorted(self.found))
         if text:
-            say(text)
+            say(text, WARNING)
 
     def as_json(self) -> str:
         """Return the text that ``from_json`` reads."""

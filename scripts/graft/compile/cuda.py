@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..base.base import Base
 from ..codegen import KERNELS, MISSING, NO_CUDA
-from ..core.console import StepLine, say
+from ..core.console import WARNING, StepLine, say
 from ..core.cuda_settings import NO_GPU, NO_KERNELS, CudaArchs, CudaSettings
 from ..core.errors import GraftError, UsageError
 from ..core.pip import UnavailableError
@@ -49,12 +49,12 @@ def find_cuda(
         _require_wanted(wanted.archs)
     if not found or not base.cuda:
         if found:
-            say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}")
+            say(f"      left out, since torch {base.version} has no CUDA: {', '.join(found)}", WARNING)
         return Cuda()
     if wanted.archs in (NO_KERNELS, NO_GPU):
         no_gpu = f"no GPU here that torch {base.version} supports"
         why = no_gpu if wanted.archs == NO_GPU else f"CUDA_ARCHS={NO_KERNELS}"
-        say(f"      {why}; {_kernels_of(natives)} are left out")
+        say(f"      {why}; {_kernels_of(natives)} are left out", WARNING)
         return Cuda(MISSING, None, wanted.note)
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
     line.update("...")
@@ -65,7 +65,7 @@ def find_cuda(
         line.end("none")
         if is_required or not isinstance(error, UnavailableError):
             raise
-        say(f"      CUDA kernels are not built: {error.what}; {error.todo}")
+        say(f"      CUDA kernels are not built: {error.what}; {error.todo}", WARNING)
         return Cuda(MISSING, None, f"{wanted.note};{MISSING}")  # that of no settings: each build searches again
     targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
     line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..base.base import Base
-from ..core.console import StepLine, say
+from ..core.console import WARNING, StepLine, say
 from ..core.cuda_settings import NO_KERNELS, CudaSettings
 from ..core.errors import CommandError, UsageError
 from ..core.files import Layer, held
@@ -166,6 +166,7 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine, machine: str) -> Path:
     line.note = "there already"
 
     def add(target: Path) -> None:
+        say(f"downloading the CUDA toolkit {cuda}, about 2 GB, for this and later builds", WARNING)
         try:
             pip_into(target, "install", packages, line, "--no-compile", *platform_options(machine))
         except UnavailableError as error:

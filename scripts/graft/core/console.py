@@ -12,12 +12,17 @@ from dataclasses import dataclass, field
 from .wording import as_typed
 
 
-# Takes the lines of a build in place of the terminal, if there is one. Only one build runs at a time in a process.
-_listener: Callable[[str], object] | None = None
+# Of the module logging, which takes as long to import as this package.
+INFO, WARNING = 20, 30
+
+# Takes the lines of a build in place of the terminal, with the level of each as the module logging has it. Only one build
+# runs at a time in a process.
+Listener = Callable[[int, str], object]
+_listener: Listener | None = None
 
 
 @contextmanager
-def heard_by(listener: Callable[[str], object]) -> Iterator[None]:
+def heard_by(listener: Listener) -> Iterator[None]:
     """While the body runs, pass each line to ``listener`` instead of printing it."""
     global _listener
     before, _listener = _listener, listener
@@ -111,7 +116,7 @@ class StepLine:
     def say(self, text: str) -> None:
         """Print a line of information above this one."""
         if _listener is not None:
-            _listener(text)
+            _listener(INFO, text)
         else:
             print(f"{self._start}{text}", file=sys.stderr, flush=True)
 
@@ -120,10 +125,10 @@ class StepLine:
         self.say(f"{self.title} {text}")
 
 
-def say(text: str) -> None:
+def say(text: str, level: int = INFO) -> None:
     """Print one line of information, in one piece: another thread may print a line of progress."""
     if _listener is not None:
-        _listener(as_typed(text))
+        _listener(level, as_typed(text))
         return
     sys.stderr.write(f"{as_typed(text)}\n")
     sys.stderr.flush()

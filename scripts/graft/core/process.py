@@ -123,6 +123,9 @@ def follow(
         try:
             for line in process.stdout:
                 read(line)
+        except BaseException:  # Ctrl-C, which a terminal sends to the command, too, but a notebook does not
+            process.terminate()
+            raise
         finally:
             is_over.set()
     return process.returncode

@@ -6,7 +6,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import BuildError
+from ..core.errors import BuildError, RefusedError
 
 
 class Loads:
@@ -18,7 +18,14 @@ class Loads:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._library = ctypes.PyDLL(str(path))
+        try:
+            self._library = ctypes.PyDLL(str(path))
+        except OSError as error:
+            raise RefusedError(
+                f"{path}: it cannot be opened: {error}",
+                cause="the file system of GRAFT_HOME may be mounted with noexec",
+                todo="set GRAFT_HOME to a folder on another file system, and restart",
+            ) from error
         for name in ("graft_load", "graft_unload"):
             getattr(self._library, name).restype = ctypes.c_char_p
         self._library.graft_bind_load.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.py_object]
