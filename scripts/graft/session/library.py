@@ -44,8 +44,8 @@ class Loads:
         self._check(self._library.graft_unload(name.encode()), self.path)
 
     def bind(self, name: str, library: Path | None, torch_c: Any) -> None:
-        """Make the bindings of ``library`` those of the load ``name``, in place of its last ones, which may be all that is
-        wanted.
+        """Make the bindings of ``library`` those of the load ``name``, in place of its last ones; without one, take
+        those back.
         """
         self._library.graft_bind_load(name.encode(), str(library or "").encode(), torch_c)
 
