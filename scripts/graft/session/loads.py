@@ -9,7 +9,7 @@ import json
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,9 +91,10 @@ def use(name: str, built: Path) -> None:
         _require_ours(name, note["operators"], now)
         library = _shared(now, built)
         new = Load(name, built, note, _library(now, built))
+        there = old.schemas if old else _schemas(note["operators"])
         library.load(name, new.library)
         try:
-            _exchange(now, library, old, new)
+            _exchange(now, library, old, new, there)
         except BaseException:
             _go_back(now, library, old, new)
             raise
@@ -112,7 +113,7 @@ def unload(name: str) -> None:
             there = f"loaded are {', '.join(now.loads)}" if now.loads else "nothing is loaded"
             raise UsageError(f"{name}: no load has this name", cause=there)
         now.library.unload(name)
-        _exchange(now, now.library, old, None)
+        _exchange(now, now.library, old, None, old.schemas)
 
 
 def _require_ours(name: str, operators: Sequence[str], now: State) -> None:
@@ -154,12 +155,11 @@ def _library(now: State, built: Path) -> Path:
     return Path(file.name)
 
 
-def _exchange(now: State, library: Loads, old: Load | None, new: Load | None) -> None:
-    """Exchange what Python has of a load. ``library`` has exchanged the kernels."""
+def _exchange(now: State, library: Loads, old: Load | None, new: Load | None, before: Mapping[str, str]) -> None:
+    """Exchange what Python has of a load. ``library`` has exchanged the kernels; ``before`` are the schemas of then."""
+    after = _follow_schemas(now, before, new)
     if new:
-        new.schemas = {each: _schema(each) for each in new.note["operators"]}
-    known = new.schemas if new else {}
-    now.taken_back += sum(known.get(each) != schema for each, schema in old.schemas.items()) if old else 0
+        new.schemas = {name: after[name] for name in new.note["operators"]}
     if old and new and old.note["generated"] == new.note["generated"]:
         new.changes, new.behind = old.changes, old.behind
         now.loads[new.name] = new
@@ -168,11 +168,28 @@ def _exchange(now: State, library: Loads, old: Load | None, new: Load | None) ->
     _tell(now, old, new)
 
 
-def _schema(operator: str) -> str:
+def _follow_schemas(now: State, before: Mapping[str, str], new: Load | None) -> dict[str, str]:
+    """Bring ``torch.ops`` up to date. Return the schemas that there are of those before, and of the load's operators."""
+    after = _schemas([*before, *(new.note["operators"] if new else ())])
+    now.taken_back += sum(after.get(name) != schema for name, schema in before.items())
+    caches.update_packets(
+        changed=sorted(name for name, schema in after.items() if before.get(name) != schema),
+        gone=sorted(before.keys() - after.keys()),
+    )
+    return after
+
+
+def _schemas(operators: Iterable[str]) -> dict[str, str]:
+    """Return the schemas of those of the operators that there are."""
     import torch
 
-    name, _, overload = operator.partition(".")
-    return str(torch._C._get_schema(name, overload))
+    found = {}
+    for operator in operators:
+        name, _, overload = operator.partition(".")
+        there = torch._C._jit_get_operation(name)
+        if there and overload in (there[1] or ()):
+            found[operator] = str(torch._C._get_schema(name, overload))
+    return found
 
 
 def _replace(now: State, library: Loads, old: Load | None, new: Load | None) -> None:
@@ -193,7 +210,6 @@ def _replace(now: State, library: Loads, old: Load | None, new: Load | None) -> 
         del now.loads[load.name]
     names.merge(now.lists, [each.built for each in now.loads.values()])
     _note_for_torch(now)
-    _update_packets(old, new)
     gone = (names.functions(old.note) if old else set()) - (names.functions(new.note) if new else set())
     if new:
         names.publish_names(new.note, new.built, before)
@@ -223,13 +239,6 @@ def _note_for_torch(now: State) -> None:
     torch._thin_wheels = {**others, **ours}
 
 
-def _update_packets(old: Load | None, new: Load | None) -> None:
-    """Bring ``torch.ops`` up to date, where a schema has changed."""
-    before, after = (load.schemas if load else {} for load in (old, new))
-    changed = {name for name, schema in after.items() if before.get(name) != schema}
-    caches.update_packets(changed=sorted(changed), gone=sorted(before.keys() - after.keys()))
-
-
 def _run_texts(load: Load) -> None:
     load.changes = Changes()
     with load.changes.recorded():
@@ -240,14 +249,14 @@ def _run_texts(load: Load) -> None:
 
 def _go_back(now: State, library: Loads, old: Load | None, new: Load) -> None:
     """Restore a process in which a load failed after its library was opened."""
-    there = now.loads.get(new.name)
+    there, before = now.loads.get(new.name), _schemas(new.note["operators"])
     if old:
         library.load(old.name, old.library)
-        _replace(now, library, there, old)
     else:
         library.unload(new.name)
-        if there:
-            _replace(now, library, there, None)
+    _follow_schemas(now, before, old)
+    if old or there:
+        _replace(now, library, there, old)
 
 
 def _tell(now: State, old: Load | None, new: Load | None) -> None:
