@@ -196,7 +196,9 @@ def describe():
     left_out = {"__builtins__", "__warningregistry__", "__annotations__"}
     return {
         **{
-            title: {re.sub(" at 0x.*>", "", str(key)): named(value) for key, value in table.items() if key not in left_out}
+            title: {
+                re.sub(" at 0x.*>", "", str(key)): named(value) for key, value in table.items() if key not in left_out
+            }
             for title, table in tables.items()
         },
         "all": list(torch.nn.modules.__all__),
@@ -231,8 +233,13 @@ def differing(first, second):
     found = {}
     for title in first:
         if first[title] != second[title]:
-            mine, theirs = (value.items() if isinstance(value, dict) else value for value in (first[title], second[title]))
-            found[title] = [*(each for each in mine if each not in theirs), *(each for each in theirs if each not in mine)]
+            mine, theirs = (
+                value.items() if isinstance(value, dict) else value for value in (first[title], second[title])
+            )
+            found[title] = [
+                *(each for each in mine if each not in theirs),
+                *(each for each in theirs if each not in mine),
+            ]
     return found
 
 

@@ -264,7 +264,7 @@ def _refresh(namespace: Any, packet: Any, base: str) -> None:
 
 def _keep_hash(packet: Any) -> None:
     """A packet is a key of tables; its hash is that of its function, which is about to change."""
-    kind = type(packet)
+    kind: Any = type(packet)
     if not hasattr(kind.__hash__, _KEY):
         upstreams = kind.__hash__
 

@@ -6,13 +6,13 @@ import contextlib
 import functools
 import gc
 import importlib.machinery
-import os
 import sys
 import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from operator import is_
+from pathlib import Path
 from typing import Any, ClassVar
 
 _NOTHING: Any = object()
@@ -272,8 +272,8 @@ def _is_upstreams(module: object) -> bool:
 def _is_file_of_torch(path: str | None) -> bool:
     import torch
 
-    packages = os.path.dirname(os.path.dirname(torch.__file__))
-    return not path or path.startswith(tuple(os.path.join(packages, name, "") for name in ("torch", "functorch")))
+    packages = Path(torch.__file__).parent.parent
+    return not path or any(packages / name in Path(path).parents for name in ("torch", "functorch"))
 
 
 def _operators() -> list[Any]:

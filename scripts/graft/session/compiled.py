@@ -45,7 +45,8 @@ def reset(names: Iterable[str]) -> int:
     bases = {name.partition(".")[0] for name in names}
     attributes = _attributes(bases)
     with getattr(convert_frame, "compile_lock", contextlib.nullcontext()):
-        codes = [*_recorded(bases, attributes), *_skipped(convert_frame, attributes)]
+        skipped = _skipped(convert_frame, attributes)
+        codes = [*_recorded(bases, attributes), *skipped]
         for code in codes:
             reset_code(code)
     return len(codes)
@@ -55,9 +56,11 @@ def _state() -> types.SimpleNamespace:
     import torch
 
     if not hasattr(torch, _STATE):
-        # code: by its id, a weak reference, the operators in its graphs, and names that torch did not have.
+        # code: by its id, a weak reference, the operators in its graphs, and names that no operator had.
         # saving: by a key on disk, the operators in what will be saved.
-        fresh = types.SimpleNamespace(lock=threading.RLock(), watched=set(), code={}, saving={}, thread=threading.local())
+        fresh = types.SimpleNamespace(
+            lock=threading.RLock(), watched=set(), code={}, saving={}, thread=threading.local()
+        )
         setattr(torch, _STATE, fresh)
     state: types.SimpleNamespace = getattr(torch, _STATE)
     return state
@@ -72,7 +75,9 @@ def _attributes(bases: Iterable[str]) -> set[str]:
 def _recorded(bases: set[str], attributes: set[str]) -> list[types.CodeType]:
     state = _state()
     with state.lock:
-        found = [(code(), key) for key, (code, used, missed) in state.code.items() if used & bases or missed & attributes]
+        found = [
+            (code(), key) for key, (code, used, missed) in state.code.items() if used & bases or missed & attributes
+        ]
         for _, key in found:
             del state.code[key]
     return [code for code, _ in found if code is not None]
@@ -187,11 +192,10 @@ def _record(state: types.SimpleNamespace, graph: Any, used: set[str]) -> None:
 
 
 def _missing(names: Iterable[str]) -> set[str]:
-    """Return the names that are neither torch's nor of its tensors: an operator may get one of them."""
+    """Return the names that no operator has: one may get it."""
     import torch
 
-    known = (vars(torch), *map(vars, torch.Tensor.__mro__))
-    return {name for name in names if not any(name in each for each in known)}
+    return {*names} - _attributes(name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names())
 
 
 def _in_graph(graph_module: Any) -> set[str]:
