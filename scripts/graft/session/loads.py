@@ -6,7 +6,6 @@ The state is kept on torch, so that a package that is imported again finds it.
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 from ..core.errors import UsageError
 from ..deliver.shipped import publish
 from . import caches, compiled, names
-from .changes import Changes
+from .behind import Hooks, Texts
 from .inherited import name_to_children
 from .library import Loads
 
@@ -34,8 +33,7 @@ class Load:
         note: what the folder says about itself.
         library: its library, or a copy of it.
         schemas: the schemas of its operators.
-        changes: what its texts changed in torch.
-        behind: runs texts behind modules that are imported later.
+        texts: its texts behind modules of torch.
     """
 
     name: str
@@ -43,8 +41,7 @@ class Load:
     note: dict[str, Any]
     library: Path
     schemas: dict[str, str] = field(default_factory=dict)
-    changes: Changes = field(default_factory=Changes)
-    behind: Any = None
+    texts: Texts | None = None
 
 
 @dataclass
@@ -140,6 +137,7 @@ def _shared(now: State, built: Path) -> Loads:
     if now.library is None:
         now.lists = names.lists_without_loads()
         now.library = Loads(built / "libgraft_loads.so")
+        Hooks().begin()
     return now.library
 
 
@@ -161,7 +159,7 @@ def _exchange(now: State, library: Loads, old: Load | None, new: Load | None, be
     if new:
         new.schemas = {name: after[name] for name in new.note["operators"]}
     if old and new and old.note["generated"] == new.note["generated"]:
-        new.changes, new.behind = old.changes, old.behind
+        new.texts = old.texts
         now.loads[new.name] = new
     else:
         _replace(now, library, old, new)
@@ -169,7 +167,7 @@ def _exchange(now: State, library: Loads, old: Load | None, new: Load | None, be
 
 
 def _follow_schemas(now: State, before: Mapping[str, str], new: Load | None) -> dict[str, str]:
-    """Bring ``torch.ops`` up to date. Return the schemas that there are of those before, and of the load's operators."""
+    """Bring ``torch.ops`` up to date. Return the schemas there are, of those before and of the load's operators."""
     after = _schemas([*before, *(new.note["operators"] if new else ())])
     now.taken_back += sum(after.get(name) != schema for name, schema in before.items())
     caches.update_packets(
@@ -201,7 +199,8 @@ def _replace(now: State, library: Loads, old: Load | None, new: Load | None) -> 
     order = list(now.loads)
     later = [now.loads[name] for name in order[order.index(load.name) + 1 :]] if load.name in order else []
     for each in reversed([*([old] if old else []), *later]):
-        _withdraw(each)
+        if each.texts:
+            each.texts.end()
     before = publish.bound(load.note)
     library.bind(load.name, new.library if new else None, torch._C)
     if new:
@@ -216,14 +215,8 @@ def _replace(now: State, library: Loads, old: Load | None, new: Load | None) -> 
     how = "edited" if new else "unloaded"
     names.remove_names(gone, f"the load {load.name} of graft.load had it, and was {how} since", now.gone)
     for each in [*([new] if new else []), *later]:
-        _run_texts(each)
-
-
-def _withdraw(load: Load) -> None:
-    """Undo what a load's texts did."""
-    if load.behind in sys.meta_path:
-        sys.meta_path.remove(load.behind)
-    load.changes.undo()
+        each.texts = Texts(each.note, each.built)
+        each.texts.begin()
 
 
 def _note_for_torch(now: State) -> None:
@@ -237,14 +230,6 @@ def _note_for_torch(now: State) -> None:
         for name, load in now.loads.items()
     }
     torch._thin_wheels = {**others, **ours}
-
-
-def _run_texts(load: Load) -> None:
-    load.changes = Changes()
-    with load.changes.recorded():
-        load.behind = publish.Behind(load.note, lambda name: str(load.built / name))
-        sys.meta_path.insert(0, load.behind)
-        load.behind.run_loaded()
 
 
 def _go_back(now: State, library: Loads, old: Load | None, new: Load) -> None:
@@ -268,4 +253,3 @@ def _tell(now: State, old: Load | None, new: Load | None) -> None:
         caches.set_key(json.dumps([[load.name, load.note["facts"]] for load in now.loads.values()]))
         caches.forget(differing)
         compiled.reset(differing)
-        compiled.watch()

@@ -145,7 +145,7 @@ class Behind:
         # Other threads may import modules meanwhile.
         loaded = [name for name in list(sys.modules) if name in self._behind and name not in self._found]
         for name in sorted(loaded, key=lambda name: -name.count(".")):
-            self._run(importlib.import_module(name))  # waits until it is whole
+            self.run(importlib.import_module(name))  # waits until it is whole
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name in self._new:
@@ -166,12 +166,13 @@ class Behind:
 
             def exec_module(module: Any) -> None:
                 upstream(module)
-                self._run(module)
+                self.run(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
-    def _run(self, module: Any) -> None:
+    def run(self, module: Any) -> None:
+        """Run the text behind a module."""
         path = self._behind[module.__name__]
         with open(path, encoding="utf-8") as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
