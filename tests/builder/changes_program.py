@@ -284,6 +284,7 @@ def raised():
         with changes.recorded():
             run({**TEXTS, "torch._tensor": "Tensor.halved = 1\nraise KeyError('mine')"})
     except KeyError as error:
+        imported()
         return {"error": str(error), "undone": describe()}
 
 
