@@ -70,8 +70,8 @@ def run(
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment variables of this process that a build may depend on, and ``more``. A compiler does not run
-    under the sanitizer of this process.
+    """Return the environment variables of this process that a build may depend on, and ``more``. The sanitizer of this
+    process is not that of compilers.
     """
     kept = {name: value for name, value in os.environ.items() if not _UNSET.fullmatch(name)}
     if "libasan" in kept.get("LD_PRELOAD", ""):
