@@ -188,10 +188,11 @@ def _tell_defaults(before: str, after: str) -> None:
     old, new = (torch._C.parse_schema(text) if text else None for text in (before, after))
     if not (old and new) or [(a.name, a.type) for a in old.arguments] != [(a.name, a.type) for a in new.arguments]:
         return
+    name = f"{old.name}.{old.overload_name}".rstrip(".")
     for a, b in zip(old.arguments, new.arguments, strict=True):
         if a.default_value != b.default_value:
             say(
-                f"{old.name}{old.overload_name and f'.{old.overload_name}'}: the default of {a.name} was {a.default_value} and is {b.default_value}: graphs that were "
+                f"{name}: the default of {a.name} was {a.default_value} and is {b.default_value}: graphs that were "
                 "traced before, and saved programs, leave it out, and get the new one",
                 WARNING,
             )
