@@ -85,6 +85,9 @@ def load(
 ) -> Operators:
     """Build the operators of a native folder and add them to the torch of this process; again after an edit.
 
+    What is compiled is kept in ``GRAFT_HOME``, or ``~/.cache/graft``: objects take at most 2 GB, and ``graft clean``
+    deletes all. ``MAX_JOBS`` bounds the number of compilers. CUDA kernels are compiled for the GPUs of this machine.
+
     Args:
         folder: the native folder.
         name: the name of the load; by default that of the folder. The same name again replaces.
