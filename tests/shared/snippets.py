@@ -97,7 +97,7 @@ class Snippet:
     def files(self) -> dict[str, str]:
         """The text of the file that it shows, and of those that this script saves."""
         shown = {self.file: self.text} if self.file else {}
-        return shown | (_saved(self.text) if "ops.save(" in self.text else {})
+        return shown | (_saved(self.text) if self.file and "ops.save(" in self.text else {})
 
 
 def _saved(script: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -84,6 +85,7 @@ def _timed(way: str, more: str, value: int) -> tuple[float, _Function]:
 def _in_fresh_process(way: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         caches = {"GRAFT_HOME": f"{folder}/graft", "TORCH_EXTENSIONS_DIR": f"{folder}/torch"}
+        caches["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # ninja
         command = [sys.executable, "-m", __spec__.name, "--way", way]
         done = subprocess.run(command, env={**os.environ, **caches}, stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
