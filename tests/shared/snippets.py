@@ -102,10 +102,10 @@ class Snippet:
 
 def _saved(script: str) -> dict[str, str]:
     """Return what a script saves, without running it. test_readme.py runs it, and compares."""
-    assigned = [each for each in ast.parse(script).body if isinstance(each, ast.Assign)]
-    chosen = [each for each in assigned if isinstance(each.targets[0], ast.Name) and each.targets[0].id in _SAVED]
     texts: dict[str, str] = {}
-    exec(compile(ast.Module(chosen, []), "README", "exec"), {}, texts)
+    for each in ast.parse(script).body:
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and each.targets[0].id in _SAVED:
+            exec(compile(ast.Module([each], []), "README", "exec"), {}, texts)
     texts["cpp"] = _KERNEL.format(kernel=texts["cpp"].strip())
     return {_SAVED[name]: text for name, text in texts.items()}
 
