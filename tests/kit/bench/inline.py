@@ -29,7 +29,7 @@ _SCHEMA = "peers_plus(Tensor self, Tensor other) -> Tensor"
 _FORMULA = f"- name: {_SCHEMA}\n  self: grad * 2\n  other: grad\n  result: auto_linear\n"
 _KERNEL = "Tensor peers_plus(const Tensor& self, const Tensor& other) {{\n  return other.add(self, 2){};\n}}\n"
 # The least that binds a function.
-_HEADERS = "#include <ATen/core/Tensor.h>\n#include <torch/csrc/utils/pybind.h>\n"
+_HEADERS = "#include <ATen/core/Tensor.h>\n#include <torch/csrc/Exceptions.h>\n#include <torch/csrc/utils/pybind.h>\n"
 
 # The text behind the kernel's call, and what the kernel then gives for ones.
 _FIRST, _EDIT = ("", 3), (".add(1)", 4)
@@ -89,6 +89,7 @@ def _in_fresh_process(way: str) -> dict[str, Any]:
         command = [sys.executable, "-m", __spec__.name, "--way", way]
         done = subprocess.run(command, env={**os.environ, **caches}, stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{way}: {found}", flush=True)
     return found
 
 
