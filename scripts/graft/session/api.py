@@ -201,5 +201,13 @@ def _listening(verbose: bool) -> Iterator[None]:
     if verbose:
         yield
         return
-    with heard_by(_LOGGER.log):
+    with heard_by(_log):
         yield
+
+
+def _log(level: int, text: str) -> None:
+    """Log a line of a build; a warning once in a process, since each edit repeats it."""
+    told = loads.state().told
+    if level < logging.WARNING or text not in told:
+        _LOGGER.log(level, text)
+        told.add(text)

@@ -57,6 +57,7 @@ class State:
         opened: how many definitions had been taken back when each library was opened.
         taken_back: how many have been.
         gone: why an operator is gone, by name.
+        told: the warnings that were logged.
     """
 
     loads: dict[str, Load] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class State:
     opened: dict[Path, int] = field(default_factory=dict)
     taken_back: int = 0
     gone: dict[str, str] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
 
 
 def state() -> State:

@@ -15,6 +15,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -78,6 +79,7 @@ struct Opened {
   void* handle = nullptr;
   std::vector<Block> blocks;
   std::vector<GraftKernel> of_stubs;
+  std::exception_ptr error; // that its initializers threw
 };
 
 // What a library's blocks have, before it is compared with what there is.
@@ -315,21 +317,34 @@ void exchange(const std::string& name, Recorded&& recorded, const std::vector<Gr
   }
 }
 
+void open_new(const std::string& path, Opened& library);
 void run_initializers(const link_map& library);
 
 const Opened& open(const std::string& path) {
-  const auto there = opened.find(path);
-  if (there != opened.end()) {
-    return there->second;
+  const auto [there, is_new] = opened.try_emplace(path);
+  auto& library = there->second;
+  if (is_new) {
+    opening = &library;
+    try {
+      open_new(path, library);
+    } catch (...) {
+      // It stays mapped, and its initializers must not run again.
+      library.error = std::current_exception();
+    }
+    opening = nullptr;
   }
-  Opened library;
-  opening = &library;
+  if (library.error) {
+    std::rethrow_exception(library.error);
+  }
+  return library;
+}
+
+void open_new(const std::string& path, Opened& library) {
   library.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   TORCH_CHECK(library.handle, dlerror());
   link_map* map = nullptr;
   TORCH_CHECK(dlinfo(library.handle, RTLD_DI_LINKMAP, &map) == 0, dlerror());
   run_initializers(*map);
-  return opened.emplace(path, std::move(library)).first->second;
 }
 
 // Runs what the loader does not: scripts/graft/compile renames the array in the library's dynamic section. An exception
