@@ -27,8 +27,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .core.errors import BuildError as BuildError, GraftError as GraftError
-    from .session.api import load as load, load_inline as load_inline, loaded as loaded, unload as unload
+    from .core.errors import BuildError as BuildError
+    from .core.errors import GraftError as GraftError
+    from .session.api import load as load
+    from .session.api import load_inline as load_inline
+    from .session.api import loaded as loaded
+    from .session.api import unload as unload
 
 _PLACES = {
     **dict.fromkeys(("BuildError", "GraftError"), "core.errors"),

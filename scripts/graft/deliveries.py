@@ -1,5 +1,5 @@
-"""The deliveries: a wheel of torch, a tree for ``make develop``, a thin wheel, what a process loads; and the pipeline that brings each up to
-date: snapshot, base, make, compose, deliver.
+"""The deliveries: a wheel of torch, a tree for ``make develop``, a thin wheel, what a running process loads; and the
+pipeline that brings each up to date: snapshot, base, make, compose, deliver.
 """
 
 from __future__ import annotations

@@ -62,7 +62,9 @@ class Operators:
         self._tags = known_tags(base)
         self._formulas = formulas
         # Identifies the new operators and their formulas.
-        self.digest = hashlib.sha256(repr([each.fields for each in (*(entries or ()), *formulas)]).encode()).hexdigest()[:12]
+        self.digest = hashlib.sha256(
+            repr([each.fields for each in (*(entries or ()), *formulas)]).encode()
+        ).hexdigest()[:12]
         self._known = known_operators(base)
         self.functions, kernels = self._known.functions, self._known.kernels
         if entries:

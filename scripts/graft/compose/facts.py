@@ -1,5 +1,5 @@
-"""What compiled code has baked in of each operator: its schema, its formulas, and how it is decomposed and its results are
-shaped. A kernel is not.
+"""What compiled code has baked in of each operator: its schema, its formulas, and what runs while a graph is made:
+decompositions and meta functions. Kernels are not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ def _baked_sources(natives: NativeFolders) -> Iterator[Path]:
         if not entry.kernels or _COMPOSITE & entry.kernels.keys()
     }
     defined = "|".join(map(re.escape, sorted(composite)))
-    pattern = re.compile(rf"\bTORCH_META_FUNC2?\b|\bTORCH_PRECOMPUTE_META|\b(?:{defined})\(" if composite else r"\bTORCH_(?:PRECOMPUTE_)?META_FUNC2?\b")
+    pattern = re.compile(
+        rf"\bTORCH_META_FUNC2?\b|\bTORCH_PRECOMPUTE_META|\b(?:{defined})\("
+        if composite
+        else r"\bTORCH_(?:PRECOMPUTE_)?META_FUNC2?\b"
+    )
     sources = [name for name in natives.sources if pattern.search(natives.text(name))]
     yield from sources
     if sources:

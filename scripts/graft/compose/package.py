@@ -46,7 +46,7 @@ def extending(base: Base, made: Made, given: Mapping[str, str], name: str, deliv
     own = {_CODECACHE: _shipped("codecache.py")} if delivery == THIN else {}
     if made.description.annotated:
         own[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
-    texts = given | {path: f"{given[path]}\n{text}" if path in given else text for path, text in own.items()}
+    texts = {**given} | {path: f"{given[path]}\n{text}" if path in given else text for path, text in own.items()}
     texts = {path: text for path, text in texts.items() if path.endswith(".py")}
     places = {path: f"{'behind' if (base.tree / path).is_file() else 'new'}/{path}" for path in texts}
     behind, new = (

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 
 from .wording import as_typed
 
-
 # Of the module logging, which takes as long to import as this package.
 INFO, WARNING = 20, 30
 
-# Takes the lines of a build in place of the terminal, with the level of each as the module logging has it. Only one build
-# runs at a time in a process.
+# Takes the lines of a build in place of the terminal, each with its level. A process runs one build at a time.
 Listener = Callable[[int, str], object]
 _listener: Listener | None = None
 

@@ -32,7 +32,9 @@ def write_loaded(out: Path, files: Mapping[str, bytes]) -> Path:
             Path(partial).chmod(0o755)
             Path(partial).rename(folder)
             Path(partial).mkdir()  # which is deleted
-        others = sorted((path for path in out.iterdir() if path.name[0] != "."), key=lambda path: path.stat().st_mtime_ns)
+        others = sorted(
+            (path for path in out.iterdir() if path.name[0] != "."), key=lambda path: path.stat().st_mtime_ns
+        )
         for old in others[:-_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
     except OSError as error:

@@ -46,8 +46,8 @@ FAST_LINKER = "ld.gold"
 # For `GRAFT_DEBUG=1`.
 DEBUGGING = ("-O0", "-g")
 
-# For what a process loads again after each edit: a static variable of an inline function is that of its library, and what
-# sources register is recorded first (graft_loaded.h).
+# For what a process loads again after each edit. The static variables of inline functions are those of its library, and
+# graft_loaded.h records what sources register.
 LOADING = ("-fno-gnu-unique", "-DGRAFT_LOADED")
 
 # For `make test-sanitize`. The program continues after a finding, so that one run reports all. Checking the class of an

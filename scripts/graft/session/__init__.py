@@ -1,1 +1,1 @@
-"""Operators in the running process: ``graft.load`` and its relatives."""
+"""The running process: operators that are added to its torch, edited and removed without a restart."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.console import heard_by
 from ..core.errors import UsageError
 from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
-from ..core.layout import HOME, Layout, expanded
+from ..core.layout import HOME, expanded
 from . import loads
 from .around import outside, uncompiled
 from .building import build
@@ -167,7 +167,9 @@ def loaded() -> dict[str, Operators]:
     return {name: Operators(name) for name in loads.state().loads}
 
 
-def _load(folder: Path, name: str, verbose: bool, extra: ExtraFlags = NO_EXTRA, texts: Texts | None = None) -> Operators:
+def _load(
+    folder: Path, name: str, verbose: bool, extra: ExtraFlags = NO_EXTRA, texts: Texts | None = None
+) -> Operators:
     with outside("graft.load"), _listening(verbose), loads.state().lock:
         loads.use(name, build(folder, name, extra))
     return Operators(name, texts)
@@ -175,7 +177,7 @@ def _load(folder: Path, name: str, verbose: bool, extra: ExtraFlags = NO_EXTRA, 
 
 def _folder_of(name: str) -> Path:
     """Return the folder for the texts of a load: another for each program, so that two may use one name."""
-    program = hashlib.sha256("\0".join([os.getcwd(), *sys.argv[:1]]).encode()).hexdigest()[:8]
+    program = hashlib.sha256("\0".join([str(Path.cwd()), *sys.argv[:1]]).encode()).hexdigest()[:8]
     return HOME / "inline" / f"{name}-{program}"
 
 

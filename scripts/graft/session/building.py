@@ -102,5 +102,7 @@ def _built_before(delivery: Any, folder: Path) -> Path | None:
     note = json.loads((built.path / "note.json").read_text(encoding="utf-8"))
     native = load_native(folder)
     now = {str(name): hashlib.sha256(path.read_bytes()).hexdigest() for name, path in native.paths.items()}
-    then = {name: digest for name, digest in note["folders"].get(str(folder), {}).items() if Path(name) not in native.unread}
+    then = {
+        name: digest for name, digest in note["folders"].get(str(folder), {}).items() if Path(name) not in native.unread
+    }
     return built.path if now == then else None

@@ -6,7 +6,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import BuildError, RefusedError
+from ..core.errors import BuildError, RefusedError, UsageError
 
 
 class Loads:
@@ -44,16 +44,23 @@ class Loads:
         self._check(self._library.graft_unload(name.encode()), self.path)
 
     def bind(self, name: str, library: Path | None, torch_c: Any) -> None:
-        """Make the bindings of ``library`` those of the load ``name``, in place of its last ones, which may be all that is
-        wanted.
+        """Make the bindings of ``library`` those of the load ``name``, in place of its last ones; without one, take
+        those back.
         """
         self._library.graft_bind_load(name.encode(), str(library or "").encode(), torch_c)
 
     @staticmethod
     def _check(error: bytes | None, library: Path) -> None:
+        text = error.decode(errors="replace").strip() if error is not None else ""
+        if "is there already, with another schema" in text:
+            raise UsageError(
+                text,
+                cause="`make develop` or a thin wheel added it",
+                todo="build that again with the new schema and restart, or give yours another name",
+            )
         if error is not None:
             raise BuildError(
-                error.decode(errors="replace").strip(),
+                text,
                 cause="a static initializer of the sources threw it, or the dispatcher refused what they register",
                 todo="correct the sources; this process has what it had before",
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -34,7 +33,7 @@ def environment_of(torch: Any) -> Environment:
 
 def _installed_beside(tree: Path) -> Path:
     """Return the folder of the torch that a tree of `make develop` extends."""
-    paths = [Path(path) for path in sys.path if TREES not in path.split(os.sep)]
+    paths = [Path(path) for path in sys.path if TREES not in Path(path).parts]
     found = next((path for path in paths if (path / "torch/version.py").is_file()), None)
     if found is None:
         raise UsageError(f"{tree}: the torch that it extends is no longer installed", todo="install it, and restart")
@@ -57,5 +56,5 @@ def _inode(path: Path) -> int:
 
 
 def _mapped_inodes(name: str) -> set[int]:
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-        return {int(line.split()[4]) for line in file if name in line}
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    return {int(line.split()[4]) for line in lines if name in line}

@@ -260,11 +260,13 @@ void exchange(const std::string& name, Recorded&& recorded, const std::vector<Gr
       gone.push_back(op);
     }
   }
+  std::vector<std::string> retired_now;
   for (const auto& op : gone) {
     if (load.operators.at(op).library) {
       retire(load, op, undo);
+      retired_now.push_back(op);
     } else {
-      load.operators.erase(op);
+      load.operators.erase(op); // another package's; without our kernels, its own are called again
     }
   }
   const auto is_gone = [&](const std::string& op) { return std::find(gone.begin(), gone.end(), op) != gone.end(); };
@@ -302,7 +304,7 @@ void exchange(const std::string& name, Recorded&& recorded, const std::vector<Gr
     registered->slot->kernel.store(kernel.function, std::memory_order_release);
     registered->kernel = std::move(kernel);
   }
-  for (const auto& op : gone) {
+  for (const auto& op : retired_now) {
     empty_slots(load, op);
   }
   for (auto each = load.kernels.begin(); each != load.kernels.end();) {

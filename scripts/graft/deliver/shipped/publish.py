@@ -6,17 +6,20 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 
-def module(name, file):
+def module(name: str, file: str) -> Any:
     """Import a module from a file without adding it to ``sys.modules``."""
     spec = importlib.util.spec_from_file_location(name, file)
+    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def merge(added):
+def merge(added: Any) -> None:
     """Extend ``torch._added_operators``, which several such packages share."""
     import torch
 
@@ -34,7 +37,7 @@ def merge(added):
                 there.update(value)
 
 
-def bound(note):
+def bound(note: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
     """Return what the classes and modules of ``torch._C`` bind."""
     import torch
 
@@ -42,7 +45,7 @@ def bound(note):
     return {(owner, name): getattr(value, name) for owner, value in owners.items() for name in list(vars(value))}
 
 
-def publish(note, added, old):
+def publish(note: Mapping[str, Any], added: Any, old: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
     """Give the new functions and named tuples their public names. Return what is bound now, where ``old`` was."""
     import torch
 
@@ -53,7 +56,7 @@ def publish(note, added, old):
     return new
 
 
-def _publish_functions(added, torch):
+def _publish_functions(added: Any, torch: Any) -> None:
     """Add the new functions to ``torch``, as torch/__init__.py does. Texts of other modules add theirs."""
     for path in added.FUNCTIONS:
         package, _, name = path.rpartition(".")
@@ -65,7 +68,7 @@ def _publish_functions(added, torch):
                 torch.__all__.append(name)
 
 
-def _publish_return_types(torch):
+def _publish_return_types(torch: Any) -> None:
     """Add the new named tuples to ``torch.return_types`` and register them with pytree, as that module does."""
     module = torch.return_types
     for name in dir(torch._C._return_types):
@@ -78,7 +81,7 @@ def _publish_return_types(torch):
             module.pytree_register_structseq(kind)
 
 
-def _follow(replaced):
+def _follow(replaced: Mapping[Any, Any]) -> None:
     """A name with a new overload has a new binding; replace the old one in torch's modules."""
     if not replaced:
         return
@@ -97,7 +100,7 @@ def _follow(replaced):
                     setattr(module, key, by_id[id(value)][1])
 
 
-def tell_torchscript(bound):
+def tell_torchscript(bound: Mapping[tuple[str, str], Any]) -> None:
     """TorchScript looks up functions by identity."""
     from torch.jit._builtins import _register_builtin
 
@@ -106,7 +109,7 @@ def tell_torchscript(bound):
             _register_builtin(function, f"aten::{name}")
 
 
-def refresh_packets(operators):
+def refresh_packets(operators: Iterable[str]) -> None:
     """A packet created earlier lacks the new overload."""
     import torch
 
@@ -117,7 +120,7 @@ def refresh_packets(operators):
             packet._op, packet._overload_names = torch._C._jit_get_operation(qualified.partition(".")[0])
 
 
-def _is_there(name):
+def _is_there(name: str) -> bool:
     """Return whether this torch has a new module, as a grafted one has `torch._graft`, which reads a file beside it."""
     import torch
 
@@ -130,21 +133,21 @@ class Behind:
     It also finds modules that torch does not have.
     """
 
-    def __init__(self, note, file_of):
+    def __init__(self, note: Mapping[str, Any], file_of: Callable[[str], str]) -> None:
         self._behind = {module: file_of(name) for module, name in note["behind"].items()}
         self._new = {module: file_of(name) for module, name in note["new"].items() if not _is_there(name)}
         self._stars = note["stars"]
-        self._looking = set()
-        self._found = set()
+        self._looking: set[str] = set()
+        self._found: set[str] = set()
 
-    def run_loaded(self):
+    def run_loaded(self) -> None:
         """Run the texts of loaded modules: those of a package after those of its modules, as in a grafted torch."""
         # Other threads may import modules meanwhile.
         loaded = [name for name in list(sys.modules) if name in self._behind and name not in self._found]
         for name in sorted(loaded, key=lambda name: -name.count(".")):
-            self._run(importlib.import_module(name))  # waits until it is whole
+            self.run(importlib.import_module(name))  # waits until it is whole
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name in self._new:
             file = self._new[name]
             places = [os.path.dirname(file)] if file.endswith("__init__.py") else None
@@ -161,14 +164,15 @@ class Behind:
             self._found.add(name)
             upstream = spec.loader.exec_module
 
-            def exec_module(module):
+            def exec_module(module: Any) -> None:
                 upstream(module)
-                self._run(module)
+                self.run(module)
 
-            spec.loader.exec_module = exec_module
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
-    def _run(self, module):
+    def run(self, module: Any) -> None:
+        """Run the text behind a module."""
         path = self._behind[module.__name__]
         with open(path, encoding="utf-8") as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)

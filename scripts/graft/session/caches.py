@@ -1,0 +1,278 @@
+"""What torch remembers of operators: forgotten, so that it asks again."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+_KEY = "_graft_key"
+
+# What has no arguments and empties a cache, by module. Functions with a cache are named themselves.
+_CACHES = {
+    "torch._dynamo.trace_rules": (
+        "get_torch_obj_rule_map",
+        "get_tensor_method",
+        "get_legacy_mod_inlinelist",
+        "get_mod_inlinelist",
+        "get_mod_skiplist",
+        "lookup_inner",
+    ),
+    "torch._dynamo.variables.torch": (
+        "tracing_state_functions",
+        "get_overridable_functions",
+        "constant_fold_functions_need_guards",
+        "TorchInGraphFunctionVariable._get_handlers",
+    ),
+    "torch._dynamo.variables.builtin": (
+        "BuiltinVariable._constant_fold_functions",
+        "BuiltinVariable._fx_graph_functions",
+    ),
+    "torch._dynamo.variables.functions": ("PolyfilledFunctionVariable._get_polyfill_handlers",),
+    "torch._export.utils": ("_collect_all_valid_cia_ops_for_aten_namespace", "_collect_all_valid_cia_ops"),
+    "torch._functorch.partitioners": ("pointwise_ops",),
+    "torch._functorch._aot_autograd.runtime_wrappers": ("_is_fsdp_all_gather_copy_in",),
+    "torch._inductor.codecache": (
+        "_default_device_constructor_targets",
+        "_default_device_constructor_overload_packets",
+    ),
+    "torch._inductor.decomposition": ("fast_random_decomps",),
+    "torch._inductor.utils": ("get_fused_kernel_name",),
+    "torch._prims.context": ("torch_to_refs_map", "all_prims"),
+    "torch._subclasses.fake_impls": ("_is_tensor_constructor", "get_fast_op_impls", "has_meta"),
+    "torch._subclasses.fake_tensor": ("FakeTensorMode", "get_schema_info", "torch_decomp_decompositions"),
+    "torch._subclasses.functional_tensor": ("_can_decompose_fast",),
+    "torch.distributed.tensor._redistribute": ("_gen_transform_infos",),
+    "torch.distributed.tensor._sharding_prop": ("ShardingPropagator._propagate_tensor_meta_cached",),
+    "torch.overrides": (
+        "get_ignored_functions",
+        "get_default_nowrap_functions",
+        "get_testing_overrides",
+        "_get_overridable_functions",
+        "_get_tensor_methods",
+    ),
+    "torch.utils._device": ("_device_constructors",),
+    "torch.utils._python_dispatch": ("get_alias_info",),
+}
+
+
+def forget(operators: Iterable[str]) -> None:
+    """Forget what was derived from operators, such as ``aten::soft_clip``, their kernels, rules and lists.
+
+    It is called after texts are undone or run. A name that a release of torch does not have is left out.
+    """
+    import torch
+
+    bases = {_base(name) for name in operators}
+    for module, names in _CACHES.items():
+        for name in names if module in sys.modules else ():
+            _clear(_found(sys.modules[module], name))
+    for op in torch._ops.get_cached_ops():
+        op._dispatch_cache.clear()
+    _forget_signatures(bases)
+    _forget_shardings()
+    _renew_decompositions(bases)
+    _forget_fallbacks(bases)
+
+
+def _base(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _found(module: Any, name: str) -> Any:
+    """Return what a dotted name means in a module; None if there is no such thing."""
+    found = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _clear(function: Any) -> None:
+    """Empty the cache of a function, and of those that it wraps."""
+    while function is not None:
+        if clear := getattr(function, "cache_clear", None):
+            clear()
+        function = getattr(function, "__wrapped__", None)
+
+
+def _forget_signatures(bases: set[str]) -> None:
+    if module := sys.modules.get("torch.fx.operator_schemas"):
+        signatures = getattr(module, "_SCHEMA_TO_SIGNATURE_CACHE", {})
+        for key in [key for key in signatures if key[0] in bases]:
+            signatures.pop(key, None)
+
+
+def _forget_shardings() -> None:
+    """DTensor has a cache in Python, in each propagator, and one in C++."""
+    import torch
+
+    if (clear := getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None)) and _propagators():
+        clear()
+    for propagator in _propagators():
+        for value in list(vars(propagator).values()):
+            _clear(value)
+
+
+def _propagators() -> list[Any]:
+    if api := sys.modules.get("torch.distributed.tensor._api"):
+        propagator = _found(api, "DTensor._op_dispatcher.sharding_propagator")
+        return [] if propagator is None else [propagator]
+    return []
+
+
+def _is_of(op: Any, bases: set[str]) -> bool:
+    """Return whether a key of a table is one of the operators, or all overloads of one."""
+    schema = getattr(op, "_schema", None)
+    return getattr(op, "_qualified_op_name", None) in bases or getattr(schema, "name", None) in bases
+
+
+def _is_added(op: Any) -> bool:
+    """Return whether PyTorch itself does not have an operator."""
+    added = sys.modules.get("torch._added_operators")
+    names = {_base(name) for name in added.OPERATORS} if added else None
+    return names is None or any(_is_of(op, {name}) for name in names)
+
+
+def _renew_decompositions(bases: set[str]) -> None:
+    """Inductor copies PyTorch's tables when it is imported, and has decompositions of its own besides."""
+    import torch
+
+    if not (inductor := sys.modules.get("torch._inductor.decomposition")):
+        return
+    core, tables = torch._decomp.core_aten_decompositions(), torch._decomp.decomposition_table
+    _follow(inductor.decompositions, core, bases)
+    for op in inductor.inductor_decompositions:
+        if _is_of(op, bases) and op in tables:
+            inductor.inductor_decompositions[op] = tables[op]
+            if op in inductor.decompositions and not _is_inductors(inductor.decompositions[op]):
+                inductor.decompositions[op] = tables[op]
+
+
+def _follow(copies: dict[Any, Any], table: Any, bases: set[str]) -> None:
+    for op in [op for op in copies if _is_of(op, bases)]:
+        if not _is_inductors(copies[op]):
+            if op in table:
+                copies[op] = table[op]
+            elif _is_added(op):
+                del copies[op]
+    for op in [op for op in table if _is_of(op, bases) and op not in copies]:
+        # Inductor leaves out some of PyTorch's own on purpose.
+        if _is_added(op):
+            copies[op] = table[op]
+
+
+def _is_inductors(function: Any) -> bool:
+    return bool(getattr(function, "__module__", None) == "torch._inductor.decomposition")
+
+
+def _forget_fallbacks(bases: set[str]) -> None:
+    """Inductor makes a lowering that calls the kernel where it meets an operator without one."""
+    if not (lowering := sys.modules.get("torch._inductor.lowering")):
+        return
+    for op in [op for op in lowering.lowerings if _is_of(op, bases) and _is_added(op)]:
+        if getattr(lowering.lowerings[op], "_is_fallback_handler", False):
+            for name in ("lowerings", "_maybe_layout_constraints"):
+                getattr(lowering, name, {}).pop(op, None)
+            for name in ("fallbacks", "needs_realized_inputs"):
+                getattr(lowering, name, set()).discard(op)
+
+
+def set_key(text: str) -> None:
+    """Make a text part of the keys of what compilers keep on disk; an empty one gives upstream's keys."""
+    import torch
+
+    setattr(torch, _KEY, text)
+    keep_key()
+
+
+def keep_key() -> None:
+    """Make the text part of ``torch_key``, in the modules that have it by now."""
+    codecache = sys.modules.get("torch._inductor.codecache")
+    upstreams = getattr(codecache, "torch_key", None)
+    if upstreams is None or hasattr(upstreams, _KEY):
+        return
+
+    @functools.wraps(upstreams)
+    def torch_key() -> bytes:
+        import torch
+
+        key: bytes = upstreams()
+        text = getattr(torch, _KEY, "")
+        return hashlib.sha256(key + text.encode()).digest() if text else key
+
+    setattr(torch_key, _KEY, True)
+    for module in [module for name, module in list(sys.modules.items()) if name.startswith("torch.")]:
+        if isinstance(module, types.ModuleType) and vars(module).get("torch_key") is upstreams:
+            module.torch_key = torch_key  # type: ignore[attr-defined]
+
+
+# What to call behind which module of torch.
+BEHIND: dict[str, Callable[[], None]] = {"torch._inductor.codecache": keep_key}
+
+
+def update_packets(changed: Iterable[str], gone: Iterable[str]) -> None:
+    """Bring ``torch.ops`` up to date, where operators such as ``aten::soft_clip.out`` have another schema or are gone.
+
+    A packet, such as ``torch.ops.aten.soft_clip``, stays the same object. Its overloads are new objects.
+    """
+    changed, gone = set(changed), set(gone)
+    for base in {_base(name) for name in changed | gone}:
+        overloads = {name.partition(".")[2] or "default" for name in changed | gone if _base(name) == base}
+        for namespace, packet in _packets(base):
+            _drop_overloads(packet, overloads)
+            _refresh(namespace, packet, base)
+
+
+def _packets(base: str) -> Iterator[tuple[Any, Any]]:
+    import torch
+
+    name, _, short = base.partition("::")
+    namespace = vars(torch.ops).get(name)
+    if namespace is not None and short in vars(namespace):
+        yield namespace, vars(namespace)[short]
+
+
+def _drop_overloads(packet: Any, overloads: set[str]) -> None:
+    import torch
+
+    for overload in overloads:
+        torch._ops.get_cached_ops().discard(vars(packet).pop(overload, None))
+        while overload in packet._dir:
+            packet._dir.remove(overload)
+
+
+def _refresh(namespace: Any, packet: Any, base: str) -> None:
+    import torch
+
+    op = names = None
+    with contextlib.suppress(RuntimeError):
+        op, names = torch._C._jit_get_operation(base)
+    if not names:
+        delattr(namespace, packet.__name__)
+        while packet.__name__ in namespace._dir:
+            namespace._dir.remove(packet.__name__)
+        return
+    torch.jit._builtins._register_builtin(op, base)
+    op.__module__ = packet._op.__module__
+    _keep_hash(packet)
+    packet._op, packet._overload_names = op, names
+
+
+def _keep_hash(packet: Any) -> None:
+    """A packet is a key of tables; its hash is that of its function, which is about to change."""
+    kind: Any = type(packet)
+    if not hasattr(kind.__hash__, _KEY):
+        upstreams = kind.__hash__
+
+        @functools.wraps(upstreams)
+        def __hash__(self: Any) -> int:
+            kept: int | None = vars(self).get("_graft_hash")
+            return upstreams(self) if kept is None else kept
+
+        setattr(__hash__, _KEY, True)
+        kind.__hash__ = __hash__
+    vars(packet)["_graft_hash"] = hash(packet)

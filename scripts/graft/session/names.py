@@ -1,0 +1,82 @@
+"""The names of a process's loads in torch: its public functions, and its lists of operators."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..deliver.shipped import publish
+from .missing import explain
+
+_ADDED = "torch._added_operators"
+
+
+def of_graft() -> frozenset[str]:
+    """Return the operators that Graft has added to this torch: in its wheel, its tree, thin wheels or loads."""
+    return frozenset(getattr(_added(), "OPERATORS", ()))
+
+
+def lists_without_loads() -> dict[str, Any]:
+    """Return a copy of ``torch._added_operators``; empty if this torch has none."""
+    return {name: _copy(value) for name, value in vars(_added()).items() if name.isupper()} if _added() else {}
+
+
+def merge(first: Mapping[str, Any], loads: Iterable[Path]) -> None:
+    """Make ``torch._added_operators`` hold ``first`` and then what each of ``loads`` adds. The lists stay the same
+    objects, which the texts behind modules have.
+    """
+    if shared := _added():
+        for name, there in vars(shared).items():
+            if name.isupper():
+                there.clear()
+                given = first.get(name, type(there)())
+                there.extend(given) if isinstance(there, list) else there.update(given)
+    for built in loads:
+        publish.merge(_added_by(built))
+
+
+def publish_names(note: Mapping[str, Any], built: Path, before: Mapping[Any, Any]) -> None:
+    """Give the functions and named tuples of a load their public names; ``before`` is what was bound."""
+    bound = publish.publish(note, _added_by(built), before)
+    publish.tell_torchscript({key: value for key, value in bound.items() if before.get(key) is not value})
+
+
+def remove_names(names: Iterable[str], why: str, reasons: dict[str, str]) -> None:
+    """Remove public functions that are bound no more; ``reasons`` has why each is gone, for ``torch.name``."""
+    import torch
+
+    for name in names:
+        if not hasattr(torch._C._VariableFunctions, name):
+            vars(torch).pop(name, None)
+            if name in torch.__all__:
+                torch.__all__.remove(name)
+            if not reasons:
+                explain(torch, _reason_in(reasons))
+            reasons[name] = why
+
+
+def functions(note: Mapping[str, Any]) -> set[str]:
+    """Return the names of the operators of a load, without namespace and overload."""
+    return {name.partition("::")[2].partition(".")[0] for name in note["operators"]}
+
+
+def _reason_in(reasons: Mapping[str, str]) -> Callable[[str], str]:
+    return lambda name: reasons.get(name, "")
+
+
+def _added() -> Any:
+    """Return ``torch._added_operators``, or None."""
+    if _ADDED not in sys.modules and importlib.util.find_spec(_ADDED):
+        importlib.import_module(_ADDED)
+    return sys.modules.get(_ADDED)
+
+
+def _added_by(built: Path) -> Any:
+    return publish.module(_ADDED, str(built / "_added_operators.py"))
+
+
+def _copy(value: Any) -> Any:
+    return type(value)(value)
