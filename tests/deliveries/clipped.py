@@ -99,16 +99,13 @@ TEXTS = {
     "docs/soft_clip.rst": "Clips softly.\n",
 }
 
-# What programs need. What they hold is made of the operators that are there when this runs.
-SETUP = """
+# What programs need.
+TOOLS = """
 import copy, inspect, pickle, pydoc, re, warnings
 import torch.autograd.forward_ad as forward_ad
-from torch import soft_clip as held
 from torch._decomp import core_aten_decompositions
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-
-method, op, packet = torch.Tensor.soft_clip, torch.ops.aten.soft_clip.default, torch.ops.aten.soft_clip
 
 def x():
     return torch.linspace(-2, 3, 4, dtype=torch.double).requires_grad_()
@@ -139,21 +136,30 @@ class Model(torch.nn.Module):
     def forward(self, x):
         return self.act(x), x.soft_clip(2), torch.twice(x), x.clip_twice(3)
 
-@torch.jit.script
-def scripted(x):
-    return torch.soft_clip(x), x.soft_clip(2), torch.twice(x), torch.clip_twice(x, 3)
-
 def compiled(backend):
     return torch.compile(lambda x: [each + 1 for each in apart(x)], backend=backend, fullgraph=True)
 
 def exported():
     return torch.export.export(Model(), (x().detach(),))
 
+"""
+
+# What they hold, made of the operators that are there when this runs.
+HELD = """
+from torch import soft_clip as held
+
+@torch.jit.script
+def scripted(x):
+    return torch.soft_clip(x), x.soft_clip(2), torch.twice(x), torch.clip_twice(x, 3)
+
+method, op, packet = torch.Tensor.soft_clip, torch.ops.aten.soft_clip.default, torch.ops.aten.soft_clip
 aot, inductor, decomposed = map(compiled, ("aot_eager", "inductor", "aot_eager_decomp_partition"))
 graph, program, pickled, model = make_fx(of_all)(x()), exported(), pickle.dumps(torch.soft_clip), Model()
 for each in (aot, inductor, decomposed):
     sum(each(x())).sum().backward()
 """
+
+SETUP = TOOLS + HELD
 
 PROGRAMS = {
     "eager": "shown([torch.soft_clip(x()), torch.soft_clip(x(), 2), held(x()), op(x()), packet(x(), 2), model(x()), apart(x())])",

@@ -6,12 +6,14 @@ import io
 import json
 import linecache
 import os
+import signal
 import sys
 import traceback
 
 
 def main() -> None:
     """Read a piece of code from each line of the standard input. Answer with what it printed, or its exception."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what C++ and children print goes to the file of errors
     for number, line in enumerate(sys.stdin):

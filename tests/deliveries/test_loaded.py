@@ -10,8 +10,25 @@ from clipped import PROGRAMS, SETUP, TEXTS
 from sessions import Folder, Session, agrees
 
 # What the programs' own results tell of.
-EAGER = ("eager", "method", "out", "vmap", "aot_eager of before", "inductor of before", "export of before", "TorchScript")
-DERIVED = ("backward", "double backward", "func", "aot_eager", "aot_eager of before", "inductor of before", "TorchScript")
+EAGER = (
+    "eager",
+    "method",
+    "out",
+    "vmap",
+    "aot_eager of before",
+    "inductor of before",
+    "export of before",
+    "TorchScript",
+)
+DERIVED = (
+    "backward",
+    "double backward",
+    "func",
+    "aot_eager",
+    "aot_eager of before",
+    "inductor of before",
+    "TorchScript",
+)
 
 DECOMPOSITION = """@register_decomposition(aten.soft_clip.default)
 def soft_clip(self, limit=1):
@@ -88,7 +105,9 @@ def remove_meta_in_python(folder: Folder) -> None:
 
 
 def edit_structured_meta(folder: Folder) -> None:
-    folder.edit("SoftClip.cpp", "auto size = self.sizes().vec();", "auto size = std::vector<int64_t>{self.size(0) + 1};")
+    folder.edit(
+        "SoftClip.cpp", "auto size = self.sizes().vec();", "auto size = std::vector<int64_t>{self.size(0) + 1};"
+    )
     folder.edit("SoftClipKernel.cpp", "result.narrow", "result.zero_(); result.narrow")
     folder.remove("derivatives.yaml")
 
@@ -253,7 +272,9 @@ def test_twelve_edits_do_not_reach_dynamos_limit(session: Session, folder: Folde
     session.run(COUNTED)
     session.run("strict = torch.compile(lambda x: torch.soft_clip(x, 2), backend='aot_eager', fullgraph=True)")
     for factor in range(2, 14):
-        folder.edit("derivatives.yaml", f"{'' if factor == 2 else f'{factor - 1} * '}grad * (1 -", f"{factor} * grad * (1 -")
+        folder.edit(
+            "derivatives.yaml", f"{'' if factor == 2 else f'{factor - 1} * '}grad * (1 -", f"{factor} * grad * (1 -"
+        )
         session.load(folder.path)
         assert session.value("shown(gradient(strict, x())) == shown(gradient(lambda x: torch.soft_clip(x, 2), x()))")
     assert session.value("use()") == ["clips", "method", "within"]
