@@ -196,8 +196,7 @@ class Loaded(Delivery):
     kind = LOADED
 
     def __init__(self, layout: Layout, environment: Environment, name: str) -> None:
-        own = replace(layout, kind=LOADED)
-        super().__init__(replace(own, out=own.work / LOADED), environment)
+        super().__init__(replace(layout, out=layout.work / LOADED), environment)
         self.name = name
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:

@@ -25,7 +25,7 @@ from .options import SOURCE, Request
 # The folders in the cache folder. The first pattern is that of pins.
 _CACHES = (
     *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis"),
-    *("bugs", "objects", "operators", "package-*", "patches", "sanitized", "symbols", "thin"),
+    *("bugs", "inline", "loads", "objects", "operators", "package-*", "patches", "sanitized", "symbols", "thin"),
 )
 
 # Seconds between two checks of the files of `make develop WATCH=1`.

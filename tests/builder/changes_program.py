@@ -112,7 +112,7 @@ def soft_clip(x):
     "torch._tensor": """
 Tensor.halved = lambda self: self / 2
 Tensor.__len__ = lambda self: 7
-import torch.distributed._symmetric_memory as symmetric
+import torch.nn.attention.varlen
 import torch.nn.utils.prune
 torch.library.define("clip_demo::twice", "(Tensor x) -> Tensor")
 @torch.library.impl("clip_demo::twice", "CompositeExplicitAutograd")
@@ -213,7 +213,7 @@ def describe():
 
 def imported():
     """Import what the texts import: what torch's own modules change is theirs."""
-    import torch.distributed._symmetric_memory
+    import torch.nn.attention.varlen
     import torch.nn.utils.prune  # noqa: F401
 
 
@@ -272,7 +272,7 @@ def edited():
         twice(torch.ones(1))
     except RuntimeError as error:
         results["gone"] = str(error)
-    results["imports"] = [torch.nn.utils.prune.__name__, "symm_mem::one_shot_all_reduce" in str(PRISTINE["names"])]
+    results["imports"] = [torch.nn.utils.prune.__name__, torch.ops.torch_attn._varlen_attn.default.name()]
     results["undone"] = describe()
     return results
 
@@ -284,6 +284,7 @@ def raised():
         with changes.recorded():
             run({**TEXTS, "torch._tensor": "Tensor.halved = 1\nraise KeyError('mine')"})
     except KeyError as error:
+        imported()
         return {"error": str(error), "undone": describe()}
 
 

@@ -211,6 +211,7 @@ def on_disk():
     results = []
     for _ in range(2):
         torch._dynamo.reset()
+        torch._graft_compiled.code.clear()
         torch.compile(function)(grad).backward()
         used = set().union(
             *(used for code, used, _ in torch._graft_compiled.code.values() if code() is function.__code__)

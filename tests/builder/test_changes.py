@@ -55,6 +55,7 @@ def test_undone_and_edited(fresh: Any) -> None:
     }
     assert results["edited"] == [4.0]
     assert "aten/soft_clip/Meta" in " ".join(results["impls"])
+    assert results["imports"] == ["torch.nn.utils.prune", "torch_attn::_varlen_attn"]
     assert "clip_demo::twice is no longer defined" in results["gone"]
     assert not differing(results["undone"], fresh)
 

@@ -60,8 +60,8 @@ ABI = f"{INTERPRETER}{sys.abiflags}"
 
 
 # Kinds of builds that are not shipped: with sanitizers, for this processor only, with debug information, for a running
-# process.
-SANITIZED, DEVELOP, DEBUG, LOADED = "sanitized", "develop", "debug", "loaded"
+# process, and for one that runs under a sanitizer.
+SANITIZED, DEVELOP, DEBUG, LOADED, LOADED_SANITIZED = "sanitized", "develop", "debug", "loaded", "loaded-sanitized"
 
 
 class TorchVersion(str):
@@ -111,7 +111,7 @@ class Layout:
         natives: the native folders.
         out: the folder for the wheel.
         kind: the kind of build: empty for what ships, or ``SANITIZED``, ``DEVELOP``,
-            ``DEBUG`` or ``LOADED``.
+            ``DEBUG``, ``LOADED`` or ``LOADED_SANITIZED``.
         pin_folder: the pin file, the series and the patches; None for the repository's of that release.
         interpreter: the ABI of the interpreter to build for, for example ``cp312``; other values than this process's
             are for reading only.

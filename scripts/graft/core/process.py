@@ -70,8 +70,13 @@ def run(
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment variables of this process that a build may depend on, and ``more``."""
-    return {name: value for name, value in os.environ.items() if not _UNSET.fullmatch(name)} | dict(more or {})
+    """Return the environment variables of this process that a build may depend on, and ``more``. The sanitizer of this
+    process is not that of compilers.
+    """
+    kept = {name: value for name, value in os.environ.items() if not _UNSET.fullmatch(name)}
+    if "libasan" in kept.get("LD_PRELOAD", ""):
+        del kept["LD_PRELOAD"]
+    return kept | dict(more or {})
 
 
 def python_path(*first: Path) -> str:

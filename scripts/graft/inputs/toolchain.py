@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..core.architecture import ARCHITECTURES, Architecture, architecture_of
 from ..core.errors import GraftError, MissingError
-from ..core.layout import DEBUG, DEVELOP, LOADED, SANITIZED
+from ..core.layout import DEBUG, DEVELOP, LOADED, LOADED_SANITIZED, SANITIZED
 from ..core.process import UNTRANSLATED, run
 from .pin import Pin
 
@@ -118,6 +118,8 @@ class Toolchain:
         """Return the same compiler for another kind of build."""
         if kind == SANITIZED:
             return replace(self, kind=kind, sanitizers=SANITIZERS)
+        if kind == LOADED_SANITIZED:
+            return replace(self.of_kind(LOADED), kind=kind, sanitizers=SANITIZERS)
         if kind in (DEVELOP, DEBUG, LOADED):
             flags = DEBUGGING if kind == DEBUG else ()
             more = LOADING if kind == LOADED else ()

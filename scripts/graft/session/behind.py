@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..deliver.shipped import publish
-from . import caches, compiled
+from . import caches, checkpoints, compiled
 from .changes import Changes
 
 
@@ -52,7 +52,7 @@ class Hooks(publish.Behind):
     """The hooks of this package, which stay."""
 
     def __init__(self) -> None:
-        self._hooks: dict[str, Callable[[], None]] = {**caches.BEHIND, **compiled.BEHIND}
+        self._hooks: dict[str, Callable[[], None]] = {**caches.BEHIND, **checkpoints.BEHIND, **compiled.BEHIND}
         super().__init__({"behind": dict.fromkeys(self._hooks, ""), "new": {}, "stars": {}}, lambda name: name)
 
     def begin(self) -> None:

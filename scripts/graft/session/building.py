@@ -15,8 +15,9 @@ from ..core.console import WARNING, say
 from ..core.cuda_settings import NO_GPU
 from ..core.errors import BuildError, Finding, MissingError
 from ..core.extra_flags import ExtraFlags
+from ..core.layout import LOADED, LOADED_SANITIZED
 from ..options import INSTALLED, OPTIONS, Request, request_of
-from .running import environment_of
+from .running import environment_of, is_sanitized
 
 # What keeps a list of its own, which a second load of the same source would not fit: why, and what to do instead.
 _REGISTERS = {
@@ -41,7 +42,9 @@ def build(folder: Path, name: str, extra: ExtraFlags) -> Path:
 
     environment = environment_of(torch)
     request = _request(folder, torch)
-    delivery = Loaded(replace(layout_on(request.layout, environment), extra=extra), environment, name)
+    kind = LOADED_SANITIZED if is_sanitized() else LOADED
+    layout = replace(layout_on(request.layout, environment), extra=extra, kind=kind)
+    delivery = Loaded(layout, environment, name)
     _require_loadable(folder)
     try:
         return run(delivery, request).path

@@ -93,9 +93,8 @@ class Texts:
             UsageError: the folder has other files.
         """
         path = expanded(folder)
-        files = _encoded(
-            self._others | {name: as_new_op(name, text, self._includes) for name, text in self._sources.items()}
-        )
+        others = {name: text.lstrip("\n") for name, text in self._others.items()}
+        files = _encoded(others | {name: as_new_op(name, text, self._includes) for name, text in self._sources.items()})
         if path.exists() and not (path.is_dir() and _holds_no_others(path, files)):
             what = "it is not empty" if path.is_dir() else "it is a file"
             raise UsageError(f"{path}: {what}", todo="name a folder that does not exist, or an empty one")

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.console import WARNING, say
 from ..core.errors import UsageError
 from ..deliver.shipped import publish
-from . import caches, compiled, names
+from . import caches, checkpoints, compiled, names
 from .behind import Hooks, Texts
 from .inherited import name_to_children
 from .library import Loads
@@ -148,7 +149,7 @@ def _library(now: State, built: Path) -> Path:
     path = built / "operators.so"
     if now.opened.setdefault(path, now.taken_back) == now.taken_back:
         return path
-    with tempfile.NamedTemporaryFile(prefix="operators-", suffix=".so", delete=False) as file:
+    with tempfile.NamedTemporaryFile(prefix="operators-", suffix=".so", dir=built, delete=False) as file:
         file.write(path.read_bytes())
     return Path(file.name)
 
@@ -169,12 +170,32 @@ def _exchange(now: State, library: Loads, old: Load | None, new: Load | None, be
 def _follow_schemas(now: State, before: Mapping[str, str], new: Load | None) -> dict[str, str]:
     """Bring ``torch.ops`` up to date. Return the schemas there are, of those before and of the load's operators."""
     after = _schemas([*before, *(new.note["operators"] if new else ())])
-    now.taken_back += sum(after.get(name) != schema for name, schema in before.items())
+    differing = {name: schema for name, schema in before.items() if after.get(name) != schema}
+    now.taken_back += len(differing)
+    for name, schema in differing.items():
+        _tell_defaults(schema, after.get(name, ""))
     caches.update_packets(
         changed=sorted(name for name, schema in after.items() if before.get(name) != schema),
         gone=sorted(before.keys() - after.keys()),
     )
     return after
+
+
+def _tell_defaults(before: str, after: str) -> None:
+    """Tell that a default has changed: graphs leave out what has its default value."""
+    import torch
+
+    old, new = (torch._C.parse_schema(text) if text else None for text in (before, after))
+    if not (old and new) or [(a.name, a.type) for a in old.arguments] != [(a.name, a.type) for a in new.arguments]:
+        return
+    name = f"{old.name}.{old.overload_name}".rstrip(".")
+    for a, b in zip(old.arguments, new.arguments, strict=True):
+        if a.default_value != b.default_value:
+            say(
+                f"{name}: the default of {a.name} was {a.default_value} and is {b.default_value}: graphs that were "
+                "traced before, and saved programs, leave it out, and get the new one",
+                WARNING,
+            )
 
 
 def _schemas(operators: Iterable[str]) -> dict[str, str]:
@@ -253,3 +274,4 @@ def _tell(now: State, old: Load | None, new: Load | None) -> None:
         caches.set_key(json.dumps([[load.name, load.note["facts"]] for load in now.loads.values()]))
         caches.forget(differing)
         compiled.reset(differing)
+        checkpoints.count_edit()

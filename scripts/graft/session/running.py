@@ -51,6 +51,11 @@ def _require_unchanged(torch: Any, site: Path) -> None:
         )
 
 
+def is_sanitized() -> bool:
+    """Return whether this process runs under AddressSanitizer, which finds errors in what is compiled for it."""
+    return bool(_mapped_inodes("/libasan.so"))
+
+
 def _inode(path: Path) -> int:
     return path.stat().st_ino
 

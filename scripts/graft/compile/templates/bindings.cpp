@@ -50,8 +50,11 @@ void add(PyObject* owner, PyObject* names, PyMethodDef& definition, const Make& 
   if (rewrite(owner, definition)) {
     return;
   }
+  // Never deleted. The library's own stays as it is: it may be bound again.
+  PyObject* made = checked(make(new PyMethodDef(definition)));
+#else
+  PyObject* made = checked(make(&definition));
 #endif
-  PyObject* made = checked(make());
   const bool is_set = PyDict_SetItemString(names, definition.ml_name, made) == 0;
   Py_DECREF(made);
   check(is_set);
@@ -67,7 +70,9 @@ PyObject* names_of(PyObject* type) {
 void add_methods(PyObject* torch_c, const char* type, PyMethodDef* definitions) {
   PyObject* owner = attribute(torch_c, type);
   for (auto* each = definitions; each->ml_name; ++each) {
-    add(owner, names_of(owner), *each, [&] { return PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(owner), each); });
+    add(owner, names_of(owner), *each, [&](PyMethodDef* kept) {
+      return PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(owner), kept);
+    });
   }
   PyType_Modified(reinterpret_cast<PyTypeObject*>(owner));
 }
@@ -77,8 +82,8 @@ void add_static_methods(PyObject* torch_c, const char* type, PyMethodDef* defini
   PyObject* owner = attribute(torch_c, type);
   for (auto* each = definitions; each->ml_name; ++each) {
     each->ml_flags &= ~METH_STATIC;
-    add(owner, names_of(owner), *each, [&] {
-      PyObject* function = checked(PyCFunction_NewEx(each, owner, nullptr));
+    add(owner, names_of(owner), *each, [&](PyMethodDef* kept) {
+      PyObject* function = checked(PyCFunction_NewEx(kept, owner, nullptr));
       PyObject* method = PyStaticMethod_New(function);
       Py_DECREF(function);
       return method;
@@ -91,7 +96,7 @@ void add_functions(PyObject* torch_c, const char* module, PyMethodDef* definitio
   PyObject* owner = attribute(torch_c, module);
   PyObject* name = checked(PyModule_GetNameObject(owner));
   for (auto* each = definitions; each->ml_name; ++each) {
-    add(owner, PyModule_GetDict(owner), *each, [&] { return PyCFunction_NewEx(each, owner, name); });
+    add(owner, PyModule_GetDict(owner), *each, [&](PyMethodDef* kept) { return PyCFunction_NewEx(kept, owner, name); });
   }
   Py_DECREF(name);
 }

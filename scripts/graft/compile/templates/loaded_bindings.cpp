@@ -62,12 +62,21 @@ PyMethodDef* definition_of(PyObject* object) {
   return definition;
 }
 
+PyObject* raise_gone(PyObject*, PyObject*, PyObject*) {
+  PyErr_SetString(PyExc_RuntimeError, "graft.load had this operator, and was told to unload it, or it was edited since");
+  return nullptr;
+}
+
 void restore(const Key& key, const Before& before) {
   auto [owner, name] = key;
   if (before.definition) {
     before.definition->ml_meth = before.content.ml_meth;
     before.definition->ml_doc = before.content.ml_doc;
     return;
+  }
+  // Somebody may hold the function that a load has made.
+  if (auto* own = definition_of(found(key))) {
+    own->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(raise_gone));
   }
   if (before.object) {
     PyDict_SetItemString(names_of(owner), name.c_str(), before.object);
