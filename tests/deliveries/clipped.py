@@ -112,7 +112,8 @@ def x():
 
 def shown(value):
     if isinstance(value, torch.Tensor):
-        return [str(value.dtype), *value.shape, *(round(each, 6) for each in value.detach().double().flatten().tolist())]
+        numbers = value.detach().double().flatten().tolist()
+        return [str(value.dtype), *value.shape, *(round(each, 6) for each in numbers)]
     return [shown(each) for each in value] if isinstance(value, (tuple, list)) else value
 
 def gradient(function, x, **options):
@@ -162,7 +163,10 @@ for each in (aot, inductor, decomposed):
 SETUP = TOOLS + HELD
 
 PROGRAMS = {
-    "eager": "shown([torch.soft_clip(x()), torch.soft_clip(x(), 2), held(x()), op(x()), packet(x(), 2), model(x()), apart(x())])",
+    "eager": (
+        "shown([torch.soft_clip(x()), torch.soft_clip(x(), 2), held(x()), op(x()), packet(x(), 2), "
+        "model(x()), apart(x())])"
+    ),
     "method": "shown([x().soft_clip(), x().soft_clip(2), method(x()), x().twice(), x().clip_twice(2)])",
     "in place": "shown([x().detach().soft_clip_(2), torch.soft_clip_(x().detach())])",
     "out": "shown(torch.soft_clip(x().detach(), 2, out=torch.empty(0, dtype=torch.double)))",
@@ -173,9 +177,18 @@ with forward_ad.dual_level():
     dual = forward_ad.make_dual(x().detach(), torch.ones(4, dtype=torch.double))
     tangents = [forward_ad.unpack_dual(each).tangent for each in apart(dual)]
 shown(tangents)""",
-    "func": "shown([torch.func.jvp(of_all, (x(),), (x(),)), torch.func.jacrev(of_all)(x()), torch.func.grad(lambda x: of_all(x).sum())(x())])",
-    "vmap": "shown([torch.vmap(apart)(torch.stack([x(), x()])), torch.vmap(torch.func.grad(lambda x: of_all(x).sum()))(torch.stack([x()]))])",
-    "meta": "[[each.shape for each in apart(torch.empty(4, device='meta'))], [type(each).__name__ for each in apart(torch.empty(4, device='meta'))]]",
+    "func": (
+        "shown([torch.func.jvp(of_all, (x(),), (x(),)), torch.func.jacrev(of_all)(x()), "
+        "torch.func.grad(lambda x: of_all(x).sum())(x())])"
+    ),
+    "vmap": (
+        "shown([torch.vmap(apart)(torch.stack([x(), x()])), "
+        "torch.vmap(torch.func.grad(lambda x: of_all(x).sum()))(torch.stack([x()]))])"
+    ),
+    "meta": (
+        "[[each.shape for each in apart(torch.empty(4, device='meta'))], "
+        "[type(each).__name__ for each in apart(torch.empty(4, device='meta'))]]"
+    ),
     "fake": """
 with FakeTensorMode():
     sizes = [each.shape for each in apart(torch.empty(4))]
@@ -190,9 +203,15 @@ sizes""",
     "decomposed of before": "[shown(decomposed(x())), shown(gradient(lambda x: sum(decomposed(x)), x()))]",
     "inductor": "[shown(compiled('inductor')(x())), shown(gradient(lambda x: sum(compiled('inductor')(x)), x()))]",
     "inductor of before": "[shown(inductor(x())), shown(gradient(lambda x: sum(inductor(x)), x()))]",
-    "export": "[shown(exported().module()(x().detach())), exported().graph_module.code, exported().run_decompositions().graph_module.code]",
+    "export": (
+        "[shown(exported().module()(x().detach())), exported().graph_module.code, "
+        "exported().run_decompositions().graph_module.code]"
+    ),
     "export of before": "shown(program.module()(x().detach()))",
-    "TorchScript": "[shown(scripted(x())), shown(gradient(lambda x: sum(scripted(x)), x())), re.sub('<piece.*', '', str(scripted.graph))]",
+    "TorchScript": (
+        "[shown(scripted(x())), shown(gradient(lambda x: sum(scripted(x)), x())), re.sub('<piece.*', '', "
+        "str(scripted.graph))]"
+    ),
     "TorchScript anew": """
 @torch.jit.script
 def anew(x):
@@ -203,8 +222,20 @@ shown(anew(x()))""",
 with torch.autocast("cpu", torch.bfloat16):
     under = [torch.soft_clip(x().bfloat16()), x().bfloat16().soft_clip(2)]
 shown(under)""",
-    "pickle": "[shown(pickle.loads(pickle.dumps(torch.soft_clip))(x())), shown(pickle.loads(pickled)(x())), pickle.loads(pickled) is torch.soft_clip]",
-    "help": "[pydoc.render_doc(torch.soft_clip), pydoc.render_doc(torch.Tensor.soft_clip), pydoc.render_doc(torch.twice)]",
-    "schemas": "[str(getattr(each, name)._schema) for each in (torch.ops.aten.soft_clip, torch.ops.aten.twice) for name in each.overloads()]",
-    "overrides": "[str(inspect.signature(torch.overrides.get_testing_overrides()[each])) for each in (torch.soft_clip, torch.Tensor.soft_clip, torch.twice)]",
+    "pickle": (
+        "[shown(pickle.loads(pickle.dumps(torch.soft_clip))(x())), shown(pickle.loads(pickled)(x())), "
+        "pickle.loads(pickled) is torch.soft_clip]"
+    ),
+    "help": (
+        "[pydoc.render_doc(torch.soft_clip), pydoc.render_doc(torch.Tensor.soft_clip), pydoc.render_doc(torch.twice)]"
+    ),
+    "schemas": (
+        "[str(getattr(each, name)._schema) for each in (torch.ops.aten.soft_clip, "
+        "torch.ops.aten.twice) for name in each.overloads()]"
+    ),
+    "overrides": (
+        ""
+        "[str(inspect.signature(torch.overrides.get_testing_overrides()[each])) for each in (torch.soft_clip, "
+        "torch.Tensor.soft_clip, torch.twice)]"
+    ),
 }

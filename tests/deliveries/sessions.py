@@ -46,19 +46,14 @@ class Session:
     """
 
     def __init__(self, folder: Path, **variables: str) -> None:
-        self._written = tempfile.NamedTemporaryFile("a", dir=folder, prefix="said-")
+        self._errors = Path(tempfile.mkdtemp(prefix="session-", dir=folder)) / "errors"
         self._read = 0
-        env = stock_variables(folder, **variables)
-        self.process = subprocess.Popen(
-            [sys.executable, _SERVED],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._written,
-            env={name: value for name, value in env.items() if value},
-            cwd=folder,
-            text=True,
-            start_new_session=True,
-        )
+        env = {name: value for name, value in stock_variables(folder, **variables).items() if value}
+        command, pipe = [sys.executable, _SERVED], subprocess.PIPE
+        with self._errors.open("a") as errors:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=errors, text=True, start_new_session=True
+            )
         self.run("import torch, graft\ntorch.set_num_threads(1)")
         self.said()
 
@@ -108,7 +103,7 @@ class Session:
 
     def said(self) -> str:
         """Return what the process has written to its standard error since the last call."""
-        text = Path(self._written.name).read_text()[self._read :]
+        text = self._errors.read_text(errors="replace")[self._read :]
         self._read += len(text)
         return text
 
@@ -127,7 +122,6 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.process.kill()
         self.process.communicate()
-        self._written.close()
 
 
 def agrees(

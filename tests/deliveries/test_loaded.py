@@ -1,4 +1,4 @@
-"""``graft.load`` again after an edit that keeps schemas: the session agrees with a process that loads the last version."""
+"""``graft.load`` again after an edit that keeps schemas: the session is as a process that loads the last version."""
 
 from __future__ import annotations
 

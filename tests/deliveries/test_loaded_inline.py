@@ -294,7 +294,8 @@ Tensor rms_norm_own(const Tensor& self, const Tensor& weight, double eps) {
   return self * scale * weight * EDIT;
 }
 
-std::tuple<Tensor, Tensor> rms_norm_own_backward(const Tensor& grad, const Tensor& self, const Tensor& weight, double eps) {
+std::tuple<Tensor, Tensor> rms_norm_own_backward(
+    const Tensor& grad, const Tensor& self, const Tensor& weight, double eps) {
   const auto scale = self.pow(2).mean({-1}, true).add(eps).rsqrt();
   const auto normal = self * scale;
   const auto of_normal = grad * weight * EDIT;
@@ -326,8 +327,9 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), Norm(), torch.nn.Linear(8, 1))
 data, losses = torch.randn(16, 8), []
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-checked = lambda: torch.autograd.gradcheck(torch.rms_norm_own, (torch.randn(3, 8, dtype=torch.double, requires_grad=True),
-    torch.randn(8, dtype=torch.double, requires_grad=True)))
+def checked():
+    given = [torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in ((3, 8), (8,))]
+    return torch.autograd.gradcheck(torch.rms_norm_own, given)
 train(5)
 '''
 
@@ -342,7 +344,8 @@ def test_norm_is_edited_while_a_model_trains(session: Session) -> None:
         "for name in ('FUNCTIONS', 'FORMULA'):\n"
         "    globals()[name] = globals()[name].replace('eps=1e-06)', 'eps=1e-06, *, float times=1.0)')\n"
         "FORMULA = FORMULA.replace('(grad, self', '(grad * times, self')\n"
-        "CPP = CPP.replace('double eps) {', 'double eps, double times) {', 1).replace('weight * EDIT', 'weight * times', 1)\n"
+        "CPP = CPP.replace('double eps) {', 'double eps, double times) {', 1)\n"
+        "CPP = CPP.replace('weight * EDIT', 'weight * times', 1)\n"
         "edited('1.0'); train(5)"
     )
     assert session.value("checked()")

@@ -166,10 +166,18 @@ def add_operator(folder: Folder) -> None:
 
 
 MORE = {
-    "flip": "shown([torch.soft_clip(x(), 2, True), x().soft_clip(flip=True), gradient(lambda x: x.soft_clip(2, True), x())])",
+    "flip": (
+        "shown([torch.soft_clip(x(), 2, True), x().soft_clip(flip=True), gradient(lambda x: x.soft_clip(2, "
+        "True), x())])"
+    ),
     "lists": "shown(torch.twice(x())[0])",
-    "thrice": "shown([torch.thrice(x()), x().thrice(), torch.compile(torch.thrice, backend='aot_eager')(x().detach())])",
-    "names": "[hasattr(torch, 'twice'), hasattr(x(), 'twice'), hasattr(torch.ops.aten, 'twice'), torch.ops.aten.soft_clip.overloads()]",
+    "thrice": (
+        "shown([torch.thrice(x()), x().thrice(), torch.compile(torch.thrice, backend='aot_eager')(x().detach())])"
+    ),
+    "names": (
+        "[hasattr(torch, 'twice'), hasattr(x(), 'twice'), hasattr(torch.ops.aten, 'twice'), "
+        "torch.ops.aten.soft_clip.overloads()]"
+    ),
     "walks": WALKS,
 }
 
@@ -299,7 +307,8 @@ def test_unloaded_and_loaded_again_agrees(session: Session, folder: Folder, wher
 def test_torch_is_stock_after_unload(where: Path, folder: Folder) -> None:
     folder.restore()
     surface = (
-        "print(sorted(dir(torch)), sorted(torch.__all__), sorted(dir(torch.Tensor)), sorted(dir(torch._C._VariableFunctions)),"
+        "print(sorted(dir(torch)), sorted(torch.__all__), sorted(dir(torch.Tensor)),"
+        " sorted(dir(torch._C._VariableFunctions)),"
         " len(torch._C._jit_get_all_schemas()), sorted(torch._C._dispatch_get_all_op_names()),"
         " len(torch.overrides.get_testing_overrides()), len(torch._decomp.core_aten_decompositions()),"
         " len(torch._decomp.decomposition_table))"
