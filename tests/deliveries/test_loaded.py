@@ -88,7 +88,7 @@ def remove_formula(folder: Folder) -> None:
 
 
 def edit_composite(folder: Folder) -> None:
-    folder.edit("ClipTwice.cpp", "at::twice(", "at::twice(self) + at::twice(")
+    folder.edit("ClipTwice.cpp", "at::twice(at::soft_clip(self, limit))", "at::twice(at::soft_clip(self, limit)).add(self)")
 
 
 def add_decomposition(folder: Folder) -> None:

@@ -119,7 +119,7 @@ def test_threads_call_while_a_formula_is_exchanged(session: Session, folder: Fol
     session.load(folder.path)
     session.run("second = built(); right = [result()]; loads.use('clipped', first); right.append(result())")
     assert session.value("right[0] != right[1]")
-    assert session.value("stress(result, right, lambda: exchange(50, [second, first]))") == ([], True)
+    assert session.value("stress(result, right, lambda: exchange(12, [second, first]))") == ([], True)
 
 
 def test_threads_call_while_a_meta_function_changes_the_size(session: Session, folder: Folder) -> None:
