@@ -74,7 +74,7 @@ bench: ## time each operator and its alternatives: JSON, a table, a plot
 	$(run) tests.kit $@ -- $(ARGS)
 bench-build: ## time builds in a copy: from nothing, unchanged, after edits; ARGS=--list names them
 	$(kit)
-bench-peers: ## compare calls and builds with torch.library.custom_op and a C++ extension
+bench-peers: ## compare calls and builds with torch.library.custom_op, a C++ extension and load_inline
 	$(kit)
 lint: ## ruff, mypy --strict, import-linter and clang-format
 	$(run) nox -s lint

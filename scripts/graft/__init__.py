@@ -1,4 +1,7 @@
-"""Graft: build native ATen operators into an official PyTorch wheel.
+"""Graft: build native ATen operators into an official PyTorch wheel, or into the running process:
+
+>>> graft.load("~/my_ops")
+>>> graft.load_inline("twice(Tensor self) -> Tensor", cpp="Tensor twice(const Tensor& self) { return self.mul(2); }")
 
 The packages are the stages of a build, in the order in which data flows through them. Each imports only from those
 above it, which `make lint` checks::

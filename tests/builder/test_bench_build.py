@@ -16,6 +16,7 @@ from graft.core.layout import REPOSITORY
 from graft.inputs.native import load_native
 from helpers import write
 
+from tests.kit.benchmarks import inline_table
 from tests.kit.builds import TimedBuild, bench_build
 from tests.kit.edits import edits_of
 
@@ -133,3 +134,14 @@ def test_rows_are_listed_and_others_refused(tmp_path: Path, small: Path) -> None
     assert "slowest kernel edited           6 s  cpu/DepthwiseConv2dKernel.cpp\n" in listed
     with pytest.raises(UsageError, match="--only everything: there is no such row"):
         bench(tmp_path, small, "everything")
+
+
+def test_operators_from_text_are_compared_by_medians() -> None:
+    calls = {"plain": 2e-6, "recorded": 3e-6}
+    rounds = [
+        {"first": n, "edit": n / 2, "call": calls, "digamma": {"plain": 1e-6, "recorded": 1e-6}} for n in (9, 1, 4)
+    ]
+    lines = inline_table(dict.fromkeys(("graft", "typed", "pch", "no headers"), rounds)).splitlines()
+    assert lines[2].startswith("| first operator | 4.0 s |") and lines[3].startswith("| kernel edited | 2.0 s |")
+    assert "| 2.0 us (2.0) |" in lines[4] and "| 3.0 us (3.0) |" in lines[5]
+    assert {line.count("|") for line in lines} == {6}

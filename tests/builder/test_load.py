@@ -52,8 +52,8 @@ def imported(folder: Path, path: str = "") -> tuple[str, str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write(tmp_path, {"torch/__init__.py": TORCH, "torch/version.py": "git_version = 'c'\n"})
-    texts = {name: (SHIPPED / file).read_text() for name, file in (("__init__", "package.py"), ("_load", "load.py"))}
-    write(tmp_path, {f"ops/{name}.py": text for name, text in texts.items()})
+    files = {"__init__": "package.py", "_load": "load.py", "_publish": "publish.py"}
+    write(tmp_path, {f"ops/{name}.py": (SHIPPED / file).read_text() for name, file in files.items()})
     return write(tmp_path, {"ops/builds.json": json.dumps([BUILD]), "ops/a/note.json": json.dumps(NOTE)})
 
 

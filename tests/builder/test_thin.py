@@ -17,7 +17,7 @@ import pytest
 from graft.compose.package import module_of, star_importers
 from graft.core.errors import BuildError, UsageError
 from graft.core.layout import INTERPRETER
-from graft.deliver.shipped import load
+from graft.deliver.shipped import publish
 from graft.deliver.thin import package_name, thin_version, write_wheel
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -210,7 +210,7 @@ def test_module_that_another_thread_imports_is_extended_once_it_is_whole(
     threads = SimpleNamespace(is_half=threading.Event(), may_end=threading.Event())
     monkeypatch.setitem(sys.modules, "threads", threads)
     note = {"folder": str(tmp_path), "behind": {"slow_module": "behind.py"}, "new": {}, "stars": {}}
-    behind = load._Behind(note)
+    behind = publish.Behind(note, lambda name: str(tmp_path / name))
     if is_found_by_it:
         sys.meta_path.insert(0, behind)
     with ThreadPoolExecutor(2) as pool:

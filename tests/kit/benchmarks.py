@@ -6,9 +6,10 @@ import argparse
 import json
 import statistics
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from graft.options import Request
 from graft.verbs import build, thin_wheel
 
 from .builds import DEVELOP, NOTHING, bench_build, conditions
-from .environments import run_python, wheel_environment, wheel_of
+from .environments import base_wheel_of, environment_in, folder_of, run_python, wheel_environment, wheel_of
 
 REQUIREMENTS = REPOSITORY / "tests/kit/bench/requirements.txt"
 
@@ -32,6 +33,14 @@ _VARIABLES = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_MAX_": "0",
 # The comparison with other ways to add an operator has these rows of `make bench-build`, in its order, and columns.
 _ROWS = (NOTHING, f"{DEVELOP}, kernel edited", f"{DEVELOP}, operator added")
 _ORDER = ("graft", "custom_op", "extension")
+
+# What builds from text in a running process, as bench/inline.py names it.
+_INLINE = {
+    "graft": "`graft.load_inline`",
+    "typed": "`load_inline` of `torch.utils.cpp_extension`",
+    "pch": "with `use_pch=True`",
+    "no headers": "with `no_implicit_headers=True`",
+}
 
 
 def bench(request: Request, given: argparse.Namespace) -> None:
@@ -55,7 +64,7 @@ def _add_torchvision(wheel: Path, environment: Path) -> None:
 
 def bench_peers(request: Request) -> None:
     """Compare builds and calls of Graft with ``torch.library.custom_op`` and a C++ extension, for an operator that is
-    in ``native/``. Print a table in Markdown, for a README.
+    in ``native/``; and ``graft.load_inline`` with PyTorch's ``load_inline``. Print tables in Markdown, for a README.
     """
     build(request)
     layout = request.layout
@@ -63,7 +72,8 @@ def bench_peers(request: Request) -> None:
     out = HOME / "bench-peers"  # users install what is in theirs
     wheel = thin_wheel(replace(request, out=out, name="peers", pins="")).path
     builds = [statistics.median(row.seconds) for row in bench_build(request, only=_ROWS, repeat=None)]
-    print(f"\n{title}:\n\n{table(found, builds, wheel.stat().st_size)}", end="")
+    inline = inline_table(_inline(layout))
+    print(f"\n{title}:\n\n{table(found, builds, wheel.stat().st_size)}\n{inline}", end="")
 
 
 def _calls(layout: Layout) -> dict[str, Any]:
@@ -75,6 +85,47 @@ def _calls(layout: Layout) -> dict[str, Any]:
         raise CommandError("the calls could not be measured; see Python's output above")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+def _inline(layout: Layout) -> dict[str, Any]:
+    """Run bench/inline.py with the official torch."""
+    folder, requirements = folder_of("bench-inline", layout), REPOSITORY / "scripts/requirements.txt"
+    lines: list[str] = []
+    with environment_in(folder, base_wheel_of(layout), requirements) as python:
+        code = run_python(python, ["-m", "tests.kit.bench.inline"], {}, lines.append)
+    if code:
+        raise CommandError("operators from text could not be measured", cause="".join(lines[-40:]))
+    result: dict[str, Any] = json.loads(lines[-1])
+    return result
+
+
+def inline_table(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Format a Markdown table of the output of bench/inline.py: medians."""
+
+    def median(way: str, figure: Callable[[Mapping[str, Any]], float]) -> float:
+        return statistics.median(map(figure, found[way]))
+
+    def seconds(kind: str) -> list[str]:
+        return [f"{median(way, itemgetter(kind)):.1f} s" for way in _INLINE]
+
+    def calls(kind: str) -> list[str]:
+        times = [median(way, lambda each: each["call"][kind]) * 1e6 for way in _INLINE]
+        ratios = [median(way, lambda each: each["call"][kind] / each["digamma"][kind]) for way in _INLINE]
+        return [f"{time:.1f} us ({ratio:.1f})" for time, ratio in zip(times, ratios, strict=True)]
+
+    lines = [
+        ("in the running process", *_INLINE.values()),
+        ("---", *["--:"] * len(_INLINE)),
+        ("first operator", *seconds("first")),
+        ("kernel edited", *seconds("edit")),
+        ("call, one element", *calls("plain")),
+        ("call that autograd records", *calls("recorded")),
+    ]
+    return _markdown(lines)
+
+
+def _markdown(lines: Iterable[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def table(found: Mapping[str, Any], builds: Sequence[float], thin: int) -> str:
@@ -98,7 +149,7 @@ def table(found: Mapping[str, Any], builds: Sequence[float], thin: int) -> str:
         ("first build", f"{first}, of `native/`", "0 s", seconds),
         ("size shipped", f"{thin / 1e6:.1f} MB, of `native/`", "none", f"{extension['bytes'] / 1e6:.1f} MB"),
     ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return _markdown(lines)
 
 
 def _times(calls: Mapping[str, Mapping[str, float]], kind: str) -> list[str]:

@@ -78,10 +78,11 @@ class Reader:
         }
 
     def write(self, snippet: Snippet) -> None:
-        """Write a file that a README shows."""
-        path = self.home / snippet.file.removeprefix("~/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(snippet.text, encoding="utf-8")
+        """Write a file that a README shows, and those that it saves: its script may not be run."""
+        for name, text in snippet.files.items():
+            path = self.home / name.removeprefix("~/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
 
     def type(self, place: str, command: str) -> Typed:
         """Run a command, and say how it ended."""
@@ -164,8 +165,7 @@ def _type(reader: Reader, snippets: Sequence[Snippet], chosen: Sequence[tuple[Sn
     typed: list[Typed] = []
     prepared: set[str] = set()
     for snippet in snippets:
-        if snippet.file:
-            reader.write(snippet)
+        reader.write(snippet)
         for command in (command for of, command in chosen if of is snippet):
             document = snippet.place.partition(":")[0]
             for name in ("", document):

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from graft.base.find import FOUND, default_release
-from helpers import write
+from helpers import of_the_base_wheel, write
 from place import Place
 from snippets import REPOSITORY, Snippet, documents, snippets_of
 
 SNIPPETS = [snippet for path in documents() for snippet in snippets_of(path)]
-FILES = {snippet.file: snippet.text for snippet in SNIPPETS if snippet.file}
+FILES = {name: text for snippet in SNIPPETS for name, text in snippet.files.items()}
+SHOWN = {snippet.file for snippet in SNIPPETS}
 
 
 def by_place(snippets: list[Snippet]) -> list[object]:
@@ -123,6 +124,20 @@ def test_mistakes_are_named_as_the_readme_shows(user: Place) -> None:
     said = done.said.replace(f"{user.home}/my_ops/", "")
     for message in joined(shown):
         assert message in said
+
+
+def test_script_runs_with_the_official_torch_and_saves_the_folder(base: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path / "place", base)
+    place.variables["PYTHONPATH"] = f"{of_the_base_wheel('GRAFT_STOCK')}:{place.repository / 'scripts'}"
+    write(place.home, {"soft_clip.py": FILES["~/soft_clip.py"]})
+    # gradcheck's forward mode uses TorchScript.
+    warnings: list[str | Path] = ["-W", "error", "-W", "ignore:`torch.jit:DeprecationWarning"]
+    done = place.run([sys.executable, *warnings, place.home / "soft_clip.py"])
+    assert done.code == 0 and "True" in done.said, done.said
+    saved = {name: text for name, text in FILES.items() if name.startswith("~/my_ops/") and name not in SHOWN}
+    assert {f"~/{path.relative_to(place.home)}" for path in (place.home / "my_ops").iterdir()} == {*saved}
+    for name, text in saved.items():
+        assert (place.home / name.removeprefix("~/")).read_text(encoding="utf-8") == text
 
 
 def test_folder_that_ci_tests_is_the_one_that_is_shown(tmp_path: Path) -> None:

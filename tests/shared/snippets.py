@@ -9,6 +9,7 @@ A comment right before a snippet, which readers do not see, says what the snippe
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from collections.abc import Iterator
@@ -20,6 +21,24 @@ REPOSITORY = Path(__file__).parent.parent.parent
 _FENCE = re.compile(r" *```(\w*)$")
 _MARK = re.compile(r"<!-- (not run|by night|file)(?:: (.*?))? -->$")
 _NAMED = re.compile(r"`(~/\S+)` .*:$")
+
+# What a script that is shown passes to `graft.load_inline`, and where `save` writes it.
+_SAVED = {
+    "functions": "~/my_ops/native_functions.yaml",
+    "derivatives": "~/my_ops/derivatives.yaml",
+    "cpp": "~/my_ops/SoftClip.cpp",
+}
+_KERNEL = """#include <ATen/core/Tensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/soft_clip_native.h>
+
+namespace at::native {{
+
+{kernel}
+
+}} // namespace at::native
+"""
 
 # What the README's operator must satisfy according to these tests.
 _STATED = """
@@ -74,6 +93,22 @@ class Snippet:
         """Whether these are commands that a user types."""
         return self.tag == "bash" and not self.reason
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The text of the file that it shows, and of those that this script saves."""
+        shown = {self.file: self.text} if self.file else {}
+        return shown | (_saved(self.text) if self.file and "ops.save(" in self.text else {})
+
+
+def _saved(script: str) -> dict[str, str]:
+    """Return what a script saves, without running it. test_readme.py runs it, and compares."""
+    texts: dict[str, str] = {}
+    for each in ast.parse(script).body:
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and each.targets[0].id in _SAVED:
+            exec(compile(ast.Module([each], []), "README", "exec"), {}, texts)
+    texts["cpp"] = _KERNEL.format(kernel=texts["cpp"].strip())
+    return {_SAVED[name]: text for name, text in texts.items()}
+
 
 def snippets_of(path: Path) -> Iterator[Snippet]:
     """Yield the snippets of a Markdown file, in order."""
@@ -102,7 +137,7 @@ def documents() -> list[Path]:
 
 def write_shown_folder(folder: Path) -> None:
     """Write the folder shown as ``~/my_ops``, with a reference for the operator in its samples.py."""
-    files = {each.file: each.text for path in documents() for each in snippets_of(path) if each.file}
+    files = {name: text for path in documents() for each in snippets_of(path) for name, text in each.files.items()}
     own = {name: text for name, text in files.items() if name.startswith("~/my_ops/")}
     shown = {Path(name).relative_to("~/my_ops"): text for name, text in own.items()}
     names = sorted(map(str, shown))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,12 +128,23 @@ def generate_unit_headers(selection: Selection, out: Output) -> None:
     # An operator on lists of tensors may use the autograd nodes of the one on tensors, which may be in another unit.
     used = [info for each in selection.with_infos for info in (each.info or {}).values()]
     infos = {**{info.func.func: {"Default": info} for info in used}, **selection.infos}
-    generate_autograd_headers(selection, infos, out, "own")
-    is_own = all(info.func in selection.whole.new for info in used)  # others are classes of the base
-    if _NODES in out.names and is_own:
-        # The classes of two loads are different ones: nodes are registered by type.
-        text = torchgen.with_nodes_in(f"graft_{selection.whole.digest}", out.read(_NODES), condition="GRAFT_LOADED")
-        out.write(_NODES, text)
+    new = {info.op for info in used if info.op and info.func in selection.whole.new}
+    generate_autograd_headers(selection, infos, _OwnNodes(out, new), "own")
+
+
+class _OwnNodes(Output):
+    """Writes to ``out``, with the autograd nodes of these names in namespaces of their own where a process loads them:
+    nodes are registered by type, and each load may have others of the same name.
+    """
+
+    def __init__(self, out: Output, nodes: Collection[str]) -> None:
+        super().__init__(out.folder)
+        self.names = out.names
+        self._nodes = nodes
+
+    def write(self, name: str | Path, text: str) -> None:
+        is_theirs = Path(name).name == _NODES.name
+        super().write(name, torchgen.with_nodes_by_content(text, self._nodes, "GRAFT_LOADED") if is_theirs else text)
 
 
 def generate_autograd_headers(selection: Selection, infos: Infos, out: Output, folder: str) -> None:

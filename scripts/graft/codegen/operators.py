@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -61,10 +60,6 @@ class Operators:
         self.autograd_templates = str(self.packaged / "autograd/templates")
         self._tags = known_tags(base)
         self._formulas = formulas
-        # Identifies the new operators and their formulas.
-        self.digest = hashlib.sha256(
-            repr([each.fields for each in (*(entries or ()), *formulas)]).encode()
-        ).hexdigest()[:12]
         self._known = known_operators(base)
         self.functions, kernels = self._known.functions, self._known.kernels
         if entries:

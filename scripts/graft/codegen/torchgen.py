@@ -6,9 +6,10 @@ its source. For a new release of PyTorch, compare this file and ``appended/torch
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
@@ -190,19 +191,36 @@ def operator_slots(templates: str, names: Iterable[str]) -> list[str]:
     return [f"{match[1]}," for match in entry.finditer(text) if match[2] in names]
 
 
-def with_nodes_in(namespace: str, header: str, *, condition: str = "") -> str:
-    """Return the text of a generated Functions.h with its autograd nodes in an inline namespace, if it has nodes; with
-    ``condition`` only where that macro is defined.
+def with_nodes_in(namespace: str, header: str) -> str:
+    """Return the text of a generated Functions.h with its autograd nodes in an inline namespace."""
+    head, nodes, end = _nodes_of(header)
+    return f"{head}inline namespace {namespace} {{\n{''.join(nodes)}\n}} // namespace {namespace}\n{end}"
+
+
+def with_nodes_by_content(header: str, nodes: Collection[str], condition: str) -> str:
+    """Return the text of a generated Functions.h with each of ``nodes`` in an inline namespace that is named after its
+    definition, where the macro ``condition`` is defined.
     """
-    parts = re.split(r"(^#ifdef _WIN32\nstruct )", header, maxsplit=1, flags=re.M)
-    if len(parts) == 1:
-        return header
-    head, first, rest = parts
-    nodes, last, end = rest.rpartition("\n}")
-    before, behind = (f"#ifdef {condition}\n", "#endif\n") if condition else ("", "")
-    opened = f"{before}inline namespace {namespace} {{\n{behind}"
-    closed = f"{before}}} // namespace {namespace}\n{behind}"
-    return f"{head}{opened}{first}{nodes}\n{closed}{last.lstrip(chr(10))}{end}"
+    head, definitions, end = _nodes_of(header)
+    return head + "".join(_by_content(each, nodes, condition) for each in definitions) + end
+
+
+def _by_content(definition: str, nodes: Collection[str], condition: str) -> str:
+    name = definition.partition("\nstruct ")[2].partition(" ")[0]
+    if name not in nodes:
+        return definition
+    namespace = f"graft_{hashlib.sha256(definition.encode()).hexdigest()[:12]}"
+    opened = f"#ifdef {condition}\ninline namespace {namespace} {{\n#endif\n"
+    return f"{opened}{definition}\n#ifdef {condition}\n}} // namespace {namespace}\n#endif\n"
+
+
+def _nodes_of(header: str) -> tuple[str, list[str], str]:
+    """Return what is before the autograd nodes in a generated Functions.h, each definition, and what is behind them."""
+    head, *nodes = re.split(r"^(?=#ifdef _WIN32\nstruct )", header, flags=re.M)
+    if not nodes:
+        return head, [], ""
+    last, end, rest = nodes[-1].rpartition("\n}")
+    return head, [*nodes[:-1], last], end + rest
 
 
 def extend_modules(texts: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from ..core.console import heard_by
 from ..core.errors import UsageError
 from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
 from ..core.layout import HOME, expanded
+from ..core.system_errors import refused
 from . import loads
 from .around import outside, uncompiled
 from .building import build
@@ -84,6 +85,9 @@ def load(
 ) -> Operators:
     """Build the operators of a native folder and add them to the torch of this process; again after an edit.
 
+    What is compiled is kept in ``GRAFT_HOME``, or ``~/.cache/graft``: objects take at most 2 GB, and ``graft clean``
+    deletes all. ``MAX_JOBS`` bounds the number of compilers. CUDA kernels are compiled for the GPUs of this machine.
+
     Args:
         folder: the native folder.
         name: the name of the load; by default that of the folder. The same name again replaces.
@@ -151,7 +155,8 @@ def load_inline(
     )
     chosen = name or texts.name
     folder = expanded(os.fspath(build_directory)) if build_directory else _folder_of(chosen)
-    texts.write(folder)
+    with _system_errors():
+        texts.write(folder)
     return _load(folder, chosen, verbose, extra, texts)
 
 
@@ -170,7 +175,7 @@ def loaded() -> dict[str, Operators]:
 def _load(
     folder: Path, name: str, verbose: bool, extra: ExtraFlags = NO_EXTRA, texts: Texts | None = None
 ) -> Operators:
-    with outside("graft.load"), _listening(verbose), loads.state().lock:
+    with _system_errors(), outside("graft.load"), _listening(verbose), loads.state().lock:
         loads.use(name, build(folder, name, extra))
     return Operators(name, texts)
 
@@ -179,6 +184,15 @@ def _folder_of(name: str) -> Path:
     """Return the folder for the texts of a load: another for each program, so that two may use one name."""
     program = hashlib.sha256("\0".join([str(Path.cwd()), *sys.argv[:1]]).encode()).hexdigest()[:8]
     return HOME / "inline" / f"{name}-{program}"
+
+
+@contextmanager
+def _system_errors() -> Iterator[None]:
+    """Raise an error of the operating system as one with a remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(error) from error
 
 
 @contextmanager

@@ -235,6 +235,8 @@ def _replace(now: State, library: Loads, old: Load | None, new: Load | None) -> 
         names.publish_names(new.note, new.built, before)
     how = "edited" if new else "unloaded"
     names.remove_names(gone, f"the load {load.name} of graft.load had it, and was {how} since", now.gone)
+    for each in later:
+        library.bind(each.name, each.library, torch._C)  # without docstrings, which the texts add
     for each in [*([new] if new else []), *later]:
         each.texts = Texts(each.note, each.built)
         each.texts.begin()

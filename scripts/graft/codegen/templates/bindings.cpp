@@ -105,10 +105,12 @@ void bind(PyObject* torch_c) {
     [[maybe_unused]] auto return_types_module = module.attr("_return_types");
     ${py_return_types_registrations}
   }
+#ifndef GRAFT_LOADED // a class can be bound once in a process
   {
     using namespace torch::functionalization;
     ${view_meta_bindings}
   }
+#endif
 }
 
 void register_nodes([[maybe_unused]] PyObject* functions) {

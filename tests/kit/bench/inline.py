@@ -1,0 +1,110 @@
+"""``make bench-peers``: an operator as text in a running process, by ``graft.load_inline`` and by PyTorch's
+``load_inline``: the time of the first, of an edit, and of a call.
+
+The Python of an environment with the official torch runs this. Each measurement has a process and cache folders of its
+own. It prints JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import cpp_extension
+
+from .peers import costs
+
+_SCHEMA = "peers_plus(Tensor self, Tensor other) -> Tensor"
+_FORMULA = f"- name: {_SCHEMA}\n  self: grad * 2\n  other: grad\n  result: auto_linear\n"
+_KERNEL = "Tensor peers_plus(const Tensor& self, const Tensor& other) {{\n  return other.add(self, 2){};\n}}\n"
+# The least that binds a function.
+_HEADERS = "#include <ATen/core/Tensor.h>\n#include <torch/csrc/Exceptions.h>\n#include <torch/csrc/utils/pybind.h>\n"
+
+# The text behind the kernel's call, and what the kernel then gives for ones.
+_FIRST, _EDIT = ("", 3), (".add(1)", 4)
+
+_Function = Callable[[Tensor, Tensor], Tensor]
+
+
+def by_graft(more: str) -> _Function:
+    """Return the operator, with a derivative formula."""
+    import graft
+
+    function: _Function = graft.load_inline(_SCHEMA, derivatives=_FORMULA, cpp=_KERNEL.format(more)).peers_plus
+    return function
+
+
+def by_torch(more: str, headers: str = "", **options: bool) -> _Function:
+    """Return a function of an extension module. ATen's functions that it calls have derivatives."""
+    source = f"{headers}using at::Tensor;\n{_KERNEL.format(more)}"
+    module = cpp_extension.load_inline("peers_inline", source, functions=["peers_plus"], **options)
+    function: _Function = module.peers_plus
+    return function
+
+
+WAYS: dict[str, Callable[[str], _Function]] = {
+    "graft": by_graft,
+    "typed": by_torch,
+    "pch": partial(by_torch, use_pch=True),
+    "no headers": partial(by_torch, headers=_HEADERS, no_implicit_headers=True),
+}
+
+
+def measured(way: str) -> dict[str, Any]:
+    """Measure in this process, which must not have built an operator before."""
+    cpp_extension.remove_extension_h_precompiler_headers()  # they are in torch's own folder
+    first, function = _timed(way, *_FIRST)
+    calls = {"call": costs(function), "digamma": costs(torch.digamma, 1)}
+    edit, _ = _timed(way, *_EDIT)
+    cpp_extension.remove_extension_h_precompiler_headers()
+    return {"first": first, "edit": edit, **calls}
+
+
+def _timed(way: str, more: str, value: int) -> tuple[float, _Function]:
+    """Return the seconds until the function gives a value, and the function."""
+    ones = torch.ones(1)
+    start = time.perf_counter()
+    function = WAYS[way](more)
+    found = function(ones, ones).item()
+    seconds = time.perf_counter() - start
+    assert found == value, f"{way}: {found} instead of {value}"
+    return seconds, function
+
+
+def _in_fresh_process(way: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {"GRAFT_HOME": f"{folder}/graft", "TORCH_EXTENSIONS_DIR": f"{folder}/torch"}
+        caches["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # ninja
+        command = [sys.executable, "-m", __spec__.name, "--way", way]
+        done = subprocess.run(command, env={**os.environ, **caches}, stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{way}: {found}", flush=True)
+    return found
+
+
+def main() -> None:
+    """Measure all ways in turn, several times, and print the results."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--way", choices=WAYS, help="measure only this, in this process")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    if options.way:
+        print(json.dumps(measured(options.way)))
+        return
+    rounds = [{way: _in_fresh_process(way) for way in WAYS} for _ in range(options.rounds)]
+    print(json.dumps({way: [each[way] for each in rounds] for way in WAYS}))
+
+
+if __name__ == "__main__":
+    main()
