@@ -88,7 +88,9 @@ def remove_formula(folder: Folder) -> None:
 
 
 def edit_composite(folder: Folder) -> None:
-    folder.edit("ClipTwice.cpp", "at::twice(at::soft_clip(self, limit))", "at::twice(at::soft_clip(self, limit)).add(self)")
+    folder.edit(
+        "ClipTwice.cpp", "at::twice(at::soft_clip(self, limit))", "at::twice(at::soft_clip(self, limit)).add(self)"
+    )
 
 
 def add_decomposition(folder: Folder) -> None:

@@ -61,7 +61,8 @@ def test_schema_and_kernel_are_enough(session: Session) -> None:
     )
     assert session.value("close(torch.compile(torch.soft_two, backend='aot_eager', fullgraph=True)(x), 1)")
     assert session.value("list(graft.loaded()), dir(ops)") == (["soft_two"], ["soft_two"])
-    assert session.said() == ""
+    # The check's warning, at most.
+    assert [line for line in session.said().splitlines() if "derivatives.yaml" not in line] == []
 
 
 def test_same_cell_again_replaces(session: Session) -> None:
@@ -249,7 +250,7 @@ def test_build_directory_has_the_texts(session: Session, where: Path) -> None:
 
 def test_verbose_prints(session: Session) -> None:
     session.run("two('11')")
-    assert session.said() == ""
+    assert "built in" not in session.said()
     session.run("two('12', verbose=True)")
     assert "built in" in session.said()
     session.run(
