@@ -1,0 +1,212 @@
+"""Sources that register, or are initialized, by themselves, in a folder that is loaded into a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers import kernel
+from sessions import Folder, Session
+
+ENTRY = """- func: scaled(Tensor self) -> Tensor
+  variants: function, method
+  dispatch:
+    CompositeExplicitAutograd: scaled
+"""
+
+TEXTS = {
+    "native_functions.yaml": ENTRY,
+    "Scaled.cpp": kernel("scaled", "const Tensor& self", "return self.mul(factor());").replace(
+        "#include <ATen/ops", "#include <ATen/native/Factor.h>\n#include <ATen/ops"
+    ),
+    "Factor.h": "#pragma once\ninline int& kept() {\n  static int value = 2;\n  return value;\n}\n"
+    "template <class T> struct Shared {\n  static inline T value = 1;\n};\n"
+    "inline int factor() {\n  return kept() * Shared<int>::value;\n}\n",
+}
+
+OWN_LIBRARY = """#include <torch/library.h>
+#include <ATen/core/Tensor.h>
+
+namespace {
+
+at::Tensor tripled(const at::Tensor& self) {
+  return self.mul(3);
+}
+
+} // namespace
+
+TORCH_LIBRARY(scaled_space, m) {
+  m.def("tripled(Tensor self) -> Tensor");
+  m.def("shape_of(Tensor self) -> int[]");
+}
+
+TORCH_LIBRARY_IMPL(scaled_space, CPU, m) {
+  m.impl("tripled", tripled);
+}
+
+TORCH_LIBRARY_IMPL(scaled_space, CompositeExplicitAutograd, m) {
+  m.impl("shape_of", [](const at::Tensor& self) { return self.sizes().vec(); });
+}
+"""
+
+REFUSED = {
+    "class": (
+        "#include <torch/custom_class.h>\n\nstruct Own : torch::CustomClassHolder {};\n"
+        'static auto own = torch::class_<Own>("own_space", "Own");\n',
+        4,
+        "torch::class_",
+    ),
+    "class in a library": (
+        "#include <torch/custom_class.h>\n#include <torch/library.h>\n\nstruct Own : torch::CustomClassHolder {};\n"
+        'TORCH_LIBRARY(own_space, m) {\n  m.class_<Own>("Own");\n}\n',
+        6,
+        "class_",
+    ),
+    "pybind11": ("#include <pybind11/pybind11.h>\n\nPYBIND11_MODULE(own, m) {}\n", 3, "pybind11"),
+}
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sources")
+
+
+@pytest.fixture(scope="module")
+def folder(where: Path) -> Folder:
+    return Folder(where / "scaled", TEXTS)
+
+
+@pytest.fixture(scope="module")
+def only(where: Path) -> Iterator[Session]:
+    with Session(where) as session:
+        session.run("x = torch.ones(2)")
+        yield session
+        assert session.ended() == 0
+
+
+@pytest.fixture
+def session(only: Session, folder: Folder) -> Session:
+    """The session, with the first version loaded."""
+    folder.restore()
+    only.load(folder.path)
+    return only
+
+
+def check_statics(session: Session, folder: Folder) -> None:
+    """Edit static variables with one address in all libraries, and what they are initialized with."""
+    assert session.value("torch.scaled(x).tolist()") == [2.0, 2.0]
+    folder.edit("Factor.h", "value = 2", "value = 5")
+    session.load(folder.path)
+    assert session.value("torch.scaled(x).tolist()") == [5.0, 5.0]
+    folder.edit("Factor.h", "T value = 1", "T value = 7")
+    session.load(folder.path)
+    assert session.value("torch.scaled(x).tolist()") == [35.0, 35.0]
+
+
+def test_static_in_inline_function_is_that_of_the_edited_header(session: Session, folder: Folder) -> None:
+    check_statics(session, folder)
+
+
+def test_statics_with_global_symbols(where: Path, folder: Folder) -> None:
+    folder.restore()
+    with Session(where) as session:
+        session.run("import os, sys; sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL); x = torch.ones(2)")
+        session.load(folder.path)
+        check_statics(session, folder)
+
+
+def test_initializer_that_throws_is_an_error(session: Session, folder: Folder) -> None:
+    text = TEXTS["Scaled.cpp"].replace("factor()", "factor() * 3")
+    throwing = '#include <stdexcept>\nstatic int bad = [] { throw std::runtime_error("oops"); return 1; }();\n'
+    folder.add("Scaled.cpp", text + throwing)
+    for _ in range(2):
+        said = session.error(f"graft.load({str(folder.path)!r})")
+        assert "BuildError" in said and "oops" in said
+        assert session.value("torch.scaled(x).tolist()") == [2.0, 2.0]
+    folder.add("Scaled.cpp", text + "#include <stdexcept>\nstatic int bad = [] { throw 5; return 1; }();\n")
+    assert "BuildError" in session.error(f"graft.load({str(folder.path)!r})")
+    folder.add("Scaled.cpp", text)
+    session.load(folder.path)
+    assert session.value("torch.scaled(x).tolist()") == [6.0, 6.0]
+
+
+def test_first_load_whose_initializer_throws_leaves_nothing(where: Path, folder: Folder) -> None:
+    folder.restore()
+    throwing = '#include <stdexcept>\nstatic int bad = [] { throw std::runtime_error("oops"); return 1; }();\n'
+    folder.add("Scaled.cpp", TEXTS["Scaled.cpp"] + throwing)
+    with Session(where) as session:
+        assert "oops" in session.error(f"graft.load({str(folder.path)!r})")
+        assert session.value("[hasattr(torch, 'scaled'), list(graft.loaded())]") == [False, []]
+        folder.restore()
+        session.load(folder.path)
+        assert session.value("torch.scaled(torch.ones(2)).tolist()") == [2.0, 2.0]
+        assert session.ended() == 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_registers_once_in_a_process_is_refused_by_name(session: Session, folder: Folder, name: str) -> None:
+    text, line, word = REFUSED[name]
+    folder.add("Own.cpp", text)
+    folder.edit("Factor.h", "value = 2", "value = 9")
+    said = session.error(f"graft.load({str(folder.path)!r})")
+    assert f"Own.cpp:{line}" in said and word in said
+    assert session.value("torch.scaled(x).tolist()") == [2.0, 2.0]
+    folder.add("Own.cpp", "// torch::class_<Own>(\n/* PYBIND11_MODULE(own, m) */\n")
+    session.load(folder.path)
+    assert session.value("torch.scaled(x).tolist()") == [9.0, 9.0]
+
+
+def test_library_of_its_own_has_the_edited_code(session: Session, folder: Folder) -> None:
+    folder.add("Own.cpp", OWN_LIBRARY)
+    session.load(folder.path)
+    session.run("own = torch.ops.scaled_space.tripled.default")
+    assert session.value("[own(x).tolist(), torch.ops.scaled_space.tripled(x).tolist()]") == [[3.0, 3.0]] * 2
+    assert session.value("torch.ops.scaled_space.shape_of(x)") == [2]
+    folder.edit("Own.cpp", "mul(3)", "mul(4)")
+    session.load(folder.path)
+    assert session.value("[own(x).tolist(), torch.ops.scaled_space.tripled(x).tolist()]") == [[4.0, 4.0]] * 2
+    folder.edit("Own.cpp", "tripled(Tensor self) -> Tensor", "tripled(Tensor self, int n=1) -> Tensor")
+    folder.edit("Own.cpp", "tripled(const at::Tensor& self)", "tripled(const at::Tensor& self, int64_t n)")
+    folder.edit("Own.cpp", "mul(4)", "mul(4 * n)")
+    session.load(folder.path)
+    assert session.value("torch.ops.scaled_space.tripled(x, 2).tolist()") == [8.0, 8.0]
+    assert "graft.load" in session.error("own(x)")
+    folder.remove("Own.cpp")
+    session.load(folder.path)
+    assert "AttributeError" in session.error("torch.ops.scaled_space.tripled")
+    assert session.value("torch.scaled(x).tolist()") == [2.0, 2.0]
+
+
+def test_library_of_its_own_adds_a_kernel_to_the_folders_operator(session: Session, folder: Folder) -> None:
+    own = OWN_LIBRARY[: OWN_LIBRARY.index("TORCH_LIBRARY(")]
+    folder.add("Own.cpp", own + 'TORCH_LIBRARY_IMPL(aten, SparseCPU, m) {\n  m.impl("scaled", tripled);\n}\n')
+    session.load(folder.path)
+    assert session.value("torch.scaled(x.to_sparse()).to_dense().tolist()") == [3.0, 3.0]
+    folder.edit("Own.cpp", "mul(3)", "mul(4)")
+    session.load(folder.path)
+    assert session.value("torch.scaled(x.to_sparse()).to_dense().tolist()") == [4.0, 4.0]
+    folder.remove("Own.cpp")
+    session.load(folder.path)
+    assert session.value("torch.scaled(x.to_sparse()).to_dense().tolist()") == [2.0, 2.0]
+
+
+def test_module_of_the_folder_keeps_its_class_and_calls_the_new_operator(session: Session, folder: Folder) -> None:
+    module = (
+        "import torch\n\nclass Scale(torch.nn.Module):\n    def forward(self, x):\n        return torch.scaled(x)\n"
+    )
+    folder.add("python/nn/modules/scale.py", module)
+    folder.add("python/nn/modules/__init__.py", 'from .scale import Scale\n\n__all__ += ["Scale"]\n')
+    session.load(folder.path)
+    session.run("instance = torch.nn.Scale(); kind = type(instance)")
+    folder.edit("Factor.h", "value = 2", "value = 5")
+    session.load(folder.path)
+    assert session.value("[type(instance) is kind, instance(x).tolist()]") == [True, [5.0, 5.0]]
+    folder.edit("python/nn/modules/scale.py", "torch.scaled(x)", "-torch.scaled(x)")
+    session.load(folder.path)
+    assert session.value("[type(instance) is kind, torch.nn.Scale()(x).tolist()]") == [True, [-5.0, -5.0]]
+    assert session.value("instance(x).tolist()") in ([5.0, 5.0], [-5.0, -5.0])
+    folder.restore()
+    session.load(folder.path)
+    assert "AttributeError" in session.error("torch.nn.Scale")
+    assert session.value("[type(instance) is kind, instance(x).tolist() in ([2.0, 2.0], [-2.0, -2.0])]") == [True, True]

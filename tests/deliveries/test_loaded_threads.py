@@ -1,0 +1,185 @@
+"""Operators that are exchanged while threads call them, and what many exchanges cost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clipped import TEXTS
+from sessions import Folder, Session
+
+# Exchanges what was built, without a build.
+TOOLS = """
+import gc, os, threading, timeit, warnings
+from pathlib import Path
+from graft.session import loads
+
+def built():
+    return loads.state().loads["clipped"].built
+
+def exchange(times, versions):
+    for number in range(times):
+        loads.use("clipped", versions[number % len(versions)])
+
+def memory():
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+x = torch.tensor([3.0, -0.5, 0.25, 1.0], dtype=torch.double)
+
+def result():
+    leaf = x.clone().requires_grad_()
+    value = torch.soft_clip(leaf, 2)
+    value.sum().backward()
+    return value.tolist(), leaf.grad.tolist()
+
+def stress(work, right, change):
+    wrong, calls, stop = [], [0] * 4, threading.Event()
+    def run(number):
+        try:
+            while not stop.is_set():
+                found = work()
+                calls[number] += 1
+                if found not in right:
+                    wrong.append(found)
+        except BaseException as error:
+            wrong.append(repr(error))
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads: thread.start()
+    try:
+        change()
+    finally:
+        stop.set()
+        for thread in threads: thread.join()
+    return wrong[:3], all(calls)
+"""
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("threads")
+
+
+@pytest.fixture(scope="module")
+def folder(where: Path) -> Folder:
+    return Folder(where / "clipped", TEXTS)
+
+
+@pytest.fixture(scope="module")
+def only(where: Path) -> Iterator[Session]:
+    with Session(where) as session:
+        session.run(TOOLS)
+        yield session
+        assert session.ended() == 0
+
+
+@pytest.fixture
+def session(only: Session, folder: Folder) -> Session:
+    folder.restore()
+    only.load(folder.path)
+    only.run("first = built()")
+    only.said()
+    return only
+
+
+def test_threads_find_the_old_kernel_or_the_new_one(session: Session, folder: Folder) -> None:
+    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(10)")
+    session.run("right = [result()[0]]")
+    session.load(folder.path)
+    session.run("second = built(); right.append(result()[0])")
+    assert session.value("first != second and right[0] != right[1]")
+    assert session.value(
+        "stress(lambda: torch.soft_clip(x, 2).tolist(), right, lambda: exchange(100, [first, second]))"
+    ) == ([], True)
+
+
+def test_threads_run_backward_while_a_kernel_is_exchanged(session: Session, folder: Folder) -> None:
+    folder.edit("Twice.cpp", "mul(2)", "mul(20)")
+    session.load(folder.path)
+    session.run(
+        "second = built()\n"
+        "def work():\n"
+        "    leaf = x.clone().requires_grad_()\n"
+        "    value = torch.twice(leaf)\n"
+        "    value.sum().backward()\n"
+        "    return value.tolist(), leaf.grad.tolist()\n"
+        "right = [work()]; loads.use('clipped', first); right.append(work())"
+    )
+    assert session.value("right[0] != right[1]")
+    assert session.value("stress(work, right, lambda: exchange(100, [second, first]))") == ([], True)
+
+
+def test_threads_call_while_a_formula_is_exchanged(session: Session, folder: Folder) -> None:
+    folder.edit("derivatives.yaml", "self: grad *", "self: 100 * grad *")
+    session.load(folder.path)
+    session.run("second = built(); right = [result()]; loads.use('clipped', first); right.append(result())")
+    assert session.value("right[0] != right[1]")
+    assert session.value("stress(result, right, lambda: exchange(12, [second, first]))") == ([], True)
+
+
+def test_threads_call_while_a_meta_function_changes_the_size(session: Session, folder: Folder) -> None:
+    folder.edit(
+        "SoftClip.cpp", "auto size = self.sizes().vec();", "auto size = std::vector<int64_t>{self.size(0) * 64};"
+    )
+    folder.edit("SoftClipKernel.cpp", "result.narrow(0, 0, self.size(0))", "result.view({64, self.size(0)})")
+    session.run("work = lambda: torch.soft_clip(x, 2).tolist(); right = [work()]")
+    session.load(folder.path)
+    session.run("second = built(); right.append(work())")
+    assert session.value("[len(each) for each in right]") == [4, 256]
+    assert session.value("stress(work, right, lambda: exchange(100, [first, second]))") == ([], True)
+
+
+def test_threads_load_and_call(session: Session, folder: Folder) -> None:
+    session.run(f"right = [torch.soft_clip(x, 2).tolist()]; load = lambda: graft.load({str(folder.path)!r})")
+    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(11)")
+    session.run("loading = threading.Thread(target=load)")
+    assert session.value(
+        "stress(lambda: (torch.soft_clip(x, 2)[1] / right[0][1]).round().item(), (1.0, 11.0),"
+        " lambda: (loading.start(), load(), loading.join()))"
+    ) == ([], True)
+    assert session.value("(torch.soft_clip(x, 2)[1] / right[0][1]).round().item()") == 11.0
+
+
+def test_many_exchanges_are_silent_and_small(session: Session, folder: Folder) -> None:
+    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(10)")
+    session.load(folder.path)
+    session.run(
+        "second = built(); exchange(4, [first, second]); before, files = memory(), descriptors()\n"
+        "warnings.simplefilter('always')\n"
+        "exchange(100, [first, second])"
+    )
+    assert session.said() == ""
+    assert session.value("(memory() - before) / 100 < 100_000"), session.run("(memory() - before) / 100")
+    assert session.value("descriptors() - files") == 0
+
+
+def test_memory_of_a_library_is_small(session: Session, folder: Folder, where: Path) -> None:
+    """A copy of what was built is another library, as that of an edit is."""
+    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(10)")
+    session.load(folder.path)
+    built = Path(session.value("str(built())"))
+    copies = [shutil.copytree(built, where / f"copies/{number}") for number in range(100)]
+    session.run(f"copies = [Path(each) for each in {[str(each) for each in copies]!r}]; exchange(10, copies)")
+    session.run(
+        "before, files = memory(), descriptors(); right = torch.soft_clip(x, 2).tolist(); exchange(90, copies[10:])"
+    )
+    assert session.said() == ""
+    assert session.value("(memory() - before) / 90 < 5_000_000"), session.run("(memory() - before) / 90")
+    assert session.value("descriptors() - files") == 0
+    assert session.value("torch.soft_clip(x, 2).tolist() == right")
+
+
+def test_attributes_of_tensors_are_as_fast_as_before(session: Session, folder: Folder) -> None:
+    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(10)")
+    session.load(folder.path)
+    session.run(
+        "def attribute(): return min(timeit.repeat(lambda: x.sum, number=50_000, repeat=7))\n"
+        "second = built(); before = attribute()\n"
+        "for _ in range(60): exchange(20, [first, second]); x.sum"
+    )
+    assert session.value("attribute() < 1.5 * before")
