@@ -1,349 +1,263 @@
-"""``graft.load`` again after an edit that keeps schemas: the session is as a process that loads the last version."""
+"""Operators that PyTorch, another delivery of Graft, another load or another package has already."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clipped import PROGRAMS, SETUP, TEXTS
-from sessions import Folder, Session, agrees
+from graft.core.layout import PACKAGES
+from helpers import write
+from sessions import Folder, Session
+from users import Environment, make, write_operator
 
-# What the programs' own results tell of.
-EAGER = (
-    "eager",
-    "method",
-    "out",
-    "vmap",
-    "aot_eager of before",
-    "inductor of before",
-    "export of before",
-    "TorchScript",
-)
-DERIVED = (
-    "backward",
-    "double backward",
-    "func",
-    "aot_eager",
-    "aot_eager of before",
-    "inductor of before",
-    "TorchScript",
-)
+TRACE = {
+    "native_functions.yaml": "- func: trace(Tensor self) -> Tensor\n  replace: True\n  dispatch:\n    CPU: own_trace\n",
+    "derivatives.yaml": "- name: log1p(Tensor self) -> Tensor\n  replace: True\n  self: 7 * grad\n"
+    "  result: auto_linear\n",
+    "Trace.cpp": """#include <ATen/core/Tensor.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/trace_native.h>
 
-DECOMPOSITION = """@register_decomposition(aten.soft_clip.default)
-def soft_clip(self, limit=1):
-    return torch.tanh(self / limit) * limit
+namespace at::native {
+
+Tensor own_trace(const Tensor& self) {
+  return self.sum().mul(5);
+}
+
+} // namespace at::native
+""",
+    "cpu/DigammaKernel.cpp": """#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/TensorIterator.h>
+#include <ATen/native/UnaryOps.h>
+#include <ATen/native/cpu/Loops.h>
+
+namespace at::native {
+
+static void own_digamma(TensorIteratorBase& iter) {
+  cpu_kernel(iter, [](float a) -> float { return a * 3; });
+}
+
+REGISTER_DISPATCH(digamma_stub, &own_digamma)
+
+} // namespace at::native
+""",
+}
+
+TOOLS = """
+from torch import _graft
+leaf = torch.ones(2, requires_grad=True)
+
+def results():
+    return [torch.trace(torch.ones(2, 2)).item(), round(torch.digamma(torch.ones(1)).item(), 3),
+            torch.autograd.grad(torch.log1p(leaf).sum(), leaf)[0][0].item()]
 """
+
+STOCK = [2.0, -0.577, 0.5]
 
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of all sessions of this file."""
-    return tmp_path_factory.mktemp("loaded")
+    return tmp_path_factory.mktemp("beside")
 
 
 @pytest.fixture(scope="module")
-def folder(where: Path) -> Folder:
-    return Folder(where / "clipped", TEXTS)
-
-
-@pytest.fixture(scope="module")
-def before(folder: Folder, where: Path) -> dict[str, str]:
-    """What the programs print with the first version."""
-    with Session(where) as fresh:
-        fresh.load(folder.path)
-        fresh.run(SETUP)
-        return {name: fresh.attempt(code) for name, code in PROGRAMS.items()}
-
-
-@pytest.fixture(scope="module")
-def only(folder: Folder, where: Path) -> Iterator[Session]:
-    """The session that all tests edit."""
+def only(where: Path) -> Iterator[Session]:
     with Session(where) as session:
-        folder.restore()
-        session.load(folder.path)
-        session.run(SETUP)
         yield session
         assert session.ended() == 0
 
 
 @pytest.fixture
-def session(only: Session, folder: Folder) -> Session:
-    """The session, with the first version loaded."""
-    folder.restore()
-    only.load(folder.path)
-    return only
+def session(only: Session) -> Iterator[Session]:
+    """The session, with nothing loaded."""
+    yield only
+    only.run("for name in graft.loaded(): graft.unload(name)")
 
 
-def edit_kernel(folder: Folder) -> None:
-    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(10)")
+def replaced(where: Path, name: str, factor: int) -> Folder:
+    """Return a folder that replaces kernels and a formula of PyTorch."""
+    folder = Folder(where / name, TRACE)
+    folder.edit("Trace.cpp", "mul(5)", f"mul({factor})")
+    folder.edit("derivatives.yaml", "7 *", f"{factor} *")
+    folder.edit("cpu/DigammaKernel.cpp", "a * 3", f"a * {factor}")
+    return folder
 
 
-def edit_formula(folder: Folder) -> None:
-    folder.edit("derivatives.yaml", "self: grad *", "self: 100 * grad *")
+def test_replaced_kernels_and_formulas_load_and_unload(session: Session, where: Path) -> None:
+    folder = replaced(where, "one", 5)
+    session.load(folder.path)
+    session.run(TOOLS)
+    assert session.value("results()") == [20.0, 5.0, 5.0]
+    folder.edit("Trace.cpp", "mul(5)", "mul(6)")
+    session.load(folder.path)
+    assert session.value("results()") == [24.0, 5.0, 5.0]
+    folder.edit("cpu/DigammaKernel.cpp", "a * 5", "a * 6")
+    folder.edit("derivatives.yaml", "5 *", "6 *")
+    session.load(folder.path)
+    assert session.value("results()") == [24.0, 6.0, 6.0]
+    session.run("with _graft.stock(): inside = results()")
+    assert session.value("inside") == STOCK
+    assert session.value("results()") == [24.0, 6.0, 6.0]
+    session.run("graft.unload('one')")
+    assert session.value("results()") == STOCK
+    session.load(folder.path)
+    assert session.value("results()") == [24.0, 6.0, 6.0]
 
 
-def remove_formula(folder: Folder) -> None:
+def test_part_that_is_no_longer_replaced_is_pytorchs_own(session: Session, where: Path) -> None:
+    folder = replaced(where, "one", 5)
+    session.load(folder.path)
+    session.run(TOOLS)
+    folder.remove("cpu/DigammaKernel.cpp")
+    session.load(folder.path)
+    assert session.value("results()") == [20.0, STOCK[1], 5.0]
     folder.remove("derivatives.yaml")
-
-
-def edit_composite(folder: Folder) -> None:
-    folder.edit(
-        "ClipTwice.cpp", "at::twice(at::soft_clip(self, limit))", "at::twice(at::soft_clip(self, limit)).add(self)"
-    )
-
-
-def add_decomposition(folder: Folder) -> None:
-    folder.add("python/_decomp/decompositions.py", DECOMPOSITION)
-
-
-def edit_meta_in_python(folder: Folder) -> None:
-    folder.edit("python/_meta_registrations.py", "empty_like(self)", "empty_like(self).unsqueeze(0)")
-    folder.edit("Twice.cpp", "mul(2)", "mul(2).unsqueeze(0)")
-
-
-def remove_meta_in_python(folder: Folder) -> None:
-    folder.remove("python/_meta_registrations.py")
-
-
-def edit_structured_meta(folder: Folder) -> None:
-    folder.edit(
-        "SoftClip.cpp", "auto size = self.sizes().vec();", "auto size = std::vector<int64_t>{self.size(0) + 1};"
-    )
-    folder.edit("SoftClipKernel.cpp", "result.narrow", "result.zero_(); result.narrow")
-    folder.remove("derivatives.yaml")
-
-
-def edit_docstring(folder: Folder) -> None:
-    folder.edit("docs/soft_clip.rst", "softly", "very softly")
-
-
-def remove_docstring(folder: Folder) -> None:
-    folder.remove("docs/soft_clip.rst")
-
-
-def edit_autocast(folder: Folder) -> None:
-    folder.edit("autocast.yaml", "fp32", "lower_precision_fp")
-
-
-def edit_header(folder: Folder) -> None:
-    folder.add("Factor.h", "#pragma once\ninline double factor() { static double value = 7; return value; }\n")
-    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(factor())")
-    folder.edit("SoftClipKernel.cpp", "#include <ATen/core", "#include <ATen/native/Factor.h>\n#include <ATen/core")
-
-
-def edit_all(folder: Folder) -> None:
-    for edit in (edit_kernel, edit_formula, edit_composite, add_decomposition, edit_docstring):
-        edit(folder)
-
-
-@pytest.mark.parametrize(
-    "edit, changed",
-    [
-        (edit_kernel, EAGER),
-        (edit_formula, DERIVED),
-        (remove_formula, DERIVED),
-        (edit_composite, (*EAGER, *DERIVED, "graph of before", "make_fx", "export")),
-        (add_decomposition, ("make_fx with decompositions", "export")),
-        (edit_meta_in_python, (*EAGER, "meta", "fake")),
-        (remove_meta_in_python, ("meta", "fake")),
-        (edit_structured_meta, (*EAGER, "meta", "fake")),
-        (edit_docstring, ("help",)),
-        (remove_docstring, ("help",)),
-        (edit_autocast, ("autocast",)),
-        (edit_header, EAGER),
-        (edit_all, (*EAGER, *DERIVED, "help", "make_fx with decompositions")),
-    ],
-)
-def test_edited_session_agrees_with_fresh_process(
-    session: Session,
-    folder: Folder,
-    where: Path,
-    before: dict[str, str],
-    edit: Callable[[Folder], None],
-    changed: tuple[str, ...],
-) -> None:
-    edit(folder)
     session.load(folder.path)
-    there = agrees(session, where, [folder.path], SETUP, PROGRAMS)
-    assert [name for name in changed if there[name] == before[name]] == []
+    assert session.value("results()") == [20.0, STOCK[1], STOCK[2]]
 
 
-def test_first_version_again_agrees(session: Session, where: Path, folder: Folder, before: dict[str, str]) -> None:
-    edit_all(folder)
-    session.load(folder.path)
-    folder.restore()
-    session.load(folder.path)
-    assert {name: session.attempt(code) for name, code in PROGRAMS.items()} == before
-
-
-@pytest.mark.parametrize("after", ["edited", "removed"])
-def test_decomposition_follows(session: Session, folder: Folder, where: Path, after: str) -> None:
-    add_decomposition(folder)
-    session.load(folder.path)
-    first = session.run(PROGRAMS["make_fx with decompositions"])
-    session.run(SETUP)
-    if after == "edited":
-        folder.edit("python/_decomp/decompositions.py", "* limit", "* limit * 5")
-    else:
-        folder.remove("python/_decomp/decompositions.py")
-    session.load(folder.path)
-    there = agrees(session, where, [folder.path], SETUP, PROGRAMS)
-    assert there["make_fx with decompositions"] != first
-
-
-@pytest.mark.parametrize("edit", [edit_kernel, edit_formula, edit_composite, add_decomposition, edit_docstring])
-def test_objects_stay_the_same(session: Session, folder: Folder, edit: Callable[[Folder], None]) -> None:
-    session.run(
-        "from torch import soft_clip, twice\n"
-        "def objects():\n"
-        "    aten = torch.ops.aten.soft_clip\n"
-        "    tensor = torch.Tensor\n"
-        "    return torch.soft_clip, torch.twice, tensor.soft_clip, tensor.twice, aten, aten.default, aten.out\n"
-        "kept = objects()"
-    )
-    edit(folder)
-    session.load(folder.path)
-    assert session.value("[one is another for one, another in zip(kept, objects())]") == [True] * 7
-    assert session.value("torch.soft_clip is soft_clip and torch._C._VariableFunctions.twice is twice")
-
-
-def test_ops_is_what_is_loaded_now(session: Session, folder: Folder) -> None:
-    session.run(f"ops = graft.load({str(folder.path)!r})")
-    first = session.value("shown(ops.soft_clip(x()))")
-    edit_kernel(folder)
-    session.load(folder.path)
-    assert session.value("shown(ops.soft_clip(x()))") != first
-    assert session.value("shown(ops.soft_clip(x())) == shown(torch.soft_clip(x()))")
-    assert session.value("dir(ops)") == ["clip_twice", "soft_clip", "soft_clip_", "twice"]
-    assert session.value("list(graft.loaded())") == ["clipped"]
-    assert "has no operator soft" in session.error("ops.soft")
-
-
-COUNTED = """
-from torch._dynamo.backends.debugging import aot_eager
-torch._dynamo.reset()
-made = []
-
-def counted(name, function):
-    def backend(graph, inputs):
-        made.append(name)
-        return aot_eager(graph, inputs)
-    return torch.compile(function, backend=backend)
-
-functions = {
-    "clips": counted("clips", lambda x: torch.soft_clip(x) * 2),
-    "method": counted("method", lambda x: x.soft_clip(2) * 2),
-    "twice": counted("twice", lambda x: torch.twice(x) * 2),
-    "within": counted("within", lambda x: x.clip_twice(2) * 2),
-    "neither": counted("neither", lambda x: torch.tanh(x) * 2),
-}
-
-def use():
-    made.clear()
-    for function in functions.values():
-        function(x()).sum().backward()
-    return sorted(made)
-use()
-"""
-
-
-@pytest.mark.parametrize(
-    "edit, recompiled",
-    [
-        (edit_kernel, []),
-        (edit_header, []),
-        (edit_docstring, []),
-        (lambda folder: folder.edit("Twice.cpp", "mul(2)", "mul(20)"), []),
-        (edit_formula, ["clips", "method", "within"]),
-        (lambda folder: folder.edit("derivatives.yaml", "2 * grad", "20 * grad"), ["twice", "within"]),
-        (edit_composite, ["within"]),
-    ],
-)
-def test_only_what_used_the_edited_operator_is_compiled_again(
-    session: Session, folder: Folder, edit: Callable[[Folder], None], recompiled: list[str]
-) -> None:
-    session.run(COUNTED)
-    assert session.value("use()") == []
-    edit(folder)
-    session.load(folder.path)
-    assert session.value("use()") == recompiled
-
-
-def test_twelve_edits_do_not_reach_dynamos_limit(session: Session, folder: Folder) -> None:
-    session.run(COUNTED)
-    session.run("strict = torch.compile(lambda x: torch.soft_clip(x, 2), backend='aot_eager', fullgraph=True)")
-    for factor in range(2, 14):
-        folder.edit(
-            "derivatives.yaml", f"{'' if factor == 2 else f'{factor - 1} * '}grad * (1 -", f"{factor} * grad * (1 -"
+@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+def test_stock_in_any_order(session: Session, where: Path, order: tuple[int, ...]) -> None:
+    """Each of three folders replaces one thing. `stock` is entered between loads, too."""
+    parts = [["native_functions.yaml", "Trace.cpp"], ["cpu/DigammaKernel.cpp"], ["derivatives.yaml"]]
+    folders = [
+        Folder(where / f"part_{number}", {name: TRACE[name] for name in part}) for number, part in enumerate(parts)
+    ]
+    changed = [10.0, 3.0, 7.0]
+    for folder in folders:
+        session.load(folder.path)
+    session.run(TOOLS)
+    assert session.value("results()") == changed
+    now = list(changed)
+    for number in order:
+        session.run(
+            f"with _graft.stock():\n    inside = results()\n    graft.unload('part_{number}')\n    after = results()"
         )
-        session.load(folder.path)
-        assert session.value("shown(gradient(strict, x())) == shown(gradient(lambda x: torch.soft_clip(x, 2), x()))")
-    assert session.value("use()") == ["clips", "method", "within"]
-    assert "recompile_limit" not in session.said()
+        now[number] = STOCK[number]
+        assert session.value("[inside, after]") == [STOCK, STOCK]
+        assert session.value("results()") == now
+    session.run(f"with _graft.stock():\n    graft.load({str(folders[order[0]].path)!r})\n    inside = results()")
+    assert session.value("inside") == STOCK
+    now[order[0]] = changed[order[0]]
+    assert session.value("results()") == now
 
 
-def test_old_graph_runs_backward_with_its_own_formula(session: Session, folder: Folder) -> None:
-    session.run("kept = x(); result = torch.soft_clip(kept, 2); saved = result.grad_fn")
-    first = session.value("shown(gradient(lambda x: torch.soft_clip(x, 2), x()))")
-    edit_formula(folder)
-    # Another layout of what is saved.
-    folder.edit("derivatives.yaml", "(1 - (result / limit).pow(2))", "(1 - (self / limit).tanh().pow(2))")
-    session.load(folder.path)
-    now = session.value("shown(gradient(lambda x: torch.soft_clip(x, 2), x()))")
-    assert now[2:] == pytest.approx([100 * each for each in first[2:]], rel=1e-3)
-    assert session.value("[shown(saved._saved_result) == shown(result), saved._saved_limit]") == [True, 2]
-    assert session.value("shown(gradient(lambda _: result, kept))") == first
+def test_operator_of_another_load_is_refused(session: Session, where: Path) -> None:
+    first, second = (write_operator(where / name, "cut_own") for name in ("first", "second"))
+    write(second, {"cut_own.cpp": (second / "cut_own.cpp").read_text().replace("clamp_max", "clamp_min")})
+    session.load(first)
+    said = session.error(f"graft.load({str(second)!r})")
+    assert "cut_own" in said and 'graft.unload("first")' in said
+    assert session.value("[torch.cut_own(torch.tensor(5.)).item(), list(graft.loaded())]") == [1.0, ["first"]]
+    session.load(second, name="first")
+    assert session.value("torch.cut_own(torch.tensor(5.)).item()") == 5.0
 
 
-def test_checkpoint_that_recomputes_after_an_edit_is_right_or_an_error(session: Session, folder: Folder) -> None:
+def test_two_loads_beside_each_other(session: Session, where: Path) -> None:
+    first, second = (write_operator(where / f"{name}_ops", name) for name in ("cut_a", "cut_b"))
+    session.load(first)
+    session.load(second)
+    both = "torch.cut_a(torch.tensor(5.)).item(), torch.cut_b(torch.tensor(5.)).item()"
+    assert session.value(both) == (1.0, 1.0)
+    write(first, {"cut_a.cpp": (first / "cut_a.cpp").read_text().replace("clamp_max", "clamp_min")})
+    session.load(first)
+    assert session.value(both) == (5.0, 1.0)
+    write(first, {"derivatives.yaml": (first / "derivatives.yaml").read_text().replace("self: grad", "self: 3 * grad")})
+    session.load(first)
+    assert session.value(both) == (5.0, 1.0)
+    session.run("graft.unload('cut_a_ops')")
+    assert session.value("torch.cut_b(torch.tensor(5.)).item(), hasattr(torch, 'cut_a')") == (1.0, False)
+
+
+def test_operator_of_another_package_is_refused_by_name(session: Session, where: Path) -> None:
+    folder = write_operator(where / "others", "cut_others")
     session.run(
-        "from torch.utils.checkpoint import checkpoint\n"
-        "kept = x()\n"
-        "result = checkpoint(lambda x: torch.soft_clip(x, 2) * 3, kept, use_reentrant=False)\n"
-        "right = shown(gradient(lambda x: torch.soft_clip(x, 2) * 3, kept))"
+        "library = torch.library.Library('aten', 'FRAGMENT')\n"
+        "library.define('cut_others(Tensor self, Scalar limit=1) -> Tensor')\n"
+        "library.impl('cut_others', lambda self, limit=1: self + 1, 'CompositeExplicitAutograd')"
     )
-    edit_formula(folder)
-    folder.edit("derivatives.yaml", "(1 - (result / limit).pow(2))", "(1 - (self / limit).tanh().pow(2))")
-    session.load(folder.path)
-    right = session.run("right")
-    now = session.run("shown(gradient(lambda x: torch.soft_clip(x, 2) * 3, kept))")
-    assert right != now
-    found = session.attempt("shown(gradient(lambda _: result, kept))")
-    assert found in (right, now) or "checkpoint" in found.lower()
+    said = session.error(f"graft.load({str(folder)!r})")
+    assert "cut_others" in said and "another package" in said
+    assert session.value("torch.ops.aten.cut_others(torch.tensor(5.)).item()") == 6.0
+    assert session.value("list(graft.loaded())") == []
+    session.run("library._destroy(); del library")
+    session.load(folder)
+    assert session.value("torch.cut_others(torch.tensor(5.)).item()") == 1.0
 
 
-def test_model_and_optimizer_live_on(session: Session, folder: Folder) -> None:
-    session.run(
-        "layer = torch.nn.Linear(4, 4)\n"
-        "network = torch.nn.Sequential(layer, torch.nn.Module())\n"
-        "optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)\n"
-        "def step():\n"
-        "    optimizer.zero_grad()\n"
-        "    loss = layer(torch.ones(2, 4)).soft_clip(2).pow(2).sum()\n"
-        "    loss.backward()\n"
-        "    optimizer.step()\n"
-        "    return loss.item()\n"
-        "losses = [step() for _ in range(5)]"
+def test_operator_of_pytorch_is_refused(session: Session, where: Path) -> None:
+    folder = write_operator(where / "tanhs", "tanh")
+    assert "tanh" in session.error(f"graft.load({str(folder)!r})")
+    assert session.value("round(torch.tanh(torch.tensor(5.)).item(), 2)") == 1.0
+
+
+@pytest.fixture(scope="module")
+def delivered(stock_copy: Environment, where: Path) -> Path:
+    """The folder of an operator that the environments below have."""
+    return write_operator(where / "delivered", "cut_delivered")
+
+
+@pytest.fixture(scope="module", params=["develop", "thin wheel"])
+def beside(request: pytest.FixtureRequest, environment: Environment, delivered: Path, where: Path) -> Iterator[Session]:
+    """A session whose torch has an operator by another delivery."""
+    copy = environment.copied_to(where / f"environment-{request.param.replace(' ', '-')}")
+    make("undevelop", copy)
+    paths = [str(copy.packages), str(PACKAGES)]
+    if request.param == "develop":
+        make("develop", copy, "--native", delivered)
+        paths.insert(
+            0, copy.run("import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))").stdout.strip()
+        )
+    else:
+        make("thin-wheel", copy, "--pin", "installed", "--native", delivered, "--out", where / "thin")
+        copy.pip("install", "--no-deps", *(where / "thin").glob("*.whl"))
+    with Session(where, PYTHONPATH=os.pathsep.join(paths)) as session:
+        assert session.value("torch.cut_delivered(torch.tensor(5.)).item()") == 1.0
+        yield session
+        assert session.ended() == 0
+
+
+def test_new_kernels_over_those_of_another_delivery(beside: Session, where: Path, delivered: Path) -> None:
+    folder = write_operator(where / "over", "cut_delivered")
+    write(
+        folder,
+        {"cut_delivered.cpp": (folder / "cut_delivered.cpp").read_text().replace("clamp_max(limit)", "mul(100)")},
     )
-    for _ in range(3):
-        folder.edit("derivatives.yaml", "self: grad *", "self: 2 * grad *")
-        session.load(folder.path)
-        session.run("losses += [step() for _ in range(5)]")
-    assert session.value("losses[-1] < losses[0] and optimizer.state[layer.weight]['step'].item()") == 20
+    beside.run("function, leaf = torch.cut_delivered, torch.tensor(5., requires_grad=True)")
+    beside.run("def slope(): return torch.autograd.grad(leaf.cut_delivered(9), leaf)[0].item()")
+    both = "torch.cut_delivered(leaf).item(), leaf.cut_delivered().item(), slope()"
+    assert beside.value(both) == (1.0, 1.0, 1.0)
+    beside.load(folder)
+    assert beside.value(both) == (500.0, 500.0, 1.0)
+    write(
+        folder, {"derivatives.yaml": (folder / "derivatives.yaml").read_text().replace("self: grad", "self: 3 * grad")}
+    )
+    beside.load(folder)
+    assert beside.value(both) == (500.0, 500.0, 3.0)
+    beside.run("graft.unload('over')")
+    assert beside.value(both) == (1.0, 1.0, 1.0)
+    assert beside.value("torch.cut_delivered is function")
+    assert beside.said() == ""
 
 
-def test_one_of_two_operators_is_edited(session: Session, folder: Folder) -> None:
-    first = session.value("[shown(torch.soft_clip(x())), shown(torch.twice(x()))]")
-    folder.edit("Twice.cpp", "mul(2)", "mul(20)")
-    session.load(folder.path)
-    now = session.value("[shown(torch.soft_clip(x())), shown(torch.twice(x()))]")
-    assert now[0] == first[0]
-    assert now[1][2:] == [pytest.approx(10 * each) for each in first[1][2:]]
+def test_other_schema_than_that_of_another_delivery_is_refused(beside: Session, where: Path) -> None:
+    folder = write_operator(where / "other_schema", "cut_delivered")
+    for name in ("native_functions.yaml", "derivatives.yaml"):
+        write(folder, {name: (folder / name).read_text().replace("limit=1)", "limit=2)")})
+    said = beside.error(f"graft.load({str(folder)!r})")
+    assert said.startswith("graft.core.errors.") and "cut_delivered" in said and len(said.splitlines()) <= 3
+    assert beside.value("torch.cut_delivered(torch.tensor(5.)).item(), list(graft.loaded())") == (1.0, [])
 
 
-def test_nothing_changed_does_nothing(session: Session, folder: Folder) -> None:
-    session.run("import time; state = torch._graft_loads.loads['clipped']")
-    session.load(folder.path)
-    assert session.value("torch._graft_loads.loads['clipped'] is state")
-    assert session.said() == ""
+def test_operator_beside_those_of_another_delivery(beside: Session, where: Path) -> None:
+    beside.load(write_operator(where / "more", "cut_more"))
+    assert beside.value("torch.cut_more(torch.tensor(5.)).item(), torch.cut_delivered(torch.tensor(5.)).item()") == (
+        1.0,
+        1.0,
+    )
+    beside.run("graft.unload('more')")
+    assert beside.value("hasattr(torch, 'cut_more'), torch.cut_delivered(torch.tensor(5.)).item()") == (False, 1.0)

@@ -58,6 +58,7 @@ PARTS = {
     "emulated": 50,
     "bases": 1200,
     "deliveries": 400,
+    "loaded": 300,
     "upstream": 60,
 }
 
@@ -140,6 +141,7 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
             Suite("promises", "what the README promises", [TESTS / "promises"], spread="loadfile"),
             Suite("bases", "other bases", [TESTS / "bases"]),
             Suite("deliveries", "develop and thin wheels", [TESTS / "deliveries"], spread="loadfile"),
+            Suite("loaded", "operators in the running process", [TESTS / "loaded"], spread="loadfile"),
             *parts,
         ]
         grammar, emulated = partial(_built_grammar, request, stack), emulated_variables(layout)

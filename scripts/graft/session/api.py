@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..core.console import heard_by
+from ..core.console import Listener, heard_by
 from ..core.errors import UsageError
 from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
 from ..core.layout import HOME, expanded
@@ -175,8 +175,11 @@ def loaded() -> dict[str, Operators]:
 def _load(
     folder: Path, name: str, verbose: bool, extra: ExtraFlags = NO_EXTRA, texts: Texts | None = None
 ) -> Operators:
-    with _system_errors(), outside("graft.load"), _listening(verbose), loads.state().lock:
-        loads.use(name, build(folder, name, extra))
+    with _system_errors(), outside("graft.load"), loads.state().lock:
+        with _heard(verbose, _log_build):
+            built = build(folder, name, extra)
+        with _heard(verbose, _LOGGER.log):
+            loads.use(name, built)
     return Operators(name, texts)
 
 
@@ -196,17 +199,17 @@ def _system_errors() -> Iterator[None]:
 
 
 @contextmanager
-def _listening(verbose: bool) -> Iterator[None]:
-    """Print the progress of builds, or log it."""
+def _heard(verbose: bool, listener: Listener) -> Iterator[None]:
+    """Print what is said while the body runs, or pass it to ``listener``."""
     if verbose:
         yield
         return
-    with heard_by(_log):
+    with heard_by(listener):
         yield
 
 
-def _log(level: int, text: str) -> None:
-    """Log a line of a build; a warning once in a process, since each edit repeats it."""
+def _log_build(level: int, text: str) -> None:
+    """Log a line of a build; a warning once in a process, since each build after an edit repeats it."""
     told = loads.state().told
     if level < logging.WARNING or text not in told:
         _LOGGER.log(level, text)

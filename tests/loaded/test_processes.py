@@ -61,8 +61,10 @@ leaf = torch.ones(2, requires_grad=True)
 kept = torch.scaled(leaf)
 compiled = torch.compile(torch.scaled, backend="eager")(leaf)
 def call():
-    while True: torch.scaled(leaf).sum().backward()
-threading.Thread(target=call, daemon=True).start()
+    for _ in range(1000): torch.scaled(leaf).sum().backward()
+thread = threading.Thread(target=call)  # one that goes on to the end ends Python with PyTorch's own operators, too
+thread.start()
+if sys.argv[2]: thread.join()
 torch.kept_to_the_end = kept, compiled, torch.ops.aten.scaled.default
 if sys.argv[2] == "1": graft.unload("scaled")
 if sys.argv[2] == "2": del sys.modules["graft"], graft

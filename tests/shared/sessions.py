@@ -21,7 +21,7 @@ _SERVED = Path(__file__).with_name("served.py")
 # What pip installs beside Graft. Processes that a process starts find its operators by it.
 _ENTRY_POINTS = "[torch.backends]\ngraft = graft.children:autoload\n"
 # What a session says of operators that it had.
-_WHY = re.compile(r": graft\.load had it in \w+, which was \w+ since")
+_WHY = re.compile(r": the load \w+ of graft\.load had it, and was \w+ since")
 
 
 class Raised(Exception):
