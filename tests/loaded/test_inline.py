@@ -59,7 +59,7 @@ def test_schema_and_kernel_are_enough(session: Session) -> None:
     assert session.value(
         "[close(each, 1) for each in (torch.soft_two(x), ops.soft_two(x), torch.ops.aten.soft_two(x))]"
     )
-    assert session.value("close(torch.compile(torch.soft_two, backend='aot_eager', fullgraph=True)(x), 1)")
+    assert session.value("close(torch.compile(torch.soft_two, backend='aot_eager', fullgraph=True)(x.detach()), 1)")
     assert session.value("list(graft.loaded()), dir(ops)") == (["soft_two"], ["soft_two"])
     # The check's warning, at most.
     assert [line for line in session.said().splitlines() if "derivatives.yaml" not in line] == []
@@ -132,6 +132,7 @@ graft.load_inline(
       variants: function, method
     ''',
     cpp='''
+#include <ATen/core/Tensor.h>
 #include <ATen/native/TensorIterator.h>
 #include "two.h"
 namespace at::native {
@@ -237,7 +238,7 @@ def test_saved_folder_is_complete(session: Session, where: Path) -> None:
         fresh.run(TEXTS)
         fresh.run(f"ops = graft.load({str(saved)!r})")
         assert fresh.value("close(torch.soft_two(x), 9) and gradient()") == [5.0, 5.0]
-        assert "loaded from a folder already" in fresh.error(f"ops.save({str(where / 'again')!r})")
+        assert "it was loaded from a folder" in fresh.error(f"ops.save({str(where / 'again')!r})")
     write(saved, {"other.txt": ""})
     assert "not empty" in session.error(f"ops.save({str(saved)!r})")
 
@@ -287,7 +288,7 @@ FUNCTIONS = f"""
 """
 FORMULA = f"""
 - name: {SCHEMA}
-  self, weight: rms_norm_own_backward(grad, self, weight, eps)
+  self, weight: "grad.defined() ? rms_norm_own_backward(grad, self, weight, eps) : std::tuple<Tensor, Tensor>()"
 """
 CPP = """
 Tensor rms_norm_own(const Tensor& self, const Tensor& weight, double eps) {

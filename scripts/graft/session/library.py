@@ -26,7 +26,7 @@ class Loads:
                 cause="the file system of GRAFT_HOME may be mounted with noexec",
                 todo="set GRAFT_HOME to a folder on another file system, and restart",
             ) from error
-        for name in ("graft_load", "graft_unload"):
+        for name in ("graft_load", "graft_operators", "graft_unload"):
             getattr(self._library, name).restype = ctypes.c_char_p
         self._library.graft_bind_load.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.py_object]
         self._library.graft_bind_load.restype = ctypes.c_bool
@@ -38,6 +38,11 @@ class Loads:
             BuildError: a static initializer threw an exception, or the dispatcher refused something.
         """
         self._check(self._library.graft_load(name.encode(), str(library).encode()), library)
+
+    def operators(self, name: str) -> list[str]:
+        """Return the operators of a load, also those that its sources define themselves."""
+        text: bytes = self._library.graft_operators(name.encode())
+        return text.decode().split()
 
     def unload(self, name: str) -> None:
         """Take back what the load ``name`` registered."""

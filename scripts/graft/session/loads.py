@@ -158,9 +158,10 @@ def _library(now: State, built: Path) -> Path:
 
 def _exchange(now: State, library: Loads, old: Load | None, new: Load | None, before: Mapping[str, str]) -> None:
     """Exchange what Python has of a load. ``library`` has exchanged the kernels; ``before`` are the schemas of then."""
-    after = _follow_schemas(now, before, new)
+    operators = library.operators(new.name) if new else []
+    after = _follow_schemas(now, before, operators)
     if new:
-        new.schemas = {name: after[name] for name in new.note["operators"]}
+        new.schemas = {name: after[name] for name in operators}
     if old and new and old.note["generated"] == new.note["generated"]:
         new.texts = old.texts
         now.loads[new.name] = new
@@ -169,9 +170,9 @@ def _exchange(now: State, library: Loads, old: Load | None, new: Load | None, be
     _tell(now, old, new)
 
 
-def _follow_schemas(now: State, before: Mapping[str, str], new: Load | None) -> dict[str, str]:
-    """Bring ``torch.ops`` up to date. Return the schemas there are, of those before and of the load's operators."""
-    after = _schemas([*before, *(new.note["operators"] if new else ())])
+def _follow_schemas(now: State, before: Mapping[str, str], operators: Iterable[str]) -> dict[str, str]:
+    """Bring ``torch.ops`` up to date. Return the schemas there are, of those before and of ``operators``."""
+    after = _schemas([*before, *operators])
     differing = {name: schema for name, schema in before.items() if after.get(name) != schema}
     now.taken_back += len(differing)
     for name, schema in differing.items():
@@ -264,7 +265,7 @@ def _go_back(now: State, library: Loads, old: Load | None, new: Load) -> None:
         library.load(old.name, old.library)
     else:
         library.unload(new.name)
-    _follow_schemas(now, before, old)
+    _follow_schemas(now, before, old.schemas if old else ())
     if old or there:
         _replace(now, library, there, old)
 

@@ -440,6 +440,18 @@ extern "C" GRAFT_EXPORTED const char* graft_load(const char* name, const char* p
   });
 }
 
+// Returns the names of the operators of a load, each ends in a newline; also those that its sources define themselves.
+extern "C" GRAFT_EXPORTED const char* graft_operators(const char* name) {
+  static auto& names = *new std::string;
+  caught([&] {
+    names.clear();
+    for (const auto& [op, defined] : loads[name].operators) {
+      names += op + "\n";
+    }
+  });
+  return names.c_str();
+}
+
 extern "C" GRAFT_EXPORTED const char* graft_unload(const char* name) {
   return caught([&] {
     exchange(name, {}, {});
