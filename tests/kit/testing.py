@@ -58,7 +58,7 @@ PARTS = {
     "emulated": 50,
     "bases": 1200,
     "deliveries": 400,
-    "loaded": 300,
+    "loaded": 1200,
     "upstream": 60,
 }
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..core.errors import RefusedError
-from ..core.files import lay_out_files
+from ..core.files import delete, lay_out_files
 from ..core.system_errors import remedy
 
 # The number of folders kept of each native folder: a process may have loaded one, and start others that load it, too.
@@ -36,7 +35,7 @@ def write_loaded(out: Path, files: Mapping[str, bytes]) -> Path:
             (path for path in out.iterdir() if path.name[0] != "."), key=lambda path: path.stat().st_mtime_ns
         )
         for old in others[:-_KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+            delete(old)
     except OSError as error:
         raise RefusedError(f"{out}: {error.strerror or error}", todo=remedy(error, out)) from error
     return folder
