@@ -7,8 +7,7 @@ Uses only the standard library: it runs wherever Graft is installed.
 import os
 import sys
 
-# Names the loads of a process to those that it starts: a file in the cache folder.
-VARIABLE = "TORCH_GRAFT_LOADS"
+from .session import VARIABLE
 
 
 def autoload() -> None:

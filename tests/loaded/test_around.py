@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,32 +21,9 @@ TEXTS = {
     "Scaled.cpp": kernel("scaled", "const Tensor& self", "return self.mul(2);"),
 }
 
-
-@pytest.fixture(scope="module")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("around")
-
-
-@pytest.fixture(scope="module")
-def folder(where: Path) -> Folder:
-    return Folder(where / "scaled", TEXTS)
-
-
-@pytest.fixture(scope="module")
-def only(where: Path) -> Iterator[Session]:
-    with Session(where) as session:
-        session.run("x = torch.ones(2)\nfrom torch._subclasses import FakeTensorMode\nimport contextlib")
-        yield session
-        assert session.ended() == 0
-
-
-@pytest.fixture
-def session(only: Session, folder: Folder) -> Session:
-    """The session, with the first version loaded, and a function that loads."""
-    folder.restore()
-    only.load(folder.path)
-    only.run(f"def load(): return graft.load({str(folder.path)!r})")
-    return only
+NATIVE = ("scaled", TEXTS)
+BEGINNING = "x = torch.ones(2)\nfrom torch._subclasses import FakeTensorMode\nimport contextlib"
+LOADED = "def load(): return graft.load(folder)"
 
 
 def never_built(folder: Folder, factor: int = 3) -> None:

@@ -35,16 +35,7 @@ def soft_clip(self, limit=1):
     return torch.tanh(self / limit) * limit
 """
 
-
-@pytest.fixture(scope="module")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of all sessions of this file."""
-    return tmp_path_factory.mktemp("loaded")
-
-
-@pytest.fixture(scope="module")
-def folder(where: Path) -> Folder:
-    return Folder(where / "clipped", TEXTS)
+NATIVE = ("clipped", TEXTS)
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +56,6 @@ def only(folder: Folder, where: Path) -> Iterator[Session]:
         session.run(SETUP)
         yield session
         assert session.ended() == 0
-
-
-@pytest.fixture
-def session(only: Session, folder: Folder) -> Session:
-    """The session, with the first version loaded."""
-    folder.restore()
-    only.load(folder.path)
-    return only
 
 
 def edit_kernel(folder: Folder) -> None:

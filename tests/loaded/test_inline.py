@@ -34,11 +34,6 @@ def gradient():
 
 
 @pytest.fixture(scope="module")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("inline")
-
-
-@pytest.fixture(scope="module")
 def only(where: Path) -> Iterator[Session]:
     with Session(where) as session:
         session.run(TEXTS)

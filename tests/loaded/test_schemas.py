@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,34 +59,8 @@ Tensor calls_clip(const Tensor& self) {
 } // namespace at::native
 """
 
-
-@pytest.fixture(scope="module")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of all sessions of this file."""
-    return tmp_path_factory.mktemp("schemas")
-
-
-@pytest.fixture(scope="module")
-def folder(where: Path) -> Folder:
-    return Folder(where / "clipped", TEXTS)
-
-
-@pytest.fixture(scope="module")
-def only(where: Path) -> Iterator[Session]:
-    """The session that all tests edit."""
-    with Session(where) as session:
-        yield session
-        assert session.ended() == 0
-
-
-@pytest.fixture
-def session(only: Session, folder: Folder) -> Session:
-    """The session, with the first version loaded, and held in all ways."""
-    folder.restore()
-    only.load(folder.path)
-    only.run(SETUP)
-    only.said()
-    return only
+NATIVE = ("clipped", TEXTS)
+LOADED = SETUP
 
 
 def add_argument(folder: Folder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,31 +65,8 @@ REFUSED = {
     "pybind11": ("#include <pybind11/pybind11.h>\n\nPYBIND11_MODULE(own, m) {}\n", 3, "pybind11"),
 }
 
-
-@pytest.fixture(scope="module")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("sources")
-
-
-@pytest.fixture(scope="module")
-def folder(where: Path) -> Folder:
-    return Folder(where / "scaled", TEXTS)
-
-
-@pytest.fixture(scope="module")
-def only(where: Path) -> Iterator[Session]:
-    with Session(where) as session:
-        session.run("x = torch.ones(2)")
-        yield session
-        assert session.ended() == 0
-
-
-@pytest.fixture
-def session(only: Session, folder: Folder) -> Session:
-    """The session, with the first version loaded."""
-    folder.restore()
-    only.load(folder.path)
-    return only
+NATIVE = ("scaled", TEXTS)
+BEGINNING = "x = torch.ones(2)"
 
 
 def check_statics(session: Session, folder: Folder) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from clipped import TEXTS
 from sessions import Folder, Session
 
@@ -59,32 +57,9 @@ def stress(work, right, change):
     return wrong[:3], all(calls)
 """
 
-
-@pytest.fixture(scope="module")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("threads")
-
-
-@pytest.fixture(scope="module")
-def folder(where: Path) -> Folder:
-    return Folder(where / "clipped", TEXTS)
-
-
-@pytest.fixture(scope="module")
-def only(where: Path) -> Iterator[Session]:
-    with Session(where) as session:
-        session.run(TOOLS)
-        yield session
-        assert session.ended() == 0
-
-
-@pytest.fixture
-def session(only: Session, folder: Folder) -> Session:
-    folder.restore()
-    only.load(folder.path)
-    only.run("first = built()")
-    only.said()
-    return only
+NATIVE = ("clipped", TEXTS)
+BEGINNING = TOOLS
+LOADED = "first = built()"
 
 
 def test_threads_find_the_old_kernel_or_the_new_one(session: Session, folder: Folder) -> None:

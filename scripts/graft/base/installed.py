@@ -55,6 +55,20 @@ class Environment:
         found = [each.version for each in distributions(name="torch", path=[str(self.site)])]
         return TorchVersion(found[0]) if found else Base(self.site / "torch", self.site).version
 
+    def require_official(self) -> None:
+        """Check that its torch is no grafted wheel.
+
+        Raises:
+            UsageError: it is.
+        """
+        if (self.site / ADDED).is_file():
+            # 2.13.0+cpu for 2.13.0+cpu.graft.<hash>.
+            official = self.version.partition("graft.")[0].rstrip("+.")
+            raise UsageError(
+                f"{self.site}/torch: this torch is a grafted wheel already",
+                todo=f"install the official wheel: pip install --force-reinstall --no-deps 'torch=={official}'",
+            )
+
     def state(self) -> dict[str, list[int]]:
         """Return the size and time of its libraries, by path in ``site``. They change when torch is replaced."""
         files = [self.site / "torch/version.py", *sorted(self.site.glob("torch/lib/*.so*"))]
@@ -104,13 +118,7 @@ def find_environment(python: str) -> Environment:
             todo="set PYTHON to the Python of an environment that has torch, or install torch",
         )
     environment = Environment(python, packages, site)
-    if (site / ADDED).is_file():
-        # 2.13.0+cpu for 2.13.0+cpu.graft.<hash>.
-        official = environment.version.partition("graft.")[0].rstrip("+.")
-        raise UsageError(
-            f"{site}/torch: this torch is a grafted wheel already",
-            todo=f"install the official wheel: pip install --force-reinstall --no-deps 'torch=={official}'",
-        )
+    environment.require_official()
     return environment
 
 

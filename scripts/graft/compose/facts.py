@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..inputs.native import CUDA_SUFFIXES, DERIVATIVES, FUNCTIONS, NativeFolders
 
+_META = r"\bTORCH_(?:PRECOMPUTE_)?META_FUNC2?\b"
 _COMPOSITE = {"CompositeImplicitAutograd", "CompositeImplicitAutogradNestedTensor"}
 
 
@@ -39,12 +40,8 @@ def _baked_sources(natives: NativeFolders) -> Iterator[Path]:
         for name in entry.kernel_names
         if not entry.kernels or _COMPOSITE & entry.kernels.keys()
     }
-    defined = "|".join(map(re.escape, sorted(composite)))
-    pattern = re.compile(
-        rf"\bTORCH_META_FUNC2?\b|\bTORCH_PRECOMPUTE_META|\b(?:{defined})\("
-        if composite
-        else r"\bTORCH_(?:PRECOMPUTE_)?META_FUNC2?\b"
-    )
+    kernels = "|".join(rf"\b{re.escape(name)}\(" for name in sorted(composite))
+    pattern = re.compile("|".join(filter(None, [_META, kernels])))
     sources = [name for name in natives.sources if pattern.search(natives.text(name))]
     yield from sources
     if sources:

@@ -26,11 +26,10 @@ def write_loaded(out: Path, files: Mapping[str, bytes]) -> Path:
             folder.touch()
             return folder
         out.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".", dir=out) as partial:
+        with TemporaryDirectory(prefix=".", dir=out, ignore_cleanup_errors=True) as partial:
             lay_out_files(Path(partial), files)
             Path(partial).chmod(0o755)
             Path(partial).rename(folder)
-            Path(partial).mkdir()  # which is deleted
         others = sorted(
             (path for path in out.iterdir() if path.name[0] != "."), key=lambda path: path.stat().st_mtime_ns
         )

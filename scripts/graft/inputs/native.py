@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..core import folders
 from ..core.errors import UsageError
+from .comments import without_comments
 from .elsewhere import sources_elsewhere
 from .entries import Entry, Report, read_entries
 from .includes import included, texts_in
@@ -45,7 +46,6 @@ _NAME = re.compile(r"[\w.+-]{1,120}")
 # The macros of ATen/native/DispatchStub.h, and the namespace of functions that are compiled for each CPU capability.
 _REGISTERS = re.compile(r"\b(?:\w+_)?REGISTER_(?:\w+_)?DISPATCH\b")
 _OF_CAPABILITY = re.compile(r"\bnamespace\s+CPU_CAPABILITY\b")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ class NativeFiles:
 
     def _has_kernels_for_stubs(self, name: Path) -> bool:
         names = [name, *included(self.text_if_there, [name])]
-        code, *headers = (_COMMENT.sub(" ", self.text(each)) for each in names)
+        code, *headers = (without_comments(self.text(each)) for each in names)
         return any(map(_REGISTERS.search, (code, *headers))) or bool(_OF_CAPABILITY.search(code))
 
 

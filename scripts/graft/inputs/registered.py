@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .comments import without_comments
 from .native import NativeFolders
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _BLOCK = re.compile(r"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,\s*(\w+)\s*,\s*(\w+)\s*\)\s*\{")
 # `m.impl("name", kernel)`, and macros such as `KERNEL_CPU(name, policy)` and `VMAP_SUPPORT2(name, overload, rule)`.
 _BY_METHOD = (
@@ -35,7 +35,7 @@ class Registration(NamedTuple):
 
 def registrations(text: str) -> Iterator[Registration]:
     """Yield what a source registers."""
-    code = _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), text)
+    code = without_comments(text)
     for block in _BLOCK.finditer(code):
         body = code[block.end() : _end_of(code, block.end())]
         line = code.count("\n", 0, block.end()) + 1

@@ -20,6 +20,7 @@ from ..core.system_errors import refused
 from . import loads
 from .around import outside, uncompiled
 from .building import build
+from .names import functions
 
 if TYPE_CHECKING:
     from .inline import Texts
@@ -51,7 +52,7 @@ class Operators:
 
     def __dir__(self) -> list[str]:
         load = loads.state().loads.get(self._name)
-        return sorted({each.partition("::")[2].partition(".")[0] for each in load.note["operators"]} if load else ())
+        return sorted(functions(load.note)) if load else []
 
     def __repr__(self) -> str:
         return f"<operators of {self._name}: {', '.join(dir(self)) or 'none'}>"

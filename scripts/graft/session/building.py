@@ -16,6 +16,7 @@ from ..core.cuda_settings import NO_GPU
 from ..core.errors import BuildError, Finding, MissingError
 from ..core.extra_flags import ExtraFlags
 from ..core.layout import LOADED, LOADED_SANITIZED
+from ..inputs.comments import without_comments
 from ..options import INSTALLED, OPTIONS, Request, request_of
 from .running import environment_of, is_sanitized
 
@@ -30,7 +31,6 @@ _REGISTERS = {
         "leave it out; bindings are generated from the entries",
     ),
 }
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
 def build(folder: Path, name: str, extra: ExtraFlags) -> Path:
@@ -88,7 +88,7 @@ def _not_loadable(folder: Path) -> Iterator[Finding]:
 
     native = load_native(folder)
     for name in native.cplusplus:
-        text = _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), native.text(name))
+        text = without_comments(native.text(name))
         for pattern, (why, todo) in _REGISTERS.items():
             for hit in pattern.finditer(text):
                 yield Finding(folder / name, text.count("\n", 0, hit.start()) + 1, 0, why, todo)

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from ..children import VARIABLE
 from ..core.files import write_atomically
 from ..core.layout import HOME
+from . import VARIABLE
 
 _FOLDER = HOME / "loads"
 # The number of files kept. Each is named after its content.

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..base.installed import TREES, Environment
 from ..core.errors import UsageError
-from ..inputs.patches import ADDED
 
 
 def environment_of(torch: Any) -> Environment:
@@ -21,14 +20,10 @@ def environment_of(torch: Any) -> Environment:
     packages = Path(sysconfig.get_path("purelib"))
     folder = Path(torch.__file__).resolve().parent.parent
     site = _installed_beside(folder) if TREES in folder.parts else folder
-    if (site / ADDED).is_file():
-        official = torch.__version__.partition("graft.")[0].rstrip("+.")
-        raise UsageError(
-            f"{site}/torch: this torch is a grafted wheel, whose operators are in PyTorch's own lists",
-            todo=f"install the official wheel: pip install --force-reinstall --no-deps 'torch=={official}'",
-        )
+    environment = Environment(sys.executable, packages, site)
+    environment.require_official()
     _require_unchanged(torch, site)
-    return Environment(sys.executable, packages, site)
+    return environment
 
 
 def _installed_beside(tree: Path) -> Path:

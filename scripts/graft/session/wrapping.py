@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from ..core.errors import UsageError
+from ..inputs.comments import without_comments
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _NAMESPACE = re.compile(r"\bnamespace\s+at\b")
 # What may be before the first code: directives, which may be continued in the next line, and comments.
 _HEAD = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|#(?:\\\n|[^\n])*)*", re.S)
@@ -21,7 +21,7 @@ _LATE_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<[^>\n]*>", re.M)
 
 def lacks_namespace(text: str) -> bool:
     """Return whether a source needs the namespace."""
-    return not _NAMESPACE.search(_COMMENT.sub(" ", text))
+    return not _NAMESPACE.search(without_comments(text))
 
 
 def in_lines(name: str, text: str) -> str:
@@ -55,7 +55,7 @@ def _divided(name: str, text: str) -> tuple[str, str]:
     if conditions.count("if") != conditions.count("endif"):
         what, todo = "its first code depends on an #if", "write `namespace at::native {` around the kernels"
         raise UsageError(f"{name}:{head.count(chr(10)) + 1}: {what}", todo=todo)
-    if late := _LATE_INCLUDE.search(_COMMENT.sub(lambda hit: re.sub(r"[^\n]", " ", hit[0]), code)):
+    if late := _LATE_INCLUDE.search(without_comments(code)):
         line = head.count("\n") + code.count("\n", 0, late.start()) + 1
         todo = "move it to the top, or write `namespace at::native {` below it"
         raise UsageError(f"{name}:{line}: {late[0].strip()} is behind code", todo=todo)

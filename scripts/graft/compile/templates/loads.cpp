@@ -21,7 +21,7 @@
 #include <sstream>
 #include <stdexcept>
 
-// Tags of an operating system, which the loader ignores; scripts/graft/compile/link.py writes them.
+// Tags of an operating system, which the loader ignores; scripts/graft/compile/initializers.py writes them.
 constexpr ElfW(Sxword) GRAFT_INIT_ARRAY = 0x6fffe001, GRAFT_INIT_ARRAY_SIZE = 0x6fffe002;
 
 namespace graft_loaded {
@@ -268,7 +268,11 @@ void exchange(const std::string& name, Recorded&& recorded, const std::vector<Gr
       retire(load, op, undo);
       retired_now.push_back(op);
     } else {
-      load.operators.erase(op); // another package's; without our kernels, its own are called again
+      // Another package's: without our kernels, its own are called again.
+      undo.add([&load, op, definition = load.operators.at(op).definition] {
+        load.operators.emplace(op, Defined{definition, std::nullopt});
+      });
+      load.operators.erase(op);
     }
   }
   const auto is_gone = [&](const std::string& op) { return std::find(gone.begin(), gone.end(), op) != gone.end(); };
@@ -328,13 +332,15 @@ const Opened& open(const std::string& path) {
     try {
       open_new(path, library);
     } catch (...) {
-      // It stays mapped, and its initializers must not run again.
       library.error = std::current_exception();
     }
     opening = nullptr;
   }
-  if (library.error) {
-    std::rethrow_exception(library.error);
+  if (const auto error = library.error) {
+    if (!library.handle) {
+      opened.erase(there); // another try may succeed; where initializers threw, they must not run again
+    }
+    std::rethrow_exception(error);
   }
   return library;
 }
