@@ -7,42 +7,49 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
-from ..inputs.native import CUDA_SUFFIXES, DERIVATIVES, FUNCTIONS, NativeFolders
+from ..inputs.entries import Entry
+from ..inputs.includes import included
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders
 
-_META = r"\bTORCH_(?:PRECOMPUTE_)?META_FUNC2?\b"
 _COMPOSITE = {"CompositeImplicitAutograd", "CompositeImplicitAutogradNestedTensor"}
 
 
 def facts_of(natives: NativeFolders) -> dict[str, str]:
     """Return a hash of what is baked in, by the operator's name with its namespace and without overload."""
-    entries: dict[str, list[str]] = {}
+    entries: dict[str, list[Entry]] = defaultdict(list)
     for file in (FUNCTIONS, DERIVATIVES):
         for entry in natives.entries(file):
             name = entry.operator.partition(".")[0]
-            qualified = name if "::" in name else f"aten::{name}"
-            entries.setdefault(qualified, []).append(json.dumps(entry.fields, sort_keys=True, default=str))
-    shared = [natives.text(name) for name in [*natives.python, *_baked_sources(natives)]]
-    return {
-        name: hashlib.sha256("\0".join([*texts, *shared]).encode()).hexdigest()[:16] for name, texts in entries.items()
-    }
+            entries[name if "::" in name else f"aten::{name}"].append(entry)
+    python = [natives.text(name) for name in natives.python]
+    return {name: _hash([*_fields(of_name), *_sources(natives, of_name), *python]) for name, of_name in entries.items()}
 
 
-def _baked_sources(natives: NativeFolders) -> Iterator[Path]:
-    """Yield the C++ that runs while a graph is made: meta functions and composite kernels. Which header belongs to them
-    is not known, so it is every header.
-    """
-    composite = {
-        name
-        for entry in natives.entries(FUNCTIONS)
-        for name in entry.kernel_names
-        if not entry.kernels or _COMPOSITE & entry.kernels.keys()
-    }
-    kernels = "|".join(rf"\b{re.escape(name)}\(" for name in sorted(composite))
-    pattern = re.compile("|".join(filter(None, [_META, kernels])))
-    sources = [name for name in natives.sources if pattern.search(natives.text(name))]
-    yield from sources
-    if sources:
-        yield from (name for name in natives.headers if name.suffix not in CUDA_SUFFIXES)
+def _fields(entries: Iterable[Entry]) -> Iterator[str]:
+    return (json.dumps(each.fields, sort_keys=True, default=str) for each in entries)
+
+
+def _sources(natives: NativeFolders, entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield the C++ that runs while a graph is made: meta functions and composite kernels, and the headers of both."""
+    patterns = []
+    for entry in entries:
+        name = entry.operator.partition(".")[0].rpartition("::")[2]
+        patterns.append(rf"\bTORCH_(?:PRECOMPUTE_)?META_FUNC2?\(\s*{re.escape(name)}\b")
+        if _is_composite(entry):
+            patterns += [rf"\b{re.escape(kernel)}\(" for kernel in entry.kernel_names]
+    pattern = re.compile("|".join(patterns))
+    found = [source for source in natives.sources if pattern.search(natives.text(source))]
+    yield from map(natives.text, [*found, *sorted(included(natives.text_if_there, found))])
+
+
+def _is_composite(entry: Entry) -> bool:
+    if "func" not in entry.fields or "structured_delegate" in entry.fields:
+        return False
+    return not entry.kernels or bool(_COMPOSITE & entry.kernels.keys())
+
+
+def _hash(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
