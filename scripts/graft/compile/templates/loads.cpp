@@ -437,34 +437,6 @@ extern "C" GRAFT_EXPORTED void graft_offer(const GraftLibrary* libraries) {
   }
 }
 
-// Opens the library at `path` and makes what it registers that of the load `name`, in place of its last ones. Returns an
-// error, or null.
-extern "C" GRAFT_EXPORTED const char* graft_load(const char* name, const char* path) {
-  return caught([&] {
-    const auto& library = open(path);
-    exchange(name, record(library), library.of_stubs);
-  });
-}
-
-// Returns the names of the operators of a load, each ends in a newline; also those that its sources define themselves.
-extern "C" GRAFT_EXPORTED const char* graft_operators(const char* name) {
-  static auto& names = *new std::string;
-  caught([&] {
-    names.clear();
-    for (const auto& [op, defined] : loads[name].operators) {
-      names += op + "\n";
-    }
-  });
-  return names.c_str();
-}
-
-extern "C" GRAFT_EXPORTED const char* graft_unload(const char* name) {
-  return caught([&] {
-    exchange(name, {}, {});
-    loads.erase(name);
-  });
-}
-
 namespace {
 
 [[noreturn]] void fail() {
@@ -487,17 +459,56 @@ void replace(Load& load, bool is_on) {
   }
 }
 
+// What graft_replace was last called with.
+GraftKernels chosen = GRAFT_OWN;
+
+void choose(Load& load) {
+  for (auto& [member, kernel] : load.of_stubs) {
+    void* function = chosen == GRAFT_STOCK ? stock_kernels.at(member) : *kernel.own;
+    write_stub(kernel, chosen == GRAFT_FAILING ? reinterpret_cast<void*>(fail) : function);
+  }
+  replace(load, chosen != GRAFT_STOCK);
+}
+
 } // namespace
+
+// Opens the library at `path` and makes what it registers that of the load `name`, in place of its last ones. Returns an
+// error, or null.
+extern "C" GRAFT_EXPORTED const char* graft_load(const char* name, const char* path) {
+  return caught([&] {
+    const auto& library = open(path);
+    exchange(name, record(library), library.of_stubs);
+    if (chosen != GRAFT_OWN) {
+      choose(loads.at(name));
+    }
+  });
+}
+
+// Returns the names of the operators of a load, each ends in a newline; also those that its sources define themselves.
+extern "C" GRAFT_EXPORTED const char* graft_operators(const char* name) {
+  static auto& names = *new std::string;
+  caught([&] {
+    names.clear();
+    for (const auto& [op, defined] : loads[name].operators) {
+      names += op + "\n";
+    }
+  });
+  return names.c_str();
+}
+
+extern "C" GRAFT_EXPORTED const char* graft_unload(const char* name) {
+  return caught([&] {
+    exchange(name, {}, {});
+    loads.erase(name);
+  });
+}
 
 // As the other deliveries' function of this name, for all loads.
 void graft_replace(GraftKernels kernels) {
   caught([&] {
+    chosen = kernels;
     for (auto& [name, load] : loads) {
-      for (auto& [member, kernel] : load.of_stubs) {
-        void* chosen = kernels == GRAFT_STOCK ? stock_kernels.at(member) : *kernel.own;
-        write_stub(kernel, kernels == GRAFT_FAILING ? reinterpret_cast<void*>(fail) : chosen);
-      }
-      replace(load, kernels != GRAFT_STOCK);
+      choose(load);
     }
   });
 }
