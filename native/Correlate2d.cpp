@@ -366,8 +366,9 @@ Tensor correlate2d(
       fillvalue);
   Part part = part_of(mode, input, kernel);
   const auto fft = method == "auto" ? std::nullopt : std::optional(method == "fft");
-  // With a bias, half types are rounded once, after it is added.
-  const auto computed = has_bias ? toOpMathType(dtype) : dtype;
+  // Half types are rounded once: after the bias is added; in backward, after the gradients of all copies of an element.
+  const bool has_copies = mode != "valid" && boundary != "fill";
+  const auto computed = has_bias || has_copies ? toOpMathType(dtype) : dtype;
   Tensor images = input.to(computed);
   // In valid mode nothing outside the edges is read.
   if (mode != "valid") {
@@ -380,7 +381,7 @@ Tensor correlate2d(
       ? correlate_broadcast(kernels.conj_physical(), images.conj_physical(), part, fft).flip({-2, -1})
       : correlate_broadcast(images, kernels, part, fft);
   if (!has_bias) {
-    return result;
+    return result.to(dtype);
   }
   const Tensor sum = add_bias(result, *bias, kernel);
   return computed == dtype

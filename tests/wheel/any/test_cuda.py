@@ -64,6 +64,7 @@ def test_no_access_out_of_bounds() -> None:
         pytest.skip("compute-sanitizer, which comes with the CUDA toolkit, is not installed")
     again = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "as_on_the_cpu"]
     env = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    command = [sanitizer, "--error-exitcode", "1", *again]
+    # `import torch` asks the driver for functions that it may not have, which is no error of a kernel.
+    command = [sanitizer, "--report-api-errors", "no", "--error-exitcode", "1", *again]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:]

@@ -276,6 +276,19 @@ def test_several_kernels_share_the_images(dtype: torch.dtype) -> None:
     assert allocated(partial(torch.correlate2d, mode="same"), x, kernels) < 1.2 * most
 
 
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("boundary", ["wrap", "symm"])
+def test_gradients_of_copies_are_rounded_once(dtype: torch.dtype, boundary: str) -> None:
+    """A pixel of a small image has many copies beyond the edges."""
+    x, kernel = values((2, 3), dtype), values((9, 16), dtype, 2)
+    grad = values((10, 18), dtype, 3)
+    found, expected = (
+        torch.autograd.grad(torch.correlate2d(y, kernel.to(y.dtype), mode="full", boundary=boundary), y, grad.to(y.dtype))
+        for y in (x.requires_grad_(), x.detach().double().requires_grad_())
+    )
+    torch.testing.assert_close(found[0], expected[0].to(dtype), rtol=torch.finfo(dtype).eps, atol=1e-3)
+
+
 @given(
     shape=st.lists(st.integers(1, 12), min_size=2, max_size=4),
     kernel_shape=st.tuples(st.integers(1, 12), st.integers(1, 12)),
