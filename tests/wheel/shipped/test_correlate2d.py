@@ -283,7 +283,9 @@ def test_gradients_of_copies_are_rounded_once(dtype: torch.dtype, boundary: str)
     x, kernel = values((2, 3), dtype), values((9, 16), dtype, 2)
     grad = values((10, 18), dtype, 3)
     found, expected = (
-        torch.autograd.grad(torch.correlate2d(y, kernel.to(y.dtype), mode="full", boundary=boundary), y, grad.to(y.dtype))
+        torch.autograd.grad(
+            torch.correlate2d(y, kernel.to(y.dtype), mode="full", boundary=boundary), y, grad.to(y.dtype)
+        )
         for y in (x.requires_grad_(), x.detach().double().requires_grad_())
     )
     torch.testing.assert_close(found[0], expected[0].to(dtype), rtol=torch.finfo(dtype).eps, atol=1e-3)
