@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.errors import UsageError
+from ..core.extra_flags import ExtraFlags
 from .loads import Load
 
 
@@ -34,7 +35,8 @@ class Record(NamedTuple):
 
 def record_of(load: Load) -> Record:
     """Return the record of a load."""
-    flags, torch = tuple(load.note["flags"]), load.note["base"]
+    extra, torch = ExtraFlags.from_settings(load.note["flags"]), load.note["base"]
+    flags = (*extra.cflags, *extra.cuda_cflags, *(f"-I{path}" for path in extra.include_paths))
     content = json.dumps([sorted(contents_of(load.note).items()), flags, torch])
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     return Record(load.name, digest, torch, flags, load.folder, load.built)
