@@ -155,14 +155,11 @@ def file_lock(path: Path, busy: str) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
-        try:
-            take(file, busy)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
+        if not _has_locks(file):
             with file_lock(_beside_no_locks(path), busy):
                 yield
             return
+        take(file, busy)
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
@@ -174,7 +171,6 @@ def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
     with that process's id if the file has it.
 
     Raises:
-        OSError: the file system has no locks.
         UsageError: it has waited for as long as ``GRAFT_LOCK_TIMEOUT`` says.
     """
     began, is_said, patience = time.monotonic(), not busy, _patience()
@@ -193,6 +189,17 @@ def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
             say(f"{busy}{_holder(file)}; waiting for it to end")
             is_said = True
         time.sleep(0.02)
+
+
+def _has_locks(file: IO[str]) -> bool:
+    """Return whether the file system has locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return False
+        raise
+    return True
 
 
 def _holder(file: IO[str]) -> str:

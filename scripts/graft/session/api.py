@@ -7,14 +7,13 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..core.console import Listener, heard_by
 from ..core.errors import UsageError
-from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
+from ..core.extra_flags import ExtraFlags, extra_flags
 from ..core.files import lay_out_files
 from ..core.layout import expanded
 from ..core.system_errors import refused
@@ -62,9 +61,11 @@ class Operators:
         """Pickle the sources: where the operators are not loaded, unpickling loads them, if they are built there.
 
         Raises:
-            UsageError: the folder was edited since it was loaded.
+            UsageError: the folder was edited since it was loaded, or they were unloaded.
         """
-        load = loads.state().loads[self._name]
+        load = loads.state().loads.get(self._name)
+        if load is None:
+            raise UsageError(f"{self._name}: it was unloaded, so it cannot be pickled", todo="load it again")
         return unpickled, (self._name, sources_of(load), load.note["flags"], load.note["owner"])
 
     def __repr__(self) -> str:
@@ -123,7 +124,7 @@ def load(
     """
     path = expanded(os.fspath(folder))
     extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
-    return _load(_Source(path, name or path.name, extra), verbose, _may_build(build), watch)
+    return _load(wanted(path, name or path.name, extra), verbose, _may_build(build), watch)
 
 
 @uncompiled
@@ -185,8 +186,8 @@ def load_inline(
             lay_out_files(folder, files)
         else:
             folder = folder_with(chosen, files)
-    source = _Source(folder, chosen, extra, "" if build_directory else _owner(chosen))
-    return _load(source, verbose, _may_build(build), texts=texts)
+    what = wanted(folder, chosen, extra, "" if build_directory else _owner(chosen))
+    return _load(what, verbose, _may_build(build), texts=texts)
 
 
 @uncompiled
@@ -209,7 +210,7 @@ def build(
     path = expanded(os.fspath(folder))
     extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
     with _system_errors(), loads.state().lock:
-        return _built(_Source(path, name or path.name, extra), verbose)
+        return _built(wanted(path, name or path.name, extra), verbose)
 
 
 @uncompiled
@@ -234,38 +235,24 @@ def loaded() -> dict[str, Record]:
     return {name: record_of(load) for name, load in loads.state().loads.items()}
 
 
-@dataclass(frozen=True)
-class _Source:
-    """What is loaded: the arguments of ``building.wanted``."""
-
-    folder: Path
-    name: str
-    extra: ExtraFlags = NO_EXTRA
-    owner: str = ""
-
-    def wanted(self) -> Wanted:
-        return wanted(self.folder, self.name, self.extra, self.owner)
-
-
 def _load(
-    source: _Source, verbose: bool, may_build: bool, watch: bool | None = None, texts: Texts | None = None
+    what: Wanted, verbose: bool, may_build: bool, watch: bool | None = None, texts: Texts | None = None
 ) -> Operators:
     with _system_errors(), outside("graft.load"), loads.state().lock:
-        built = _built(source, verbose, may_build)
+        built = _built(what, verbose, may_build)
         with _heard(verbose, _LOGGER.log):
-            loads.use(source.name, built, source.folder)
+            loads.use(what.name, built, what.folder)
             if watch is not None:
-                watching.stop(source.name)
+                watching.stop(what.name)
             if watch:
-                watching.start(source.wanted(), built)
-            watching.swap(but=source.name)
-    return Operators(source.name, texts)
+                watching.start(what, built)
+            watching.swap(but=what.name)
+    return Operators(what.name, texts)
 
 
-def _built(source: _Source, verbose: bool, may_build: bool = True) -> Path:
+def _built(what: Wanted, verbose: bool, may_build: bool = True) -> Path:
     """Return the folder with what is loaded, built if something changed."""
     with _heard(verbose, _log_build):
-        what = source.wanted()
         if built := find(what):
             return built
         if not may_build:
@@ -287,8 +274,8 @@ def unpickled(name: str, files: Mapping[str, bytes], flags: Sequence[str], owner
     """Load what was pickled, unless it is loaded. It is built only where the variable says so."""
     there = loads.state().loads.get(name)
     if there is None or contents_of(there.note) != hashes_of(files):
-        source = _Source(folder_with(name, files), name, ExtraFlags.from_settings(flags), owner)
-        _load(source, False, _may_build(None, by_default=False))
+        what = wanted(folder_with(name, files), name, ExtraFlags.from_settings(flags), owner)
+        _load(what, False, _may_build(None, by_default=False))
     return Operators(name)
 
 
