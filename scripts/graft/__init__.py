@@ -36,13 +36,18 @@ if TYPE_CHECKING:
     from .session.api import load_inline as load_inline
     from .session.api import loaded as loaded
     from .session.api import unload as unload
+    from .session.cells import load_cell as load_cell
+    from .session.notebook import load_ipython_extension as load_ipython_extension
+    from .session.notebook import unload_ipython_extension as unload_ipython_extension
 
 _PLACES = {
     **dict.fromkeys(("BuildError", "GraftError"), "core.errors"),
     **dict.fromkeys(("load", "load_inline", "loaded", "unload"), "session.api"),
+    "load_cell": "session.cells",
+    **dict.fromkeys(("load_ipython_extension", "unload_ipython_extension"), "session.notebook"),
 }
 
-__all__ = ["BuildError", "GraftError", "load", "load_inline", "loaded", "unload"]
+__all__ = ["BuildError", "GraftError", "load", "load_cell", "load_inline", "loaded", "unload"]
 
 
 def __getattr__(name: str) -> Any:
