@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -85,27 +86,32 @@ class Told:
     def _renamed(self, text: str) -> str:
         def rename(place: re.Match[str]) -> str:
             if not place["line"]:
-                return "the cell"
+                return "the cell" if "/" in place[0] else place[0]
             line, column = self._found(place)
             return f"cell:{line}:{column}" if column else f"cell:{line}"
 
         return self._place.sub(rename, text)
 
     def _found(self, place: re.Match[str]) -> tuple[int, int]:
-        """Return the line and the column in the cell; no column in the schema."""
+        """Return the line and the column in the cell."""
         name, line, column = place["name"], int(place["line"]), int(place["column"] or 0)
-        if self.cell.schema and (name == str(FUNCTIONS) or (name == str(DERIVATIVES) and line == self.cell.line)):
-            return self.cell.line, 0
-        written, shown = (
-            lines[line - 1] if 0 < line <= len(lines) else "" for lines in (self._files[name], self.cell.lines)
-        )
-        return line, max(0, column - _shift(written, shown)) if column else 0
+        is_schema = name == str(FUNCTIONS) or (name == str(DERIVATIVES) and line == self.cell.line)
+        written = _line(self._files[name], line)
+        if self.cell.schema and is_schema:
+            shown = _line(self.cell.lines, self.cell.line)
+            return self.cell.line, _moved(column, written, shown, [self.cell.schema]) or 0
+        shown = _line(self.cell.lines, line)
+        moved = _moved(column, written, shown, [shown.strip().removeprefix("//").strip(), written.strip()])
+        return line, column if moved is None else moved
 
 
-def _shift(written: str, shown: str) -> int:
-    """Return how many columns further to the right a line of the cell is in a file."""
-    inner = shown.strip().removeprefix("//").strip()
-    if inner and inner in written:
-        return written.index(inner) - shown.index(inner)
-    inner = written.strip()
-    return written.index(inner) - shown.index(inner) if inner and inner in shown else 0
+def _moved(column: int, written: str, shown: str, texts: Sequence[str]) -> int | None:
+    """Return where a column of a file is in the cell, by one of the texts that both lines have; None without one."""
+    for text in texts:
+        if text and text in written and text in shown:
+            return max(0, column - written.index(text) + shown.index(text)) if column else 0
+    return None
+
+
+def _line(lines: Sequence[str], number: int) -> str:
+    return lines[number - 1] if 0 < number <= len(lines) else ""
