@@ -33,6 +33,7 @@ _OF_FORMULAS = re.compile(r"\b(?:grads?|\w+_[tp]|auto_linear|auto_element_wise|n
 _SCHEMA = 'write %%graft "my_op(Tensor self) -> Tensor", or entries in a comment that begins with the line /* yaml'
 
 
+@uncompiled
 def load_cell(
     cell: str,
     schema: str = "",
@@ -73,17 +74,19 @@ def load_cell(
     return load(read, name, _print if verbose else api._log_build, **flags)
 
 
-@uncompiled
 def load(cell: Cell, name: str, listener: Listener, **flags: Sequence[str | Path] | None) -> api.Operators:
     """Load a cell; ``listener`` hears about it in terms of the cell."""
     from .inline import Texts  # slow to import
     from .told import Told
 
-    given = {"derivatives": cell.derivatives, "cpp": cell.cpp}
-    told = Told(cell, Texts(cell.functions, **given))
+    functions, derivatives, cpp = cell.functions, cell.derivatives, cell.cpp
+    told = Told(cell, Texts(functions, derivatives, cpp=cpp))
     try:
         with heard_by(lambda level, text: listener(level, told.of(text))):
-            return api.load_inline(cell.functions, **given, name=name, verbose=True, **flags)
+            operators: api.Operators = api.load_inline(
+                functions, derivatives=derivatives, cpp=cpp, name=name, verbose=True, **flags
+            )
+            return operators
     except GraftError as error:
         raise told.retold(error) from None
 
@@ -157,7 +160,9 @@ class Cell:
         for first, lines in self._blocks:
             for start, end in _entries(lines):
                 made[self._key(first + start, lines[start:end])] |= dict(enumerate(lines[start:end], first + start))
-        return {key: "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1)) for key, lines in made.items()}
+        return {
+            key: "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1)) for key, lines in made.items()
+        }
 
     @cached_property
     def _blocks(self) -> list[tuple[int, list[str]]]:
@@ -170,10 +175,10 @@ class Cell:
 
     def _key(self, number: int, entry: list[str]) -> str:
         """Return ``func`` or ``name``: the one that an entry has."""
-        for line in entry:
-            if hit := _ENTRY.match(line):
-                return hit[1]
-        self._refuse(number, "an entry without func: and without name:", "begin it with `- func:` or `- name:`")
+        key = next((hit[1] for line in entry if (hit := _ENTRY.match(line))), "")
+        if not key:
+            self._refuse(number, "an entry without func: and without name:", "begin it with `- func:` or `- name:`")
+        return key
 
     def _formulas(self) -> dict[int, str]:
         """Return the formulas in the comments at the top, as lines of YAML by number."""

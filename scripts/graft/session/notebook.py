@@ -77,7 +77,9 @@ def arguments(line: str) -> tuple[str, str, bool]:
         elif option == "--verbose" and not value:
             is_verbose = True
         elif option.startswith("--"):
-            raise UsageError(f"%%graft: {word[0]} is no option, or lacks its value", todo="use --name NAME or --verbose")
+            raise UsageError(
+                f"%%graft: {word[0]} is no option, or lacks its value", todo="use --name NAME or --verbose"
+            )
         else:
             schema.append(word["word"] or word[0][1:-1])
     if line.count("->") > 1:
