@@ -98,6 +98,7 @@ def test_entries_alone_have_no_source() -> None:
     "text, schema, line, word",
     [
         (KERNEL, "", 1, "no schema"),
+        (f"\n/* yaml\n# nothing\n*/{KERNEL}", "", 1, "no schema"),
         (KERNEL, "soft_clip", 1, "soft_clip is not a schema"),
         ("\n// only a comment\n", SCHEMA, 1, "no kernel for soft_clip"),
         (ENTRIES, SCHEMA, 1, "a schema and entries"),

@@ -118,7 +118,7 @@ class Cell:
             self._refuse(self.line, f"{self.schema} is not a schema", _SCHEMA)
         if self.schema and entries:
             self._refuse(self.line, "there are a schema and entries", "write all operators as entries")
-        if not self.schema and not self._blocks:
+        if not (self.functions + self.derivatives).strip():
             self._refuse(self.line, "there is no schema", _SCHEMA)
         if self.schema and not self.cpp:
             self._refuse(self.line, f"there is no kernel for {operator}", "write it, in C++, below this line")
