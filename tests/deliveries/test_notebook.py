@@ -69,9 +69,17 @@ REPLACED = """
   replace: True
   dispatch:
     CPU: own_trace
+
+- func: trace_twice(Tensor self) -> Tensor
+  dispatch:
+    CompositeExplicitAutograd: trace_twice
 */
 Tensor own_trace(const Tensor& self) {
   return self.diagonal().sum().mul(2);
+}
+
+Tensor trace_twice(const Tensor& self) {
+  return self.diagonal().sum().mul(4);
 }
 """
 
@@ -80,7 +88,7 @@ from torch import _graft
 ours = torch.trace(torch.eye(3)).item()
 with _graft.stock():
     stock = torch.trace(torch.eye(3)).item()
-[ours, stock]
+[ours, stock, torch.trace_twice(torch.eye(3)).item()]
 """
 
 # The mistake is in the seventh line.
@@ -153,8 +161,15 @@ def test_build_is_one_line(notebook: Notebook) -> None:
     assert [text for number in (1, 3, 5, 7, 9, 10) for text in notebook.texts(number)] == []
 
 
+def test_warning_shows_the_line_of_the_cell(notebook: Notebook) -> None:
+    warning, built = notebook.texts(6)
+    assert warning.startswith("cell:8: warning: trace_twice has no entry in derivatives.yaml")
+    assert warning.endswith("\n    8 | - func: trace_twice(Tensor self) -> Tensor")
+    assert built.startswith("traces: built in")
+
+
 def test_operator_of_pytorch_is_replaced_outside_stock(notebook: Notebook) -> None:
-    assert notebook.value(7) == "[6.0, 3.0]"
+    assert notebook.value(7) == "[6.0, 3.0, 12.0]"
 
 
 def test_mistake_is_shown_in_the_cell(notebook: Notebook) -> None:
@@ -175,4 +190,5 @@ def test_cell_is_saved_as_a_folder(notebook: Notebook) -> None:
 
 
 def test_nothing_is_written_to_the_kernels_own_stderr(notebook: Notebook) -> None:
-    assert notebook.said.read_text() == ""
+    lines = notebook.said.read_text().splitlines()
+    assert [line for line in lines if not line.startswith("[IPKernelApp]")] == []

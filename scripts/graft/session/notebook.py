@@ -130,7 +130,7 @@ class _Progress:
         with self._lock:
             built = _BUILT.search(self._line)
             if built and operators:
-                self._line = f"{', '.join(dir(operators))}: {built[1]}"
+                self._line = f"{operators._name}: {built[1]}"
             if built or self._is_shown:
                 self._show()
             if self._is_shown and not self._is_kernel:
