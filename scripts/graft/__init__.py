@@ -32,22 +32,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .core.errors import BuildError as BuildError
     from .core.errors import GraftError as GraftError
+    from .core.errors import MissingError as MissingError
+    from .session.api import build as build
     from .session.api import load as load
     from .session.api import load_inline as load_inline
     from .session.api import loaded as loaded
+    from .session.api import swap as swap
     from .session.api import unload as unload
     from .session.cells import load_cell as load_cell
     from .session.notebook import load_ipython_extension as load_ipython_extension
     from .session.notebook import unload_ipython_extension as unload_ipython_extension
 
 _PLACES = {
-    **dict.fromkeys(("BuildError", "GraftError"), "core.errors"),
-    **dict.fromkeys(("load", "load_inline", "loaded", "unload"), "session.api"),
+    **dict.fromkeys(("BuildError", "GraftError", "MissingError"), "core.errors"),
+    **dict.fromkeys(("build", "load", "load_inline", "loaded", "swap", "unload"), "session.api"),
     "load_cell": "session.cells",
     **dict.fromkeys(("load_ipython_extension", "unload_ipython_extension"), "session.notebook"),
 }
 
-__all__ = ["BuildError", "GraftError", "load", "load_cell", "load_inline", "loaded", "unload"]
+__all__ = sorted(name for name in _PLACES if not name.endswith("_extension"))
 
 
 def __getattr__(name: str) -> Any:

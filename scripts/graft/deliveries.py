@@ -16,7 +16,7 @@ from .base.installed import Environment, base_of
 from .core.console import Steps, say
 from .core.files import build_lock, file_lock, lay_out_files
 from .core.layout import LOADED, Layout
-from .deliver.built import Built, fingerprint_of, save_built, unchanged
+from .deliver.built import Built, fingerprint_of, forget_gone, save_built, unchanged
 from .deliver.delivered import Delivered, announce, how_to_install
 from .inputs.snapshot import Snapshot, take_snapshot
 from .options import DEVELOP, GRAFT, THIN, Request
@@ -40,7 +40,6 @@ class Delivery(ABC):
         environment: the environment whose torch is the base; None if the base is a wheel.
     """
 
-    # In the name of the note of the last build.
     kind = GRAFT
 
     def __init__(self, layout: Layout, environment: Environment | None = None) -> None:
@@ -52,6 +51,10 @@ class Delivery(ABC):
         """Hold what only one build at a time may use."""
         with build_lock(self.layout.work):
             yield
+
+    def noted(self, snapshot: Snapshot) -> str:
+        """Return the kind of build that a note is about. A later build of the same kind replaces its note."""
+        return self.kind
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         """Return the libraries to link."""
@@ -199,6 +202,10 @@ class Loaded(Delivery):
         super().__init__(replace(layout, out=layout.work / LOADED), environment)
         self.name = name
 
+    def noted(self, snapshot: Snapshot) -> str:
+        """What a process has loaded stays beside what is built later, and other processes may want it."""
+        return f"{self.kind}-{snapshot.stamp[:16]}"
+
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         from .compile.products import loaded_products
 
@@ -210,7 +217,9 @@ class Loaded(Delivery):
 
         with job.steps.step("compose"):
             snapshot = job.snapshot
-            files = compose_loaded(job.base, made, self.name, snapshot.stamp_of_generated, snapshot.hashes())
+            flags, owner = self.layout.extra.settings, self.layout.owner
+            files = compose_loaded(job.base, made, self.name, snapshot, flags, owner)
+            forget_gone(self.layout, self.kind)
             return write_loaded(self.layout.out, files)
 
     def announce(self, path: Path, seconds: float) -> None:
@@ -224,8 +233,9 @@ def run(delivery: Delivery, request: Request) -> Delivered:
     """Bring a delivery up to date. If the build fails, what was delivered before is unchanged."""
     layout = delivery.layout
     snapshot = take_snapshot(layout)
+    noted = delivery.noted(snapshot)
     with delivery.lock():
-        if built := unchanged(layout, snapshot, delivery.kind, delivery.fingerprint):
+        if built := unchanged(layout, snapshot, noted, delivery.fingerprint):
             delivery.announce_unchanged(built.path)
             return Delivered(built.path)
         from .stages import make
@@ -234,7 +244,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
         made = make(job, delivery.products)
         path = delivery.deliver(job, made)
         built = Built(snapshot.stamp, path, delivery.fingerprint(path), made.cuda_note, made.outside)
-        save_built(layout, built, delivery.kind)
+        save_built(layout, built, noted)
     delivery.announce(path, sum(job.steps.seconds.values()))
     return Delivered(path, job.steps.seconds)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,17 +18,27 @@ from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion
 from .deliver.delivered import Delivered, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.native import load_native
+from .inputs.saves import wait_for_save
 from .inputs.snapshot import take_snapshot
 from .options import SOURCE, Request
 
 # The folders in the cache folder. The first pattern is that of pins.
 _CACHES = (
     *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis"),
-    *("bugs", "inline", "loads", "objects", "operators", "package-*", "patches", "sanitized", "symbols", "thin"),
+    *(
+        "bugs",
+        "inline",
+        "loads",
+        "objects",
+        "operators",
+        "package-*",
+        "patches",
+        "sanitized",
+        "symbols",
+        "thin",
+        "watches",
+    ),
 )
-
-# Seconds between two checks of the files of `make develop WATCH=1`.
-_PAUSE = 0.2
 
 
 def build(request: Request) -> Delivered:
@@ -45,7 +54,7 @@ def develop(request: Request) -> Delivered:
     """Add the operators to the torch that is installed in an environment; with ``watch`` after every save."""
     seen: dict[Path, int] = {}
     while request.watch:
-        seen = _wait_for_save(request.native, seen)
+        seen = wait_for_save(request.native, seen)
         try:
             _develop(request)
             say("ready; waiting for the next save (Ctrl-C to end)")
@@ -175,28 +184,3 @@ def check_cuda(request: Request) -> None:
         nvcc = make_for_cuda(job_of(layout, snapshot, request))
     targets = ", ".join(f"sm_{name}" for name in nvcc.architectures)
     say(f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version.release}")
-
-
-def _wait_for_save(folders: Iterable[Path], seen: Mapping[Path, int]) -> dict[Path, int]:
-    """Return the time of each file, once one differs from those in ``seen``."""
-    while (found := _times(folders)) == seen:
-        time.sleep(_PAUSE)
-    # An editor, or git, may write several files one after another.
-    while (later := _times(folders)) != found:
-        found = later
-        time.sleep(_PAUSE)
-    return found
-
-
-def _times(folders: Iterable[Path]) -> dict[Path, int]:
-    """Return the modification time of each file that a build reads; 0 for a folder that cannot be read."""
-    found = {}
-    for folder in folders:
-        try:
-            names = load_native(folder).files
-        except (GraftError, OSError):
-            names, found[folder] = [], 0
-        for path in (folder / name for name in names):
-            with suppress(OSError):  # it is being replaced
-                found[path] = path.stat().st_mtime_ns
-    return found

@@ -8,7 +8,6 @@ import graft
 import pytest
 import yaml
 from graft.core.errors import BuildError, Finding, GraftError, UsageError
-from graft.session import api
 from graft.session.cells import Cell, load_cell
 from graft.session.inline import Texts
 from graft.session.notebook import arguments
@@ -177,8 +176,7 @@ def test_other_paths_stay() -> None:
         assert told(Cell(KERNEL, SCHEMA)).of(text) == text
 
 
-def test_error_of_the_texts_themselves_is_retold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(api, "HOME", tmp_path)
+def test_error_of_the_texts_themselves_is_retold() -> None:
     with pytest.raises(UsageError) as raised:
         load_cell(f"\nint a;{KERNEL}\n#include <vector>\n", SCHEMA)
     assert str(raised.value).startswith("cell:7: #include <vector> is behind code\n    7 | #include <vector>\n  next: ")

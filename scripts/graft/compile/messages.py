@@ -27,6 +27,8 @@ _UNKNOWN = 30
 _KINDS = 6
 # The messages of g++ and nvcc for a missing semicolon, after which they skip code that later lines need.
 _UNFINISHED = re.compile(r"expected (?:initializer before|(?:.* or |a )?['\"];['\"])")
+# What g++ says when the kernel has killed the compiler proper, and ninja, when it has killed the driver.
+_KILLED = re.compile(r"Killed signal terminated program|^FAILED: \[code=137\]")
 # Characters shown of one message; those of templates can take pages.
 _WIDTH = 300
 
@@ -41,6 +43,7 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
     lines = [line.rstrip("\n") for line in ([*compiled, *linked] or output)]
     whole = "\n".join(lines)
     refuse_full(whole, work)
+    _refuse_killed(output)
     write_atomically(work / _LOG, f"{named(whole, natives, sources)}\n")
     errors = diagnostics(compiled, sources)
     shown = [*digest(errors, natives, includes), *map(str.rstrip, linked)] or lines[:_UNKNOWN]
@@ -52,6 +55,16 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
         todo += f"\n  the complete output, {len(lines):,} lines: {work / _LOG}"
     findings = [_finding(each, natives, includes, sources) for each in errors]
     raise BuildError("\n".join(shown), todo=todo, findings=findings)
+
+
+def _refuse_killed(output: Sequence[str]) -> None:
+    """Raise an error if a compiler was killed."""
+    if said := next((line for line in output if _KILLED.search(line)), ""):
+        raise BuildError(
+            f"a compiler was killed: {said.strip()[:_WIDTH]}",
+            cause="the machine, or its container, probably had too little memory for so many compilers",
+            todo="build again with fewer at once: JOBS=1, or MAX_JOBS=1 for graft.load; compiled files are kept",
+        )
 
 
 def _finding(error: Diagnostic, natives: NativeFolders, includes: Sequence[Path], sources: Path) -> Finding:

@@ -8,7 +8,7 @@ import ast
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import resolve_name
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 from ..base.base import Base
 from ..codegen.description import NAMESPACES
 from ..core.files import files_below
+from ..inputs.snapshot import Snapshot
 from .appending import appended_texts
 from .composition import ANNOTATED, Composition, Made
 from .facts import facts_of
@@ -111,23 +112,28 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
     return composed | _stubs(base, made, given)
 
 
-def compose_loaded(base: Base, made: Made, name: str, generated: str, folders: Mapping[str, Any]) -> dict[str, bytes]:
+def compose_loaded(
+    base: Base, made: Made, name: str, snapshot: Snapshot, flags: Sequence[str], owner: str
+) -> dict[str, bytes]:
     """Compose what a running process loads.
 
     Args:
         base: its torch.
         made: the linked build.
         name: the name of the load.
-        generated: identifies what the bindings were generated from.
-        folders: the hash of each file of the native folders.
+        snapshot: its inputs.
+        flags: what the user added to the flags of compilers.
+        owner: identifies the builds of texts.
     """
     extended = extending(base, made, appended_texts(made.natives, made.description), name, "load")
     texts = json.dumps(sorted(extended.texts.items()))
     note = {
         **extended.note,
-        "generated": hashlib.sha256(f"{generated}{texts}".encode()).hexdigest(),
+        "generated": hashlib.sha256(f"{snapshot.stamp_of_generated}{texts}".encode()).hexdigest(),
         "facts": facts_of(made.natives),
-        "folders": folders,
+        "folders": snapshot.hashes(),
+        "flags": list(flags),
+        "owner": owner,
     }
     files = {**extended.texts, "note.json": json.dumps(note, indent=1)}
     composed = {path: text.encode("utf-8") for path, text in files.items()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from .wording import as_typed
 
 # Of the module logging, which takes as long to import as this package.
-INFO, WARNING = 20, 30
+DEBUG, INFO, WARNING = 10, 20, 30
 
 # Takes the lines of a build in place of the terminal, each with its level. A process runs one build at a time.
 Listener = Callable[[int, str], object]
@@ -79,6 +79,7 @@ class StepLine:
     def update(self, text: str) -> None:
         """Show ``text`` after the title."""
         self._text = text
+        say(f"{self.title} {text}", DEBUG)
         if self._live:
             print(f"{self._start}{self.title} {text}", end="", file=sys.stderr, flush=True)
         else:
@@ -124,9 +125,12 @@ class StepLine:
 
 
 def say(text: str, level: int = INFO) -> None:
-    """Print one line of information, in one piece: another thread may print a line of progress."""
+    """Print one line of information, in one piece: another thread may print a line of progress. What is for debugging
+    is not printed.
+    """
     if _listener is not None:
         _listener(level, as_typed(text))
+    if _listener is not None or level < INFO:
         return
     sys.stderr.write(f"{as_typed(text)}\n")
     sys.stderr.flush()

@@ -100,6 +100,14 @@ class ExtraFlags:
         given = [self.cflags, self.cuda_cflags, [*map(str, self.include_paths)]]
         return (json.dumps(given),) if any(given) else ()
 
+    @classmethod
+    def from_settings(cls, settings: Sequence[str]) -> ExtraFlags:
+        """Return the flags with these ``settings``."""
+        if not settings:
+            return NO_EXTRA
+        cflags, cuda_cflags, include_paths = json.loads(settings[0])
+        return cls(tuple(cflags), tuple(cuda_cflags), tuple(map(Path, include_paths)))
+
     def require_standard(self, standard: str) -> None:
         """Check that no flag chooses an older C++ than ``standard``, which PyTorch's headers need."""
         for word in (*self.cflags, *self.cuda_cflags):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import shlex
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -21,6 +23,15 @@ from .errors import UsageError
 
 # The file that describes the content of such a folder. It is written last, and deleted first.
 _STAMP = "holds.json"
+
+# Seconds until a process says for which other process it waits.
+SAID_AFTER = 5.0
+
+# The variable with the seconds after which a process gives up waiting for another.
+_TIMEOUT = "GRAFT_LOCK_TIMEOUT"
+
+# What flock says where a file system has no locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
 def write_if_changed(path: Path, content: str | bytes) -> bool:
@@ -136,12 +147,22 @@ def build_lock(folder: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def file_lock(path: Path, busy: str) -> Iterator[None]:
-    """Hold the lock on the file ``path``, which is created if needed. While another process holds it, print ``busy``,
-    unless it is empty, and wait.
+    """Hold the lock on the file ``path``, which is created if needed. While another process holds it, wait; say
+    ``busy`` after some seconds, unless it is empty.
+
+    Raises:
+        UsageError: it has waited for as long as ``GRAFT_LOCK_TIMEOUT`` says.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
-        take(file, busy)
+        try:
+            take(file, busy)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            with file_lock(_beside_no_locks(path), busy):
+                yield
+            return
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
@@ -149,17 +170,52 @@ def file_lock(path: Path, busy: str) -> Iterator[None]:
 
 
 def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
-    """Lock an open file. While another process holds it, print ``busy``, with that process's id if the file has it, and
-    wait.
+    """Lock an open file. While another process holds it, wait; after some seconds say ``busy``, unless it is empty,
+    with that process's id if the file has it.
+
+    Raises:
+        OSError: the file system has no locks.
+        UsageError: it has waited for as long as ``GRAFT_LOCK_TIMEOUT`` says.
     """
+    began, is_said, patience = time.monotonic(), not busy, _patience()
+    while True:
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            waited = time.monotonic() - began
+        if waited >= patience:
+            raise UsageError(
+                f"{busy or file.name}{_holder(file)}, since {waited:.0f} s",
+                todo=f"end that process, or set {_TIMEOUT} to more seconds",
+            )
+        if not is_said and waited >= SAID_AFTER:
+            say(f"{busy}{_holder(file)}; waiting for it to end")
+            is_said = True
+        time.sleep(0.02)
+
+
+def _holder(file: IO[str]) -> str:
+    file.seek(0)
+    process = file.read().strip()
+    return f" (process {process})" if process else ""
+
+
+def _patience() -> float:
+    """Return for how many seconds to wait for another process."""
     try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        process = file.read().strip()
-        if busy:
-            say(f"{busy}{f' (process {process})' if process else ''}; waiting for it to end")
-        fcntl.flock(file, how)
+        return float(os.environ.get(_TIMEOUT) or "inf")
+    except ValueError:
+        raise UsageError(f"{_TIMEOUT}={os.environ[_TIMEOUT]}: not a number", todo="set it to seconds") from None
+
+
+def _beside_no_locks(path: Path) -> Path:
+    """Return a file that stands for ``path``, whose file system has no locks, for the processes of this machine."""
+    folder = Path(tempfile.gettempdir()) / f"graft-locks-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise UsageError(f"{folder}: it is not yours", todo="delete it, or set TMPDIR to another folder")
+    return folder / hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,7 @@ class Layout:
         cuda: what the user sets for CUDA.
         cxx: the C++ compiler.
         extra: what the user adds to the flags of compilers.
+        owner: identifies the builds that follow each other in one folder, if that is not the path of the native folder.
     """
 
     pin: TorchVersion
@@ -133,6 +134,7 @@ class Layout:
     cuda: CudaSettings = NOT_SET
     cxx: str = "g++"
     extra: ExtraFlags = NO_EXTRA
+    owner: str = ""
 
     def sanitized(self) -> Layout:
         """The layout of the same build with sanitizers. It shares only the base."""
@@ -151,7 +153,7 @@ class Layout:
     @property
     def name(self) -> str:
         """Identifies the builds of these native folders."""
-        return hashlib.sha256("\0".join(map(str, self.natives)).encode()).hexdigest()[:12]
+        return hashlib.sha256((self.owner or "\0".join(map(str, self.natives))).encode()).hexdigest()[:12]
 
     @property
     def machine(self) -> str:

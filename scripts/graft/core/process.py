@@ -87,7 +87,7 @@ def python_path(*first: Path) -> str:
     return os.pathsep.join(dict.fromkeys(str(path) for path in (*first, *sys.path) if str(path)))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Ask Linux to send SIGTERM when the thread that started this process ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -112,7 +112,7 @@ def follow(
         encoding="utf-8",
         errors="replace",
         env=environment(env),
-        preexec_fn=_end_with_parent,
+        preexec_fn=end_with_parent,
     ) as process:
         is_over = threading.Event()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -51,6 +51,21 @@ def load_built(layout: Layout, kind: str = GRAFT) -> Built | None:
     return _read(_note(layout, kind))
 
 
+def builds_of(layout: Layout, kind: str) -> Iterator[Built]:
+    """Yield the notes of all builds whose kinds begin with ``kind``, the last first."""
+    for note in _notes(layout, kind):
+        if built := _read(note):
+            yield built
+
+
+def forget_gone(layout: Layout, kind: str) -> None:
+    """Delete the notes of builds whose kinds begin with ``kind``, and whose results are gone."""
+    for note in _notes(layout, kind):
+        built = _read(note)
+        if built is None or not built.path.exists():
+            note.unlink(missing_ok=True)
+
+
 def save_built(layout: Layout, built: Built, kind: str = GRAFT) -> None:
     """Write the note of a build. If the one before delivered a wheel of another name, delete that."""
     before = load_built(layout, kind)
@@ -85,6 +100,12 @@ def last_build(natives: tuple[Path, ...], build: str = GRAFT) -> tuple[TorchVers
         if built := _read(note):
             return TorchVersion(note.parents[2].name), built
     return None
+
+
+def _notes(layout: Layout, kind: str) -> list[Path]:
+    """Return the notes of builds whose kinds begin with ``kind``, the last first."""
+    pattern = _note(layout, f"{kind}*").name
+    return sorted(layout.work.glob(pattern), key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 def _note(layout: Layout, kind: str) -> Path:

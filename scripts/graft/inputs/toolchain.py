@@ -73,7 +73,8 @@ class Toolchain:
         compiler: the command.
         description: the versions of compiler, assembler and linker. Another version gives other bytes.
         standard: the C++ standard.
-        kind: the kind of build if it does not ship, and the version of its linker if it has another.
+        kind: the kind of build if it does not ship, its only CPU capability, and the version of its linker if it has
+            another.
         sanitizers: the sanitizers' flags.
         debugging: additional flags for the folder's own sources, for a debugger.
         machine: the name of the architecture that it compiles for.
@@ -125,7 +126,7 @@ class Toolchain:
             more = LOADING if kind == LOADED else ()
             only = (self.architecture.capability_for_edits(),)
             linker = _version_of(self.compiler, FAST_LINKER) if shutil.which(self.program(FAST_LINKER)) else ""
-            kind = f"{kind} {linker}"
+            kind = f"{kind} {only[0]} {linker}"
             return replace(self, debugging=flags, capabilities=only, is_for_edits=True, kind=kind, loading=more)
         return self
 

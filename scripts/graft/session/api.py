@@ -1,13 +1,13 @@
-"""``graft.load``, ``graft.load_inline``, ``graft.unload``, ``graft.loaded``."""
+"""What `import graft` offers to a program: ``load``, ``load_inline``, ``build``, ``swap``, ``unload``, ``loaded``."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 from ..core.console import Listener, heard_by
 from ..core.errors import UsageError
 from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
-from ..core.layout import HOME, expanded
+from ..core.files import lay_out_files
+from ..core.layout import expanded
 from ..core.system_errors import refused
-from . import loads
+from . import loads, watching
 from .around import outside, uncompiled
-from .building import build
+from .builder import VARIABLE, build_elsewhere, required
+from .building import Wanted, find, wanted
+from .contents import folder_with
 from .names import functions
+from .records import Record, contents_of, hashes_of, record_of, sources_of
 
 if TYPE_CHECKING:
     from .inline import Texts
@@ -54,6 +58,15 @@ class Operators:
         load = loads.state().loads.get(self._name)
         return sorted(functions(load.note)) if load else []
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the sources: where the operators are not loaded, unpickling loads them, if they are built there.
+
+        Raises:
+            UsageError: the folder was edited since it was loaded.
+        """
+        load = loads.state().loads[self._name]
+        return unpickled, (self._name, sources_of(load), load.note["flags"], load.note["owner"])
+
     def __repr__(self) -> str:
         return f"<operators of {self._name}: {', '.join(dir(self)) or 'none'}>"
 
@@ -80,6 +93,8 @@ def load(
     *,
     name: str = "",
     verbose: bool = False,
+    build: bool | None = None,
+    watch: bool | None = None,
     extra_cflags: Sequence[str] | None = None,
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[str | Path] | None = None,
@@ -88,22 +103,27 @@ def load(
 
     What is compiled is kept in ``GRAFT_HOME``, or ``~/.cache/graft``: objects take at most 2 GB, and ``graft clean``
     deletes all. ``MAX_JOBS`` bounds the number of compilers. CUDA kernels are compiled for the GPUs of this machine.
+    Of several processes one builds, and the others wait for it, for at most ``GRAFT_LOCK_TIMEOUT`` seconds.
 
     Args:
         folder: the native folder.
         name: the name of the load; by default that of the folder. The same name again replaces.
         verbose: whether to print the progress. Otherwise it goes to the logger ``graft``, as do warnings.
+        build: whether to build what is not built. By default the variable ``GRAFT_BUILD`` decides: 0 for no.
+        watch: whether to build in the background after each save, until ``unload``. ``swap`` loads what was built; a
+            notebook calls it before each cell, and ``load`` at its beginning. None changes nothing.
         extra_cflags: flags of the C++ compiler for the folder's sources.
         extra_cuda_cflags: flags of nvcc.
         extra_include_paths: folders of headers.
 
     Raises:
         BuildError: the folder is wrong; ``findings`` are the places. The process keeps what it had.
+        MissingError: it is not built, and may not be.
         GraftError: something else is in the way, such as a missing compiler.
     """
     path = expanded(os.fspath(folder))
     extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
-    return _load(path, name or path.name, verbose, extra)
+    return _load(_Source(path, name or path.name, extra), verbose, _may_build(build), watch)
 
 
 @uncompiled
@@ -120,6 +140,7 @@ def load_inline(
     docs: Mapping[str, str] | None = None,
     name: str = "",
     verbose: bool = False,
+    build: bool | None = None,
     build_directory: str | os.PathLike[str] | None = None,
     extra_cflags: Sequence[str] | None = None,
     extra_cuda_cflags: Sequence[str] | None = None,
@@ -139,13 +160,15 @@ def load_inline(
         docs: docstrings, by operator.
         name: the name of the load; by default that of the first operator. The same name again replaces.
         verbose: whether to print the progress. Otherwise it goes to the logger ``graft``.
-        build_directory: the folder for the texts; by default one in the cache folder.
+        build: whether to build what is not built. By default the variable ``GRAFT_BUILD`` decides: 0 for no.
+        build_directory: a folder to write the texts to; by default one in the cache folder.
         extra_cflags: flags of the C++ compiler for these sources.
         extra_cuda_cflags: flags of nvcc.
         extra_include_paths: folders of headers.
 
     Raises:
         BuildError: a text is wrong; ``findings`` are the places. The process keeps what it had.
+        MissingError: it is not built, and may not be.
         GraftError: something else is in the way, such as a missing compiler.
     """
     from .inline import Texts  # slow to import
@@ -155,39 +178,118 @@ def load_inline(
         [*texts.cflags, *(extra_cflags or ())], [*texts.cflags, *(extra_cuda_cflags or ())], extra_include_paths
     )
     chosen = name or texts.name
-    folder = expanded(os.fspath(build_directory)) if build_directory else _folder_of(chosen)
+    files = {path: text.encode() for path, text in texts.files().items()}
     with _system_errors():
-        texts.write(folder)
-    return _load(folder, chosen, verbose, extra, texts)
+        if build_directory:
+            folder = expanded(os.fspath(build_directory))
+            lay_out_files(folder, files)
+        else:
+            folder = folder_with(chosen, files)
+    source = _Source(folder, chosen, extra, "" if build_directory else _owner(chosen))
+    return _load(source, verbose, _may_build(build), texts=texts)
+
+
+@uncompiled
+def build(
+    folder: str | os.PathLike[str],
+    *,
+    name: str = "",
+    verbose: bool = False,
+    extra_cflags: Sequence[str] | None = None,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str | Path] | None = None,
+) -> Path:
+    """Build what ``load`` loads with the same arguments, for the torch of this process, and load nothing: for images,
+    CI, and the first of many processes. Return the folder with what was built, in ``GRAFT_HOME``.
+
+    Raises:
+        BuildError: the folder is wrong; ``findings`` are the places.
+        GraftError: something else is in the way, such as a missing compiler.
+    """
+    path = expanded(os.fspath(folder))
+    extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
+    with _system_errors(), loads.state().lock:
+        return _built(_Source(path, name or path.name, extra), verbose)
+
+
+@uncompiled
+def swap() -> list[str]:
+    """Load what ``load(..., watch=True)`` has built since. Return the names of these loads. In a trace or in
+    ``torch._graft.stock()``, do nothing: a later call does.
+    """
+    with _heard(False, _LOGGER.log):
+        return watching.swap()
 
 
 @uncompiled
 def unload(name: str) -> None:
     """Take a load back: operators that it added are gone, and those that it replaced are as before."""
     with outside("graft.unload"):
+        watching.stop(name)
         loads.unload(name)
 
 
-def loaded() -> dict[str, Operators]:
-    """Return what is loaded, by name."""
-    return {name: Operators(name) for name in loads.state().loads}
+def loaded() -> dict[str, Record]:
+    """Return what is loaded, by name: plain data, which processes can compare."""
+    return {name: record_of(load) for name, load in loads.state().loads.items()}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What is loaded: the arguments of ``building.wanted``."""
+
+    folder: Path
+    name: str
+    extra: ExtraFlags = NO_EXTRA
+    owner: str = ""
+
+    def wanted(self) -> Wanted:
+        return wanted(self.folder, self.name, self.extra, self.owner)
 
 
 def _load(
-    folder: Path, name: str, verbose: bool, extra: ExtraFlags = NO_EXTRA, texts: Texts | None = None
+    source: _Source, verbose: bool, may_build: bool, watch: bool | None = None, texts: Texts | None = None
 ) -> Operators:
     with _system_errors(), outside("graft.load"), loads.state().lock:
-        with _heard(verbose, _log_build):
-            built = build(folder, name, extra)
+        built = _built(source, verbose, may_build)
         with _heard(verbose, _LOGGER.log):
-            loads.use(name, built)
-    return Operators(name, texts)
+            loads.use(source.name, built, source.folder)
+            if watch is not None:
+                watching.stop(source.name)
+            if watch:
+                watching.start(source.wanted(), built)
+            watching.swap(but=source.name)
+    return Operators(source.name, texts)
 
 
-def _folder_of(name: str) -> Path:
-    """Return the folder for the texts of a load: another for each program, so that two may use one name."""
-    program = hashlib.sha256("\0".join([str(Path.cwd()), *sys.argv[:1]]).encode()).hexdigest()[:8]
-    return HOME / "inline" / f"{name}-{program}"
+def _built(source: _Source, verbose: bool, may_build: bool = True) -> Path:
+    """Return the folder with what is loaded, built if something changed."""
+    with _heard(verbose, _log_build):
+        what = source.wanted()
+        if built := find(what):
+            return built
+        if not may_build:
+            raise required(what)
+        return build_elsewhere(what)
+
+
+def _may_build(given: bool | None, by_default: bool = True) -> bool:
+    """Return whether to build: as given, or as the variable says."""
+    return given if given is not None else {"0": False, "1": True}.get(os.environ.get(VARIABLE, ""), by_default)
+
+
+def _owner(name: str) -> str:
+    """Identify the builds of texts that replace each other: those of one name in one program."""
+    return "\0".join([name, str(Path.cwd()), *sys.argv[:1]])
+
+
+def unpickled(name: str, files: Mapping[str, bytes], flags: Sequence[str], owner: str) -> Operators:
+    """Load what was pickled, unless it is loaded. It is built only where the variable says so."""
+    there = loads.state().loads.get(name)
+    if there is None or contents_of(there.note) != hashes_of(files):
+        source = _Source(folder_with(name, files), name, ExtraFlags.from_settings(flags), owner)
+        _load(source, False, _may_build(None, by_default=False))
+    return Operators(name)
 
 
 @contextmanager

@@ -35,7 +35,8 @@ def outside(what: str) -> Iterator[None]:
     import torch
     from torch.utils import _python_dispatch as dispatch
 
-    _require_no_trace(what)
+    if where := trace():
+        raise UsageError(f"{what}: {where}, and operators would change in the middle", todo=f"call {what} before")
     with ExitStack() as modes:
         modes.enter_context(torch._C.DisableTorchFunction())
         modes.enter_context(dispatch._disable_current_modes())
@@ -46,16 +47,15 @@ def outside(what: str) -> Iterator[None]:
         yield
 
 
-def _require_no_trace(what: str) -> None:
+def trace() -> str:
+    """Return which trace or transform of torch runs; empty for none."""
     import torch
     from torch.fx.experimental import proxy_tensor
 
     if torch.jit.is_tracing():
-        where = "torch.jit.trace runs"
-    elif torch._C._functorch.maybe_current_level() is not None:
-        where = "torch.vmap or another transform of torch.func runs"
-    elif torch.compiler.is_compiling() or proxy_tensor.get_proxy_mode() is not None:
-        where = "torch.compile, torch.export or make_fx traces a graph"
-    else:
-        return
-    raise UsageError(f"{what}: {where}, and operators would change in the middle", todo=f"call {what} before")
+        return "torch.jit.trace runs"
+    if torch._C._functorch.maybe_current_level() is not None:
+        return "torch.vmap or another transform of torch.func runs"
+    if torch.compiler.is_compiling() or proxy_tensor.get_proxy_mode() is not None:
+        return "torch.compile, torch.export or make_fx traces a graph"
+    return ""

@@ -7,16 +7,21 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..base.installed import Environment, layout_on
 from ..core.console import WARNING, say
 from ..core.cuda_settings import NO_GPU
 from ..core.errors import BuildError, Finding, MissingError
 from ..core.extra_flags import ExtraFlags
-from ..core.layout import LOADED, LOADED_SANITIZED
+from ..core.layout import LOADED, LOADED_SANITIZED, Layout
+from ..deliver.built import builds_of, unchanged
+from ..deliveries import Loaded, run
 from ..inputs.comments import without_comments
+from ..inputs.native import load_native
+from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import INSTALLED, OPTIONS, Request, request_of
 from .running import environment_of, is_sanitized
 
@@ -33,35 +38,81 @@ _REGISTERS = {
 }
 
 
-def build(folder: Path, name: str, extra: ExtraFlags) -> Path:
-    """Return the folder with what the native folder's operators are loaded from, built if something changed."""
+@dataclass(frozen=True)
+class Wanted:
+    """What a process wants to load. The process that builds it gets a copy.
+
+    Args:
+        folder: the native folder.
+        name: the name of the load.
+        extra: the user's flags of compilers.
+        owner: identifies the builds of texts, whose folder is named after their content; else empty.
+        environment: the environment of the process.
+        kind: ``LOADED`` or ``LOADED_SANITIZED``.
+        architectures: those of this machine's GPUs.
+    """
+
+    folder: Path
+    name: str
+    extra: ExtraFlags
+    owner: str
+    environment: Environment
+    kind: str
+    architectures: str
+
+    @property
+    def request(self) -> Request:
+        """What the command line would read from variables, with what the process knows."""
+        given = {each.name: each.given(os.environ) for each in OPTIONS.values()}
+        given |= {"pin": INSTALLED, "native": f"'{self.folder}'"}
+        given["jobs"] = os.environ.get("MAX_JOBS") or given["jobs"]
+        given["cuda_archs"] = given["cuda_archs"] or self.architectures
+        return request_of(given, {each.name: each.word for each in OPTIONS.values()})
+
+    @property
+    def delivery(self) -> Loaded:
+        """What builds it."""
+        layout = replace(
+            layout_on(self.request.layout, self.environment),
+            natives=(self.folder,),
+            extra=self.extra,
+            kind=self.kind,
+            owner=self.owner,
+        )
+        return Loaded(layout, self.environment, self.name)
+
+
+def wanted(folder: Path, name: str, extra: ExtraFlags, owner: str = "") -> Wanted:
+    """Return what this process wants of a native folder."""
     import torch
 
-    from ..base.installed import layout_on
-    from ..deliveries import Loaded, run
-
-    environment = environment_of(torch)
-    request = _request(folder, torch)
     kind = LOADED_SANITIZED if is_sanitized() else LOADED
-    layout = replace(layout_on(request.layout, environment), extra=extra, kind=kind)
-    delivery = Loaded(layout, environment, name)
-    _require_loadable(folder)
+    return Wanted(folder, name, extra, owner, environment_of(torch), kind, _architectures(torch))
+
+
+def find(what: Wanted) -> Path | None:
+    """Return the folder with what is loaded, if it was built from the same sources.
+
+    Raises:
+        BuildError: the folder is wrong.
+        MissingError: there is no compiler, nor a build.
+    """
+    delivery = what.delivery
     try:
-        return run(delivery, request).path
+        snapshot = take_snapshot(delivery.layout)
     except MissingError as error:
-        if built := _built_before(delivery, folder):
-            say(f"{folder}: loaded as it was built, since it is unchanged; {error.what}", WARNING)
+        if built := _built_before(delivery.layout, what.kind, what.folder):
+            say(f"{what.folder}: loaded as it was built, since it is unchanged; {error.what}", WARNING)
             return built
         raise
+    _require_loadable(snapshot)
+    note = unchanged(delivery.layout, snapshot, delivery.noted(snapshot), delivery.fingerprint)
+    return note.path if note else None
 
 
-def _request(folder: Path, torch: Any) -> Request:
-    """Return what to build: as the command line would read it from variables, with what this process knows."""
-    given = {each.name: each.given(os.environ) for each in OPTIONS.values()}
-    given |= {"pin": INSTALLED, "native": f"'{folder}'"}
-    given["jobs"] = os.environ.get("MAX_JOBS") or given["jobs"]
-    given["cuda_archs"] = given["cuda_archs"] or _architectures(torch)
-    return request_of(given, {each.name: each.word for each in OPTIONS.values()})
+def build(what: Wanted) -> Path:
+    """Bring up to date the folder with what is loaded, and return it."""
+    return run(what.delivery, what.request).path
 
 
 def _architectures(torch: Any) -> str:
@@ -72,40 +123,36 @@ def _architectures(torch: Any) -> str:
     return " ".join(f"{major}{minor}" for major, minor in sorted(found)) or NO_GPU
 
 
-def _require_loadable(folder: Path) -> None:
+def _require_loadable(snapshot: Snapshot) -> None:
     """Check that no source registers what cannot be registered again.
 
     Raises:
         BuildError: lists the places.
     """
-    found = sorted(_not_loadable(folder))
+    found = sorted(_not_loadable(snapshot))
     if found:
         raise BuildError("\n".join(map(str, found)), findings=found)
 
 
-def _not_loadable(folder: Path) -> Iterator[Finding]:
-    from ..inputs.native import load_native
-
-    native = load_native(folder)
-    for name in native.cplusplus:
-        text = without_comments(native.text(name))
+def _not_loadable(snapshot: Snapshot) -> Iterator[Finding]:
+    natives = snapshot.read
+    for name in natives.cplusplus:
+        text = without_comments(natives.text(name))
         for pattern, (why, todo) in _REGISTERS.items():
             for hit in pattern.finditer(text):
-                yield Finding(folder / name, text.count("\n", 0, hit.start()) + 1, 0, why, todo)
+                yield Finding(natives.file(name), text.count("\n", 0, hit.start()) + 1, 0, why, todo)
 
 
-def _built_before(delivery: Any, folder: Path) -> Path | None:
+def _built_before(layout: Layout, kind: str, folder: Path) -> Path | None:
     """Return what was built of the folder as it is now, on a machine that has no compiler any more."""
-    from ..deliver.built import load_built
-    from ..inputs.native import load_native
-
-    built = load_built(delivery.layout, delivery.kind)
-    if built is None or not (built.path / "note.json").is_file():
-        return None
-    note = json.loads((built.path / "note.json").read_text(encoding="utf-8"))
     native = load_native(folder)
     now = {str(name): hashlib.sha256(path.read_bytes()).hexdigest() for name, path in native.paths.items()}
-    then = {
-        name: digest for name, digest in note["folders"].get(str(folder), {}).items() if Path(name) not in native.unread
-    }
-    return built.path if now == then else None
+    unread = {str(name) for name in native.unread}
+    for built in builds_of(layout, kind):
+        note = built.path / "note.json"
+        if not note.is_file():
+            continue
+        (then,) = json.loads(note.read_text(encoding="utf-8"))["folders"].values()
+        if now == {name: digest for name, digest in then.items() if name not in unread}:
+            return built.path
+    return None

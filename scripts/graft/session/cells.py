@@ -17,7 +17,7 @@ from ..core.console import INFO, Listener, heard_by
 from ..core.errors import GraftError, UsageError
 from ..inputs.comments import without_comments
 from ..inputs.spelling import is_schema, respelled
-from . import api
+from . import api, loads
 from .around import uncompiled
 
 _BLOCK = re.compile(r"/\*[ \t]*yaml[ \t]*\n(.*?)\*/", re.S)
@@ -40,6 +40,7 @@ def load_cell(
     *,
     name: str = "",
     verbose: bool = False,
+    build: bool | None = None,
     extra_cflags: Sequence[str] | None = None,
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[str | Path] | None = None,
@@ -54,27 +55,33 @@ def load_cell(
         schema: the schema; empty if the cell has entries.
         name: the name of the load; by default that of the first operator. The same name again replaces.
         verbose: whether to print the progress. Otherwise it goes to the logger ``graft``.
+        build: whether to build what is not built. By default the variable ``GRAFT_BUILD`` decides: 0 for no.
         extra_cflags: flags of the C++ compiler for the cell.
         extra_cuda_cflags: flags of nvcc.
         extra_include_paths: folders of headers.
 
     Raises:
         BuildError: the cell is wrong; ``findings`` are the places. The process keeps what it had.
+        MissingError: it is not built, and may not be.
         GraftError: something else is in the way, such as a missing compiler.
     """
     for what, text in (("cell", cell), ("schema", schema)):
         if not isinstance(text, str):
             raise UsageError(f"{what}: {type(text).__name__} instead of text", todo="pass the text of a cell")
     read = Cell(cell if cell.startswith("\n") else f"\n{cell}", schema.strip())
-    flags = {
-        "extra_cflags": extra_cflags,
-        "extra_cuda_cflags": extra_cuda_cflags,
-        "extra_include_paths": extra_include_paths,
-    }
-    return load(read, name, _print if verbose else api._log_build, **flags)
+    flags = (extra_cflags, extra_cuda_cflags, extra_include_paths)
+    return load(read, name, _print if verbose else api._log_build, build, *flags)
 
 
-def load(cell: Cell, name: str, listener: Listener, **flags: Sequence[str | Path] | None) -> api.Operators:
+def load(
+    cell: Cell,
+    name: str,
+    listener: Listener,
+    build: bool | None = None,
+    cflags: Sequence[str] | None = None,
+    cuda_cflags: Sequence[str] | None = None,
+    include_paths: Sequence[str | Path] | None = None,
+) -> api.Operators:
     """Load a cell; ``listener`` hears about it in terms of the cell."""
     from .inline import Texts  # slow to import
     from .told import Told
@@ -82,9 +89,18 @@ def load(cell: Cell, name: str, listener: Listener, **flags: Sequence[str | Path
     functions, derivatives, cpp = cell.functions, cell.derivatives, cell.cpp
     told = Told(cell, Texts(functions, derivatives, cpp=cpp))
     try:
-        with heard_by(lambda level, text: listener(level, told.of(text))):
+        # Another thread that loads has a listener of its own.
+        with loads.state().lock, heard_by(lambda level, text: listener(level, told.of(text))):
             operators: api.Operators = api.load_inline(
-                functions, derivatives=derivatives, cpp=cpp, name=name, verbose=True, **flags
+                functions,
+                derivatives=derivatives,
+                cpp=cpp,
+                name=name,
+                verbose=True,
+                build=build,
+                extra_cflags=cflags,
+                extra_cuda_cflags=cuda_cflags,
+                extra_include_paths=include_paths,
             )
             return operators
     except GraftError as error:

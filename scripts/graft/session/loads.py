@@ -6,6 +6,7 @@ The state is kept on torch, so that a package that is imported again finds it.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +31,7 @@ class Load:
 
     Args:
         name: its name.
+        folder: the native folder.
         built: the folder with its library and texts.
         note: what the folder says about itself.
         library: its library, or a copy of it.
@@ -38,6 +40,7 @@ class Load:
     """
 
     name: str
+    folder: Path
     built: Path
     note: dict[str, Any]
     library: Path
@@ -58,6 +61,7 @@ class State:
         taken_back: how many have been.
         gone: why an operator is gone, by name.
         told: the warnings that were logged.
+        watches: the folders that are built after each save, by the name of the load.
     """
 
     loads: dict[str, Load] = field(default_factory=dict)
@@ -68,6 +72,7 @@ class State:
     taken_back: int = 0
     gone: dict[str, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
+    watches: dict[str, Any] = field(default_factory=dict)
 
 
 def state() -> State:
@@ -76,12 +81,25 @@ def state() -> State:
 
     if not hasattr(torch, _STATE):
         setattr(torch, _STATE, State())
+        os.register_at_fork(after_in_child=_after_fork)
     found: State = getattr(torch, _STATE)
     return found
 
 
-def use(name: str, built: Path) -> None:
-    """Make what ``built`` holds the load ``name``. If something fails, the process keeps what it had."""
+def _after_fork() -> None:
+    """Give a child a lock of its own, since the thread that holds the parent's is not there, and nothing to watch."""
+    now = state()
+    now.lock, now.watches = threading.RLock(), {}
+
+
+def use(name: str, built: Path, folder: Path | None = None) -> None:
+    """Make what ``built`` holds the load ``name``. If something fails, the process keeps what it had.
+
+    Args:
+        name: the name of the load.
+        built: what was built.
+        folder: the native folder; by default the one that the note names.
+    """
     now = state()
     with now.lock:
         old = now.loads.get(name)
@@ -90,7 +108,7 @@ def use(name: str, built: Path) -> None:
         note = json.loads((built / "note.json").read_text(encoding="utf-8"))
         _require_ours(name, note["operators"], now)
         library = _shared(now, built)
-        new = Load(name, built, note, _library(now, built))
+        new = Load(name, folder or Path(*note["folders"]), built, note, _library(now, built))
         there = old.schemas if old else _schemas(note["operators"])
         library.load(name, new.library)
         try:

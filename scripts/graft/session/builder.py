@@ -1,0 +1,132 @@
+"""The process that builds what another one loads.
+
+It holds the lock of the build. The user's process must not: a worker that it forks meanwhile would keep the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from ..core import errors
+from ..core.bugs import expected
+from ..core.console import heard_by, say
+from ..core.errors import BuildError, CommandError, GraftError, MissingError
+from ..core.layout import PACKAGES
+from ..core.process import end_with_parent, environment, python_path
+from .building import Wanted, build
+
+# The variable that decides where the argument ``build`` is not given: 0 for never, 1 also for what was pickled.
+VARIABLE = "GRAFT_BUILD"
+
+
+def build_elsewhere(what: Wanted) -> Path:
+    """Build in a process of its own, which says what it does in this one. Return the folder with what is loaded.
+
+    Raises:
+        GraftError: the build failed.
+    """
+    with tempfile.TemporaryFile() as said, started("graft.session.builder", said) as process:
+        assert process.stdin and process.stdout
+        try:
+            with suppress(BrokenPipeError):  # it was killed, which is found below
+                process.stdin.write(pickle.dumps((os.getpid(), what)))
+                process.stdin.close()
+            for kind, *values in _messages(process.stdout):
+                if kind == "built":
+                    return Path(values[0])
+                if kind == "failed":
+                    raise _raised(*values)
+                say(*values)
+        except BaseException:  # Ctrl-C, which a terminal sends to that process, too, but a notebook does not
+            process.terminate()
+            raise
+        process.wait()
+        said.seek(0)
+        raise _ended(process.returncode, said.read().decode("utf-8", "replace"))
+
+
+def started(module: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a module of Graft as a program of this Python."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module],
+        cwd=PACKAGES,  # the user's may have a folder graft
+        env=environment({"PYTHONPATH": python_path(PACKAGES)}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+    )
+
+
+def required(what: Wanted) -> MissingError:
+    """Return the error about what is not built, where nothing may be."""
+    return MissingError(
+        f"{what.name}: it is not built for torch {what.environment.version}, this processor and these flags, and this "
+        "process may not build",
+        cause=f"build=False, or {VARIABLE}={os.environ[VARIABLE]}" if VARIABLE in os.environ else "build=False",
+        todo=f'run `graft.build("{what.folder}")` where a compiler is, with this GRAFT_HOME, or set {VARIABLE}=1',
+    )
+
+
+def _messages(pipe: IO[bytes]) -> Iterator[tuple[Any, ...]]:
+    while True:
+        try:
+            yield pickle.load(pipe)
+        except (EOFError, pickle.UnpicklingError):  # it was killed
+            return
+
+
+def _raised(kind: str, what: str, cause: str, todo: str, findings: tuple[errors.Finding, ...]) -> GraftError:
+    """Return the error that the build ended with."""
+    found = getattr(errors, kind, GraftError)
+    more = {"findings": findings} if issubclass(found, BuildError) else {}
+    error: GraftError = found(what, cause=cause, todo=todo, **more)
+    return error
+
+
+def _ended(code: int, said: str) -> CommandError:
+    """Return the error about a process that ended without an answer."""
+    if code == -signal.SIGKILL:
+        return CommandError(
+            "the process that builds was killed",
+            cause="the machine, or the container, probably had too little memory for so many compilers",
+            todo="load it again, which continues where it stopped; MAX_JOBS=1 runs one compiler at a time",
+        )
+    return CommandError(
+        f"the process that builds ended with exit code {code}", cause=said.strip()[-2000:], todo="load it again"
+    )
+
+
+def main() -> None:
+    """Build what the standard input says. Answer with messages on the standard output."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    parent, what = pickle.load(sys.stdin.buffer)
+    if os.getppid() != parent:
+        return
+
+    def answer(*values: Any) -> None:
+        answers.write(pickle.dumps(values))
+        answers.flush()
+
+    with heard_by(lambda level, text: answer("said", text, level)):
+        try:
+            answer("built", str(build(what)))
+        except Exception as error:
+            shown = expected(error)
+            findings = shown.findings if isinstance(shown, BuildError) else ()
+            answer("failed", type(shown).__name__, shown.what, shown.cause, shown.todo, findings)
+
+
+if __name__ == "__main__":
+    main()

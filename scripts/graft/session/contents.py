@@ -1,0 +1,38 @@
+"""Native folders that are named after their content: texts of ``load_inline``, and what was pickled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..core.files import delete, lay_out_files
+from ..core.layout import HOME
+
+_FOLDER = HOME / "inline"
+# The number of folders kept.
+_KEPT = 256
+
+
+def folder_with(name: str, files: Mapping[str, bytes]) -> Path:
+    """Return a folder that contains exactly ``files``, by path. No process changes it later."""
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path}\0{len(files[path])}\0".encode() + files[path])
+    folder = _FOLDER / f"{name}-{digest.hexdigest()[:12]}"
+    if folder.is_dir():
+        folder.touch()
+        return folder
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".", dir=_FOLDER, ignore_cleanup_errors=True) as partial:
+        written = Path(partial) / "native"
+        lay_out_files(written, files)
+        with suppress(OSError):  # another process was first
+            written.rename(folder)
+    others = sorted((path for path in _FOLDER.iterdir() if path.name[0] != "."), key=lambda path: path.stat().st_mtime)
+    for old in others[:-_KEPT]:
+        with suppress(OSError):
+            delete(old)
+    return folder

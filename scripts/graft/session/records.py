@@ -1,0 +1,69 @@
+"""What a load says about itself: for people, and for processes that compare."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..core.errors import UsageError
+from ..core.extra_flags import ExtraFlags
+from .loads import Load
+
+
+class Record(NamedTuple):
+    """What is loaded. Processes with the same ``hash`` run the same code.
+
+    Args:
+        name: the name of the load.
+        hash: a hash of the sources, the flags and the torch.
+        torch: the version of torch that it was built for.
+        flags: the user's flags of compilers.
+        folder: the native folder.
+        built: the folder with what was built of it.
+    """
+
+    name: str
+    hash: str
+    torch: str
+    flags: tuple[str, ...]
+    folder: Path
+    built: Path
+
+
+def record_of(load: Load) -> Record:
+    """Return the record of a load."""
+    extra, torch = ExtraFlags.from_settings(load.note["flags"]), load.note["base"]
+    flags = (*extra.cflags, *extra.cuda_cflags, *(f"-I{path}" for path in extra.include_paths))
+    content = json.dumps([sorted(contents_of(load.note).items()), flags, torch])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return Record(load.name, digest, torch, flags, load.folder, load.built)
+
+
+def contents_of(note: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hash of each file of the native folder."""
+    (hashes,) = note["folders"].values()
+    return dict(hashes)
+
+
+def hashes_of(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the hash of each file."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+def sources_of(load: Load) -> dict[str, bytes]:
+    """Return the files that a load was built from.
+
+    Raises:
+        UsageError: they were edited since.
+    """
+    wanted = contents_of(load.note)
+    try:
+        files = {name: (load.folder / name).read_bytes() for name in wanted}
+    except OSError:
+        files = {}
+    if hashes_of(files) != wanted:
+        raise UsageError(f"{load.folder}: it was edited since it was loaded as {load.name}", todo="load it again")
+    return files

@@ -1,0 +1,113 @@
+"""The folders that are built after each save, and the moment when a process loads what was built."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.console import WARNING, say
+from ..core.files import write_atomically
+from ..core.layout import HOME, PACKAGES
+from ..core.process import environment, python_path
+from . import loads
+from .around import outside, trace
+from .building import Wanted
+
+_FOLDER = HOME / "watches"
+
+
+@dataclass
+class Watch:
+    """A folder that is watched.
+
+    Args:
+        folder: the native folder.
+        process: the id of the process that builds.
+        answers: the file to which it writes what it has built.
+        seen: the last answer that was used.
+    """
+
+    folder: Path
+    process: int
+    answers: Path
+    seen: bytes
+
+
+def start(what: Wanted, built: Path) -> None:
+    """Watch a folder, of which ``built`` is loaded."""
+    answers = _FOLDER / f"{os.getpid()}-{what.name}"
+    wanted = pickle.dumps(what)
+    write_atomically(answers, wanted)
+    program = f"import sys; sys.path.insert(0, {str(PACKAGES)!r}); from graft.session.watcher import main; main()"
+    nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    process = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-c", program, str(os.getpid()), str(answers)],
+        environment({"PYTHONPATH": python_path(PACKAGES)}),
+        file_actions=nowhere,
+        setpgroup=0,  # Ctrl-C in a terminal is not for it
+    )
+    loads.state().watches[what.name] = Watch(what.folder, process, answers, wanted)
+    _swap_before_cells()
+
+
+def stop(name: str) -> None:
+    """Stop watching the folder of a load, if it is watched."""
+    if watch := loads.state().watches.pop(name, None):
+        with suppress(OSError):
+            os.kill(watch.process, signal.SIGTERM)
+            os.waitpid(watch.process, 0)
+        watch.answers.unlink(missing_ok=True)
+
+
+def swap(but: str = "") -> list[str]:
+    """Load what was built since, except of the load ``but``. Return the names of these loads."""
+    now = loads.state()
+    if not now.watches or trace() or _is_stock():
+        return []
+    with outside("graft.swap"), now.lock:
+        return [name for name, watch in now.watches.items() if name != but and _swapped(name, watch)]
+
+
+def _swapped(name: str, watch: Watch) -> bool:
+    """Load what was built of a folder since. Return whether something was."""
+    with suppress(OSError):
+        answer = watch.answers.read_bytes()
+        if answer == watch.seen:
+            return False
+        watch.seen = answer
+        result: dict[str, Any] = json.loads(answer)
+        before = loads.state().loads[name].built
+        if "error" in result:
+            first, *others = result["error"].splitlines()
+            more = "; `graft.load` shows all of it" if others else ""
+            say(f"{name}: the old code stays, since the edited does not build: {first}{more}", WARNING)
+            return False
+        loads.use(name, Path(result["built"]), watch.folder)
+        return loads.state().loads[name].built != before
+    return False
+
+
+def _is_stock() -> bool:
+    return bool(getattr(sys.modules.get("torch._graft"), "_uses", 0))
+
+
+def _swap_before_cells() -> None:
+    """Let IPython, if it runs, call ``graft.swap`` before each cell."""
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
+    ipython = get_ipython()
+    if ipython and _before_cell not in ipython.events.callbacks["pre_run_cell"]:
+        ipython.events.register("pre_run_cell", _before_cell)
+
+
+def _before_cell(*_: Any) -> None:
+    from .api import swap
+
+    swap()
