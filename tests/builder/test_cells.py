@@ -177,9 +177,11 @@ def test_other_paths_stay() -> None:
 
 
 def test_error_of_the_texts_themselves_is_retold() -> None:
+    of_cell = told(Cell(f"\nint a;{KERNEL}\n#include <vector>\n", SCHEMA))
     with pytest.raises(UsageError) as raised:
-        load_cell(f"\nint a;{KERNEL}\n#include <vector>\n", SCHEMA)
-    assert str(raised.value).startswith("cell:7: #include <vector> is behind code\n    7 | #include <vector>\n  next: ")
+        of_cell.texts.files()
+    said = str(of_cell.retold(raised.value))
+    assert said.startswith("cell:7: #include <vector> is behind code\n    7 | #include <vector>\n  next: ")
 
 
 @pytest.mark.parametrize("given", [{"cell": 1}, {"cell": KERNEL, "schema": None}])
