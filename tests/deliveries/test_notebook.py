@@ -117,10 +117,11 @@ class Notebook:
 
     Args:
         folder: the folder of the notebook, in which the kernel runs.
+        cells: the texts of its cells.
     """
 
     def __init__(self, folder: Path, cells: list[str]) -> None:
-        made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip("\n")) for cell in cells])
+        made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         self.cells: list[Any] = made.cells
         self.errors: dict[int, str] = {}
         self.said = folder / "said"
@@ -148,7 +149,7 @@ class Notebook:
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Notebook:
-    return Notebook(tmp_path_factory.mktemp("notebook"), CELLS)
+    return Notebook(tmp_path_factory.mktemp("notebook"), [cell.strip("\n") for cell in CELLS])
 
 
 def test_operator_is_edited_while_a_model_trains(notebook: Notebook) -> None:
@@ -192,3 +193,12 @@ def test_cell_is_saved_as_a_folder(notebook: Notebook) -> None:
 def test_nothing_is_written_to_the_kernels_own_stderr(notebook: Notebook) -> None:
     lines = notebook.said.read_text().splitlines()
     assert [line for line in lines if not line.startswith("[IPKernelApp]")] == []
+
+
+def test_what_is_no_cell_is_refused_at_once(tmp_path: Path) -> None:
+    wrong = ["\n\n%%graft --name x\nint a;", "%%graft --nmae x\nint a;"]
+    notebook = Notebook(tmp_path, ["%load_ext graft", *wrong, "%unload_ext graft", wrong[0]])
+    assert list(notebook.errors) == [2, 3, 5]
+    assert "\nUsageError: cell:3: there is no schema\n    3 | %%graft --name x\n" in notebook.errors[2]
+    assert "\nUsageError: %%graft: --nmae is no option" in notebook.errors[3]
+    assert "`%%graft` not found" in notebook.errors[5] + str(notebook.texts(5))

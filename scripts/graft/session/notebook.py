@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from ..core.console import WARNING
+from ..core.console import INFO, WARNING
 from ..core.errors import GraftError, UsageError
 from .api import Operators
 from .cells import Cell, load
@@ -116,7 +116,7 @@ class _Progress:
     def hear(self, level: int, text: str) -> None:
         """Show a line of a build."""
         with self._lock:
-            if level >= WARNING or self._is_verbose:
+            if level >= (INFO if self._is_verbose else WARNING):
                 if text not in self._told:
                     self._told.add(text)
                     self._print(text)
