@@ -55,7 +55,7 @@ def test_schema_in_the_line() -> None:
         ('// self: "grad * 2"', {"self": "grad * 2"}),
         ("// Clips softly: see tanh.\n// self: grad  # {", {"self": "grad  # {"}),
         ("// at::native: grad", {}),
-        ("// Note: gradually", {}),
+        ("// Note: gradually, in size_t", {}),
     ],
 )
 def test_formulas_are_comments_at_the_top(comments: str, formulas: dict[str, str]) -> None:

@@ -27,8 +27,8 @@ _ENTRY = re.compile(r"\s*(?:-\s+)?(func|name)\s*:")
 _FORMULA = re.compile(r"[ \t]*// ?(\w+(?:[ \t]*,[ \t]*\w+)*)[ \t]*:(?!:)[ \t]*(.*)")
 _MORE = re.compile(r"[ \t]*//(?=[ \t]{2})(.*)")
 _COMMENT = re.compile(r"[ \t]*(?://.*)?")
-# What only formulas have: a comment with it and an unknown name is a mistake.
-_OF_FORMULAS = re.compile(r"\b(?:grads?|\w+_[tp]|auto_linear|auto_element_wise|not_implemented|non_differentiable)\b")
+# What formulas have: a comment with it and an unknown name is more likely a mistake than a comment.
+_OF_FORMULAS = re.compile(r"\b(?:grads?|auto_linear|auto_element_wise|not_implemented|non_differentiable)\b")
 
 _SCHEMA = 'write %%graft "my_op(Tensor self) -> Tensor", or entries in a comment that begins with the line /* yaml'
 
