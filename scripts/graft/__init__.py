@@ -39,13 +39,18 @@ if TYPE_CHECKING:
     from .session.api import loaded as loaded
     from .session.api import swap as swap
     from .session.api import unload as unload
+    from .session.cells import load_cell as load_cell
+    from .session.notebook import load_ipython_extension as load_ipython_extension
+    from .session.notebook import unload_ipython_extension as unload_ipython_extension
 
 _PLACES = {
     **dict.fromkeys(("BuildError", "GraftError", "MissingError"), "core.errors"),
     **dict.fromkeys(("build", "load", "load_inline", "loaded", "swap", "unload"), "session.api"),
+    "load_cell": "session.cells",
+    **dict.fromkeys(("load_ipython_extension", "unload_ipython_extension"), "session.notebook"),
 }
 
-__all__ = sorted(_PLACES)
+__all__ = sorted(name for name in _PLACES if not name.endswith("_extension"))
 
 
 def __getattr__(name: str) -> Any:

@@ -76,6 +76,11 @@ class Texts:
         """The flags that compilers, nvcc too, need for the files of ``files``."""
         return ("-include", _INCLUDES) if any(map(lacks_namespace, self._sources.values())) else ()
 
+    @property
+    def given(self) -> dict[str, str]:
+        """The user's files with the text as given, by path in the folder."""
+        return self._others | self._sources
+
     def files(self) -> dict[str, str]:
         """Return the files for a build, by path in the folder. Each line of the user's keeps its number."""
         made = {name: in_lines(name, text) for name, text in self._sources.items()}

@@ -12,6 +12,9 @@ import re
 from ..core.errors import UsageError
 from ..inputs.comments import without_comments
 
+# What the namespace adds to the line of the first code.
+OPENING = "namespace at::native { "
+
 _NAMESPACE = re.compile(r"\bnamespace\s+at\b")
 # What may be before the first code: directives, which may be continued in the next line, and comments.
 _HEAD = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|#(?:\\\n|[^\n])*)*", re.S)
@@ -29,7 +32,7 @@ def in_lines(name: str, text: str) -> str:
     if not lacks_namespace(text):
         return ended(text)
     head, code = _divided(name, text)
-    return f"{head}namespace at::native {{ {ended(code)}}} // namespace at::native\n"
+    return f"{head}{OPENING}{ended(code)}}} // namespace at::native\n"
 
 
 def as_new_op(name: str, text: str, includes: str) -> str:

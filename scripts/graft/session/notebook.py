@@ -1,0 +1,158 @@
+"""``%load_ext graft``: the magic ``%%graft``, which is ``load_cell`` for the cell below it.
+
+The progress is one line, which the notebook updates in place. An error is shown without a traceback of this package.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from typing import Any
+
+from ..core.console import INFO, WARNING
+from ..core.errors import GraftError, UsageError
+from .api import Operators
+from .cells import Cell, load
+
+# Words of the line: quoted as a whole, or without blanks.
+_WORDS = re.compile(r"""(?:"[^"]*"|'[^']*')(?=\s|$)|(?P<word>\S+)""")
+_BUILT = re.compile(r": (built in [\d.]+ s)$")
+# Seconds before a build is shown.
+_SHOWN_AFTER = 1.0
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Add ``%%graft``."""
+
+    def graft(line: str, cell: str) -> Operators:
+        """Build the operators of a cell, and add them to torch.
+
+        %%graft "my_op(Tensor self) -> Tensor" [--name NAME] [--verbose]
+        """
+        try:
+            return _load(ipython, line, cell)
+        except GraftError as error:
+            shown = [f"{type(error).__name__}: {error}"]
+            error._render_traceback_ = lambda: shown  # type: ignore[attr-defined]
+            raise
+
+    graft._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
+    ipython.register_magic_function(graft, "cell", "graft")
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """Remove ``%%graft``. What is loaded stays."""
+    ipython.magics_manager.magics["cell"].pop("graft", None)
+
+
+def _load(ipython: Any, line: str, text: str) -> Operators:
+    schema, name, is_verbose = arguments(line)
+    above = _lines_above(ipython, text)
+    cell = Cell("\n" * (above + 1) + text, schema, above + 1, f"%%graft {line}".rstrip())
+    progress = _Progress(ipython, is_verbose)
+    operators = None
+    try:
+        operators = load(cell, name, progress.hear)
+        return operators
+    finally:
+        progress.end(operators)
+
+
+def arguments(line: str) -> tuple[str, str, bool]:
+    """Return the schema, the name, and whether to show all of the progress, from the line of the magic.
+
+    Raises:
+        UsageError: an option is unknown, or there are several schemas.
+    """
+    words = [*_WORDS.finditer(line)]
+    schema: list[str] = []
+    name, is_verbose = "", False
+    while words:
+        word = words.pop(0)
+        option, _, value = (word["word"] or "").partition("=")
+        if option == "--name" and (value or words):
+            name = value or words.pop(0)[0].strip("\"'")
+        elif option == "--verbose" and not value:
+            is_verbose = True
+        elif option.startswith("--"):
+            raise UsageError(
+                f"%%graft: {word[0]} is no option, or lacks its value", todo="use --name NAME or --verbose"
+            )
+        else:
+            schema.append(word["word"] or word[0][1:-1])
+    if line.count("->") > 1:
+        todo = "write each as `- func: ...` in a comment that begins with the line /* yaml"
+        raise UsageError("%%graft: its line takes one schema", todo=todo)
+    return " ".join(schema), name, is_verbose
+
+
+def _lines_above(ipython: Any, text: str) -> int:
+    """Return how many empty lines there are above the magic, which IPython leaves out."""
+    raw = ipython.history_manager.input_hist_raw[-1] if ipython.history_manager else ""
+    empty = raw[: len(raw) - len(raw.lstrip())]
+    return empty.count("\n") if raw.rstrip().endswith(text.rstrip()) else 0
+
+
+class _Progress:
+    """What a cell shows of a build: nothing if nothing is built; otherwise one line, and the warnings.
+
+    Args:
+        ipython: the shell.
+        is_verbose: whether each line stays.
+    """
+
+    def __init__(self, ipython: Any, is_verbose: bool) -> None:
+        self._ipython = ipython
+        self._is_verbose = is_verbose
+        self._began = time.monotonic()
+        self._lock = threading.Lock()  # lines come from other threads, too
+        self._id = f"graft-{id(self)}-{self._began}"
+        self._is_shown = False
+        self._line = ""
+        self._told: set[str] = set()
+
+    def hear(self, level: int, text: str) -> None:
+        """Show a line of a build."""
+        with self._lock:
+            if level >= (INFO if self._is_verbose else WARNING):
+                if text not in self._told:
+                    self._told.add(text)
+                    self._print(text)
+                return
+            self._line = text.partition("\n")[0]
+            if time.monotonic() >= self._began + _SHOWN_AFTER:
+                self._show()
+
+    def end(self, operators: Operators | None) -> None:
+        """Show what was built, or the last line of a build that failed."""
+        with self._lock:
+            built = _BUILT.search(self._line)
+            if built and operators:
+                self._line = f"{operators._name}: {built[1]}"
+            if built or self._is_shown:
+                self._show()
+            if self._is_shown and not self._is_kernel:
+                print(file=sys.stderr)
+
+    @property
+    def _is_kernel(self) -> bool:
+        """Whether what is shown can be updated: not in a terminal."""
+        return hasattr(self._ipython, "kernel")
+
+    def _print(self, text: str) -> None:
+        if self._is_kernel:
+            self._publish(text, {}, False)
+        else:
+            print(text, file=sys.stderr)
+
+    def _show(self) -> None:
+        if self._is_kernel:
+            self._publish(self._line, {"display_id": self._id}, self._is_shown)
+        elif sys.stderr.isatty():
+            print(f"\r\x1b[K{self._line}", end="", file=sys.stderr, flush=True)
+        self._is_shown = True
+
+    def _publish(self, text: str, transient: dict[str, str], is_update: bool) -> None:
+        self._ipython.display_pub.publish({"text/plain": text}, transient=transient, update=is_update)

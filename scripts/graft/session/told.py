@@ -1,0 +1,117 @@
+"""Messages about files that are made of a cell, in terms of the cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.errors import BuildError, Finding, GraftError, UsageError
+from ..inputs.native import DERIVATIVES, FUNCTIONS
+from .inline import Texts
+from .wrapping import OPENING
+
+if TYPE_CHECKING:
+    from .cells import Cell
+
+# A line of source in a message of g++, or the marks below it.
+_EXCERPT = re.compile(r"( *(\d*) \| )(.*)")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told about a cell.
+
+    Args:
+        cell: the cell.
+        texts: the files that are made of it.
+    """
+
+    cell: Cell
+    texts: Texts
+
+    def of(self, text: str) -> str:
+        """Return a message that names places in the cell, not in the files, and shows the lines it is about."""
+        told: list[str] = []
+        lines = text.split("\n")
+        added = 0
+        for line, following in zip(lines, [*lines[1:], ""], strict=True):
+            if excerpt := _EXCERPT.fullmatch(line):
+                start, number, shown = excerpt.groups()
+                added = (len(OPENING) if OPENING in shown else 0) if number else added
+                told.append(start + (shown.replace(OPENING, "", 1) if number else shown[added:]))
+                continue
+            told.append(self._renamed(line))
+            place = self._place.search(line)
+            if place and place["line"] and not _EXCERPT.fullmatch(following):
+                told += self.cell.excerpt(*self._found(place))
+        return "\n".join(told)
+
+    def retold(self, error: GraftError) -> GraftError:
+        """Change an error to one about the cell. Return it."""
+        error.what, error.cause, error.todo = self.of(error.what), self._renamed(error.cause), self._renamed(error.todo)
+        error.args = (error.what,)
+        if isinstance(error, BuildError):
+            error.findings = tuple(map(self._finding, error.findings))
+        return error
+
+    def _finding(self, finding: Finding) -> Finding:
+        what, todo = self._renamed(finding.what), self._renamed(finding.todo)
+        found = self._place.fullmatch(f"{finding.file}:{finding.line}:{finding.column}")
+        if not found:
+            return replace(finding, what=what, todo=todo)
+        line, column = self._found(found)
+        return replace(finding, file=Path("cell"), line=line, column=column, what=what, todo=todo)
+
+    @cached_property
+    def _files(self) -> dict[str, list[str]]:
+        """The lines of the files, by name."""
+        given = self.texts.given
+        try:
+            made = self.texts.files()
+        except UsageError:  # which is what is told
+            made = given
+        return {name: made[name].split("\n") for name in given}
+
+    @cached_property
+    def _place(self) -> re.Pattern[str]:
+        """A file, with or without its folder, and a line."""
+        names = "|".join(map(re.escape, self._files))
+        folder = r"/(?:[^:\n]*?/)?|(?<![\w./-])(?:[\w.-]+/)*"
+        return re.compile(rf"(?:{folder})(?P<name>{names})(?![\w/])(?::(?P<line>\d+)(?::(?P<column>\d+))?)?")
+
+    def _renamed(self, text: str) -> str:
+        def rename(place: re.Match[str]) -> str:
+            if not place["line"]:
+                return "the cell" if "/" in place[0] else place[0]
+            line, column = self._found(place)
+            return f"cell:{line}:{column}" if column else f"cell:{line}"
+
+        return self._place.sub(rename, text)
+
+    def _found(self, place: re.Match[str]) -> tuple[int, int]:
+        """Return the line and the column in the cell."""
+        name, line, column = place["name"], int(place["line"]), int(place["column"] or 0)
+        is_schema = name == str(FUNCTIONS) or (name == str(DERIVATIVES) and line == self.cell.line)
+        written = _line(self._files[name], line)
+        if self.cell.schema and is_schema:
+            shown = _line(self.cell.lines, self.cell.line)
+            return self.cell.line, _moved(column, written, shown, [self.cell.schema]) or 0
+        shown = _line(self.cell.lines, line)
+        moved = _moved(column, written, shown, [shown.strip().removeprefix("//").strip(), written.strip()])
+        return line, column if moved is None else moved
+
+
+def _moved(column: int, written: str, shown: str, texts: Sequence[str]) -> int | None:
+    """Return where a column of a file is in the cell, by one of the texts that both lines have; None without one."""
+    for text in texts:
+        if text and text in written and text in shown:
+            return max(0, column - written.index(text) + shown.index(text)) if column else 0
+    return None
+
+
+def _line(lines: Sequence[str], number: int) -> str:
+    return lines[number - 1] if 0 < number <= len(lines) else ""
