@@ -262,8 +262,10 @@ def test_verbose_prints(session: Session) -> None:
 
 def test_jobs_are_those_of_max_jobs(where: Path) -> None:
     with Session(where, MAX_JOBS="3") as session:
-        session.run("from graft.session import building; from pathlib import Path")
-        assert session.value("building._request(Path('.'), torch).jobs") == 3
+        session.run(
+            "from graft.core.extra_flags import NO_EXTRA\nfrom graft.session.building import wanted\nimport pathlib"
+        )
+        assert session.value("wanted(pathlib.Path('.'), 'name', NO_EXTRA).request.jobs") == 3
 
 
 NORM = '''
