@@ -170,6 +170,7 @@ def test_first_version_again_agrees(session: Session, where: Path, folder: Folde
     session.load(folder.path)
     folder.restore()
     session.load(folder.path)
+    session.run("graph = make_fx(of_all)(x())")  # as above
     assert {name: session.attempt(code) for name, code in PROGRAMS.items()} == before
 
 
