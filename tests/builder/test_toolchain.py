@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from graft.core.architecture import Architecture
 from graft.core.errors import MissingError
-from graft.core.layout import REPOSITORY
+from graft.core.layout import DEVELOP, LOADED, LOADED_SANITIZED, REPOSITORY
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
 
@@ -32,6 +33,17 @@ def test_linker_is_an_input(tmp_path: Path) -> None:
         found.append(find_toolchain(PIN, compiler(tmp_path, linker)).description)
     assert [f"linker of version {version}" in text for version, text in zip("12", found, strict=True)] == [True, True]
     assert "collect2" not in find_toolchain(PIN).description
+
+
+def test_processor_is_an_input_of_builds_for_edits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have kernels for its capability only, and machines may share a cache folder."""
+    found = find_toolchain(PIN)
+    for kind in (DEVELOP, LOADED, LOADED_SANITIZED):
+        kinds = set()
+        for capability in ("DEFAULT", found.architecture.edited):
+            monkeypatch.setattr(Architecture, "capability_for_edits", lambda _, name=capability: name)
+            kinds.add(found.of_kind(kind).kind)
+        assert len(kinds) == 2, kind
 
 
 def test_linker_that_does_not_run_is_an_error(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ PARTS = {
     "grammar": 200,
     "emulated": 50,
     "bases": 1200,
-    "deliveries": 400,
-    "loaded": 1200,
+    "deliveries": 580,
+    "loaded": 2700,
     "upstream": 60,
 }
 

@@ -25,7 +25,7 @@ from .errors import UsageError
 _STAMP = "holds.json"
 
 # Seconds until a process says for which other process it waits.
-SAID_AFTER = 5.0
+_SAID_AFTER = 5.0
 
 # The variable with the seconds after which a process gives up waiting for another.
 _TIMEOUT = "GRAFT_LOCK_TIMEOUT"
@@ -185,7 +185,7 @@ def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
                 f"{busy or file.name}{_holder(file)}, since {waited:.0f} s",
                 todo=f"end that process, or set {_TIMEOUT} to more seconds",
             )
-        if not is_said and waited >= SAID_AFTER:
+        if not is_said and waited >= _SAID_AFTER:
             say(f"{busy}{_holder(file)}; waiting for it to end")
             is_said = True
         time.sleep(0.02)

@@ -120,7 +120,8 @@ class Toolchain:
         if kind == SANITIZED:
             return replace(self, kind=kind, sanitizers=SANITIZERS)
         if kind == LOADED_SANITIZED:
-            return replace(self.of_kind(LOADED), kind=kind, sanitizers=SANITIZERS)
+            loaded = self.of_kind(LOADED)
+            return replace(loaded, kind=f"{loaded.kind} {kind}", sanitizers=SANITIZERS)
         if kind in (DEVELOP, DEBUG, LOADED):
             flags = DEBUGGING if kind == DEBUG else ()
             more = LOADING if kind == LOADED else ()

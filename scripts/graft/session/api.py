@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ..core.console import Listener, heard_by
 from ..core.errors import UsageError
 from ..core.extra_flags import ExtraFlags, extra_flags
-from ..core.files import lay_out_files
 from ..core.layout import expanded
 from ..core.system_errors import refused
 from . import loads, watching
@@ -112,7 +111,7 @@ def load(
         verbose: whether to print the progress. Otherwise it goes to the logger ``graft``, as do warnings.
         build: whether to build what is not built. By default the variable ``GRAFT_BUILD`` decides: 0 for no.
         watch: whether to build in the background after each save, until ``unload``. ``swap`` loads what was built; a
-            notebook calls it before each cell, and ``load`` at its beginning. None changes nothing.
+            notebook calls it before each cell, and so does each later ``load``. None changes nothing.
         extra_cflags: flags of the C++ compiler for the folder's sources.
         extra_cuda_cflags: flags of nvcc.
         extra_include_paths: folders of headers.
@@ -122,9 +121,8 @@ def load(
         MissingError: it is not built, and may not be.
         GraftError: something else is in the way, such as a missing compiler.
     """
-    path = expanded(os.fspath(folder))
     extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
-    return _load(wanted(path, name or path.name, extra), verbose, _may_build(build), watch)
+    return _load(_wanted_of(folder, name, extra), verbose, _may_build(build), watch)
 
 
 @uncompiled
@@ -179,13 +177,12 @@ def load_inline(
         [*texts.cflags, *(extra_cflags or ())], [*texts.cflags, *(extra_cuda_cflags or ())], extra_include_paths
     )
     chosen = name or texts.name
-    files = {path: text.encode() for path, text in texts.files().items()}
     with _system_errors():
         if build_directory:
             folder = expanded(os.fspath(build_directory))
-            lay_out_files(folder, files)
+            texts.write(folder)
         else:
-            folder = folder_with(chosen, files)
+            folder = folder_with(chosen, {path: text.encode() for path, text in texts.files().items()})
     what = wanted(folder, chosen, extra, "" if build_directory else _owner(chosen))
     return _load(what, verbose, _may_build(build), texts=texts)
 
@@ -207,10 +204,9 @@ def build(
         BuildError: the folder is wrong; ``findings`` are the places.
         GraftError: something else is in the way, such as a missing compiler.
     """
-    path = expanded(os.fspath(folder))
     extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
     with _system_errors(), loads.state().lock:
-        return _built(wanted(path, name or path.name, extra), verbose)
+        return _built(_wanted_of(folder, name, extra), verbose)
 
 
 @uncompiled
@@ -233,6 +229,12 @@ def unload(name: str) -> None:
 def loaded() -> dict[str, Record]:
     """Return what is loaded, by name: plain data, which processes can compare."""
     return {name: record_of(load) for name, load in loads.state().loads.items()}
+
+
+def _wanted_of(folder: str | os.PathLike[str], name: str, extra: ExtraFlags) -> Wanted:
+    """Return what is wanted of a user's folder, whose name is that of the load if it has no other."""
+    path = expanded(os.fspath(folder))
+    return wanted(path, name or path.name, extra)
 
 
 def _load(

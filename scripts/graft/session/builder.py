@@ -34,7 +34,7 @@ def build_elsewhere(what: Wanted) -> Path:
     Raises:
         GraftError: the build failed.
     """
-    with tempfile.TemporaryFile() as said, started("graft.session.builder", said) as process:
+    with tempfile.TemporaryFile() as said, _started(said) as process:
         assert process.stdin and process.stdout
         try:
             with suppress(BrokenPipeError):  # it was killed, which is found below
@@ -54,15 +54,15 @@ def build_elsewhere(what: Wanted) -> Path:
         raise _ended(process.returncode, said.read().decode("utf-8", "replace"))
 
 
-def started(module: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start a module of Graft as a program of this Python."""
+def _started(said: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start the process that builds. What it does not say in messages goes into the file ``said``."""
     return subprocess.Popen(
-        [sys.executable, "-m", module],
+        [sys.executable, "-m", __name__],
         cwd=PACKAGES,  # the user's may have a folder graft
         env=environment({"PYTHONPATH": python_path(PACKAGES)}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=errors,
+        stderr=said,
     )
 
 

@@ -31,8 +31,12 @@ def folder_with(name: str, files: Mapping[str, bytes]) -> Path:
         lay_out_files(written, files)
         with suppress(OSError):  # another process was first
             written.rename(folder)
-    others = sorted((path for path in _FOLDER.iterdir() if path.name[0] != "."), key=lambda path: path.stat().st_mtime)
-    for old in others[:-_KEPT]:
-        with suppress(OSError):
-            delete(old)
+    with suppress(OSError):  # another process deletes, too
+        _delete_old()
     return folder
+
+
+def _delete_old() -> None:
+    there = sorted((path for path in _FOLDER.iterdir() if path.name[0] != "."), key=lambda path: path.stat().st_mtime)
+    for old in there[:-_KEPT]:
+        delete(old)

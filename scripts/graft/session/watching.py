@@ -47,6 +47,7 @@ def start(what: Wanted, built: Path) -> None:
     write_atomically(answers, wanted)
     program = f"import sys; sys.path.insert(0, {str(PACKAGES)!r}); from graft.session.watcher import main; main()"
     nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    # Not subprocess.Popen: Python warns where one is left that still runs, as here at the end, and in forked workers.
     process = os.posix_spawn(
         sys.executable,
         [sys.executable, "-c", program, str(os.getpid()), str(answers)],
