@@ -10,7 +10,7 @@ from helpers import write
 from place import Place
 
 KERNEL, FUNCTIONS, FORMULAS = "SoftClip.cpp", "native_functions.yaml", "derivatives.yaml"
-BODY = "  return self.div(limit).tanh().mul(limit);\n"
+RETURN = "return self.div(limit).tanh().mul(limit);"
 
 
 @pytest.fixture
@@ -37,10 +37,11 @@ def line_of(text: str, part: str) -> int:
 
 
 def test_compile_error(plain: Place, texts: dict[str, str]) -> None:
-    broken = texts[KERNEL].replace(BODY, BODY.replace("mul(", "multiplied("))
+    broken = texts[KERNEL].replace(RETURN, RETURN.replace("mul(", "multiplied("))
     said = failed(plain, {KERNEL: broken})
     line = line_of(broken, "multiplied")
-    assert f"{KERNEL}:{line}:{BODY.index('mul(') + 1}: error: " in said
+    column = broken.splitlines()[line - 1].index("multiplied(") + 1
+    assert f"{KERNEL}:{line}:{column}: error: " in said
     assert "multiplied" in said
 
 
@@ -59,7 +60,7 @@ def test_wrong_formula_is_compiled_once(plain: Place, texts: dict[str, str]) -> 
 
 
 def test_function_that_no_file_defines(plain: Place, texts: dict[str, str]) -> None:
-    calls = texts[KERNEL].replace(BODY, f"  check_limit(limit);\n{BODY}")
+    calls = texts[KERNEL].replace(RETURN, f"check_limit(limit); {RETURN}")
     calls = calls.replace("Tensor soft_clip(", "void check_limit(const Scalar&);\n\nTensor soft_clip(")
     said = failed(plain, {KERNEL: calls})
     missing = r"at::native::check_limit\(c10::Scalar const&\)"
@@ -68,7 +69,7 @@ def test_function_that_no_file_defines(plain: Place, texts: dict[str, str]) -> N
 
 def test_variable_that_the_base_hides(plain: Place, texts: dict[str, str]) -> None:
     """Metal's registry is in no header, but libtorch_cpu contains it."""
-    reads = texts[KERNEL].replace(BODY, f"  TORCH_CHECK(!at::metal::g_metal_impl_registry);\n{BODY}")
+    reads = texts[KERNEL].replace(RETURN, f"TORCH_CHECK(!at::metal::g_metal_impl_registry); {RETURN}")
     declared = "namespace at::metal { extern void* g_metal_impl_registry; }\n\n"
     reads = reads.replace("namespace at::native {", f"{declared}namespace at::native {{", 1)
     said = failed(plain, {KERNEL: reads})
