@@ -160,7 +160,7 @@ def _compile(
     job: Job, nvcc: Nvcc | None, products_of: ProductsOf | None, line: StepLine, is_refused: Callable[[], bool]
 ) -> tuple[dict[str, Path], Outside, list[str]]:
     link_operators(job.layout)
-    units = UnitFinder(job.layout, job.base, job.snapshot.toolchain, nvcc).units(job.snapshot.natives)
+    units = UnitFinder(job.layout, job.snapshot.natives, job.base, job.snapshot.toolchain, nvcc).units()
     products = products_of(units, job.base, nvcc) if products_of else []
     compilers: dict[str, Compiler] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.tried if products_of else units.cuda

@@ -19,6 +19,7 @@ from .deliver.delivered import Delivered, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.native import load_native
 from .inputs.saves import wait_for_save
+from .inputs.settings import tell_unused
 from .inputs.snapshot import take_snapshot
 from .options import SOURCE, Request
 
@@ -153,8 +154,11 @@ def check(request: Request, own: argparse.Namespace) -> None:
     """
     layout, environment = layout_of(request)
     for folder in layout.natives if own.are_files_listed else ():
-        say("\n".join(str(folder / name) for name in load_native(folder).files))
+        say("\n".join(map(str, load_native(folder).inputs)))
     snapshot = take_snapshot(layout)
+    tell_unused()
+    for folder in snapshot.read.folders:
+        folder.settings.tell_processors(is_for_edits=True)
     with build_lock(layout.work):
         from .stages import check
 

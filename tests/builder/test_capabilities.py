@@ -15,7 +15,7 @@ from graft.compile.messages import digest
 from graft.compile.units import UnitFinder
 from graft.core.architecture import ARCHITECTURES
 from graft.core.layout import Layout, TorchVersion
-from graft.inputs.native import load_native, load_natives
+from graft.inputs.native import load_natives
 from graft.inputs.toolchain import Toolchain
 from helpers import write
 
@@ -38,13 +38,13 @@ def test_files_with_intrinsics_are_tried(
     layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
     header = '#include "Dot.h"\n' + PLAIN
     files = {"cpu/Dot.h": KERNEL.partition("REGISTER")[0], "cpu/Plain.cpp": PLAIN, "cpu/Dot.cpp": header}
-    native = load_native(write(layout.sources, files))
+    natives = load_natives([write(layout.sources, files)])
     write(layout.generated, {FRAGMENTS: "{}"})
     x86 = ARCHITECTURES["x86_64"]
     toolchain = Toolchain("g++", "", "c++20", machine="x86_64", capabilities=tuple(x86.capabilities))
     if is_for_edits:
         toolchain = replace(toolchain, capabilities=("AVX2",), is_for_edits=True)
-    units = UnitFinder(layout, Base(tmp_path, tmp_path), toolchain).units(native).tried
+    units = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain).units().tried
     targets = [f"objects/native/cpu/Dot.cpp.{name}.tried" for name in tried]
     assert sorted(str(unit.target) for unit in units) == targets
     assert all({*x86.capabilities[each.target.stem.split(".")[-1]]} <= {*each.flags} for each in units)

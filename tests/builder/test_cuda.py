@@ -244,7 +244,7 @@ def test_sources_of_cuda_and_registrations_are_compiled(
     write(layout.generated / "units/a", dict.fromkeys(("library.cpp", "cuda.cpp", "cuda/RegisterCUDA.cpp"), ""))
     write(layout.generated, {FRAGMENTS: "{}"})
     nvcc = Nvcc(toolkit, GXX, ("80",))
-    units = UnitFinder(layout, Base(tmp_path, tmp_path), GXX, nvcc).units(native)
+    units = UnitFinder(layout, native, Base(tmp_path, tmp_path), GXX, nvcc).units()
     library = Library((), "$ORIGIN", "--enable-new-dtags")
     base: Any = SimpleNamespace(library=lambda _: library, libraries=tmp_path, extension="_C.so")
     wheel, thin = products(units, base, nvcc), thin_products("my_ops", "torch_2", units, base, nvcc)
@@ -258,7 +258,7 @@ def test_sources_of_cuda_and_registrations_are_compiled(
         ("generated/units/a/cuda.cpp", CXX),
     ]
     assert all(f"-I{toolkit / 'include'}" in unit.flags for unit in units.cuda[1:])
-    assert UnitFinder(layout, Base(tmp_path, tmp_path), GXX).units(native).cuda == []
+    assert UnitFinder(layout, native, Base(tmp_path, tmp_path), GXX).units().cuda == []
     without = replace(units, cuda=[])
     assert not any("cuda" in each.name for each in (*products(without, base, nvcc), *products(units, base)))
 

@@ -17,7 +17,7 @@ from graft.core import extra_flags as module
 from graft.core.errors import UsageError
 from graft.core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
 from graft.core.layout import Layout, TorchVersion
-from graft.inputs.native import load_native
+from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import Toolchain
 from helpers import write
@@ -138,7 +138,7 @@ def units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ExtraFla
     kernel = "REGISTER_DISPATCH(mine_stub, &mine)\n"
     layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
     sources = {"Mine.cpp": "", "cpu/MineKernel.cpp": kernel, "cuda/Mine.cu": "", "cuda/Mine.cpp": ""}
-    native = load_native(write(layout.sources, sources))
+    natives = load_natives([write(layout.sources, sources)])
     unit = layout.generated / "units/mine"
     parts = (
         "library.cpp",
@@ -154,7 +154,7 @@ def units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ExtraFla
 
     def units(extra: ExtraFlags) -> dict[str, Unit]:
         nvcc = Nvcc(tmp_path, toolchain, ("90",))
-        found = UnitFinder(replace(layout, extra=extra), Base(tmp_path, tmp_path), toolchain, nvcc).units(native)
+        found = UnitFinder(replace(layout, extra=extra), natives, Base(tmp_path, tmp_path), toolchain, nvcc).units()
         every = [*found.library, *found.bindings, *found.cuda, *found.fixed.values()]
         return {str(each.source): each for each in every}
 

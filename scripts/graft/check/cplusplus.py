@@ -17,6 +17,7 @@ import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from ..inputs.native import CPLUSPLUS, NativeFolders
+from ..inputs.settings import COMPILED
 
 # Macros and keywords before a declaration, which the grammar would parse as its type.
 _DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")
@@ -121,7 +122,7 @@ class Source:
     @property
     def is_compiled(self) -> bool:
         """Whether a compiler is called for it: it is no header."""
-        return self.name.suffix in (".cpp", ".cu")
+        return self.name.suffix in COMPILED
 
     @property
     def opens_namespaces(self) -> bool:
@@ -165,8 +166,8 @@ def read_sources(natives: NativeFolders) -> list[Source]:
     once: dict[tuple[Path, str], Path] = {}
     for folder in natives.folders:
         for name in folder.cplusplus:
-            if name.suffix in CPLUSPLUS:
-                once.setdefault((name, folder.text(name)), folder.path / name)
+            if name.suffix in CPLUSPLUS or name in folder.named:
+                once.setdefault((name, folder.text(name)), folder.place(name))
     vectorized = {*natives.vectorized}
     paths = sorted(once.items(), key=lambda item: item[1])
     return [replace(read_text(path, text, name), is_vectorized=name in vectorized) for (name, text), path in paths]

@@ -44,7 +44,7 @@ def check_files(natives: NativeFolders, findings: Findings) -> None:
             _check_unread(folder.path / name, name, findings)
         code = {*folder.cplusplus}
         for name, copy in folder.paths.items():
-            path, data, is_code = folder.path / name, copy.read_bytes(), name in code
+            path, data, is_code = folder.place(name), copy.read_bytes(), name in code
             if _check_text_of(path, data, findings) and is_code:
                 _check_includes(path, name, data.decode(), findings)
             # Other texts are concatenated.
@@ -93,7 +93,8 @@ def _check_unread(path: Path, name: Path, findings: Findings) -> None:
         findings.add((path, 1, 0), f"no build reads this file, but {file}", f"name it {file}, or otherwise")
     elif path.suffix in SOURCE_SUFFIXES:
         what = f"PyTorch's build does not compile {path.suffix} files"
-        findings.add((path, 1, 0), what, f"name it {path.stem}.cpp", is_warning=True)
+        todo = f"name it {path.stem}.cpp, or in `sources` of [tool.graft] in pyproject.toml"
+        findings.add((path, 1, 0), what, todo, is_warning=True)
 
 
 def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None:

@@ -58,7 +58,7 @@ def reported(run: Callable[[], None], options: argparse.Namespace) -> int:
 
 def names_file(message: str, natives: NativeFolders) -> bool:
     """Return whether a message names a file of the user."""
-    return any(str(folder.path / name) in message for folder in natives.folders for name in folder.files)
+    return any(str(folder.place(name)) in message for folder in natives.folders for name in folder.files)
 
 
 def explained(message: str, natives: NativeFolders) -> str:

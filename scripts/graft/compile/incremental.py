@@ -86,7 +86,9 @@ def bring_up_to_date(
 
 def _input_files(layout: Layout, snapshot: Snapshot, compilers: Mapping[str, Compiler]) -> InputFiles:
     toolchain = snapshot.toolchain
-    given = [path for path in map(str, layout.extra.include_paths) if path not in toolchain.search_path]
+    elsewhere = (path for folder in snapshot.read.folders for path in folder.searched_elsewhere)
+    others = dict.fromkeys(map(str, (*elsewhere, *layout.extra.include_paths)))
+    given = [path for path in others if path not in toolchain.search_path]
     written, of_base = ([each for each in INCLUDES if is_outside(each) is wanted] for wanted in (False, True))
     toolkits = [str(each.folder) for each in compilers.values() if isinstance(each, Nvcc)]
     searched = [*of_base, *given, *toolchain.search_path]

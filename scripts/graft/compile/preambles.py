@@ -18,7 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..core.files import read_json, write_atomically, write_if_changed
-from ..inputs.includes import PLACE, included_directly, texts_in
+from ..core.layout import SOURCES
+from ..inputs.includes import included_directly, texts_in
 from .manifest import InputFiles, Manifest, inputs_of
 from .units import CXX, Unit
 
@@ -67,7 +68,7 @@ class Preambles:
         text = (self._work / unit.source).read_text(encoding="utf-8", errors="replace") if is_own else ""
         others, first = _included_first(unit.flags)
         preamble = f"{first}{preamble_of(text)}"
-        if not is_own or "#include" not in preamble or not self._is_read_once(unit.source, preamble):
+        if not is_own or "#include" not in preamble or not self._is_read_once(unit.source, preamble, _searched(unit)):
             return unit
         header = Path(PREAMBLES, *unit.target.with_suffix(".h").parts[1:])
         made, note = header.with_name(f"{header.name}.gch"), self._work / header.with_suffix(".json")
@@ -90,14 +91,20 @@ class Preambles:
             self.makers.append(Unit(header, made, flags))
         return unit
 
-    def _is_read_once(self, source: Path, preamble: str) -> bool:
+    def _is_read_once(self, source: Path, preamble: str, searched: Sequence[Path]) -> bool:
         """Return whether the source's own ``#include`` lines read nothing again that the preamble has."""
-        place = Path("src", PLACE)
-        own = included_directly(texts_in(self._work / place), source.relative_to(place), preamble)
+        place = SOURCES
+        own = included_directly(texts_in(self._work / place), source.relative_to(place), preamble, searched)
         paths = [*(self._work / place / name for name in own), *map(Path, _ELSEWHERE.findall(preamble))]
         return all(
             _GUARD.search(path.read_text(encoding="utf-8", errors="replace")) for path in paths if path.is_file()
         )
+
+
+def _searched(unit: Unit) -> list[Path]:
+    """Return the folders of headers that a unit searches in the native folders."""
+    own = f"-I{SOURCES}/"
+    return [Path(flag.removeprefix(own)) for flag in unit.flags if flag.startswith(own)]
 
 
 def _included_first(flags: Sequence[str]) -> tuple[tuple[str, ...], str]:

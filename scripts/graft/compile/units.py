@@ -10,9 +10,9 @@ from pathlib import Path
 from ..base.base import Base
 from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
-from ..core.layout import Layout
+from ..core.layout import SOURCES, Layout
 from ..inputs.includes import text_with_headers
-from ..inputs.native import NativeFiles
+from ..inputs.native import NativeFiles, NativeFolders
 from ..inputs.registered import registrations
 from ..inputs.toolchain import Toolchain
 from .nvcc import DEFINITIONS, Nvcc, sources_for_cuda
@@ -90,22 +90,25 @@ class Units:
 
 
 class UnitFinder:
-    """Finds the units of a build in ``layout``, where all sources are written; without ``nvcc``, none for CUDA."""
+    """Finds the units of ``natives`` in ``layout``, where all sources are written; without ``nvcc``, none for CUDA."""
 
-    def __init__(self, layout: Layout, base: Base, toolchain: Toolchain, nvcc: Nvcc | None = None) -> None:
+    def __init__(
+        self, layout: Layout, natives: NativeFolders, base: Base, toolchain: Toolchain, nvcc: Nvcc | None = None
+    ) -> None:
         self._layout = layout
+        self._natives = natives
         self._toolchain = toolchain
         self._nvcc = nvcc
         self._views = Views(base.tree, layout.generated / FRAGMENTS, layout.work / "views")
 
-    def units(self, native: NativeFiles) -> Units:
-        """Return the units of ``native`` and of its generated sources."""
-        units = self._layout.generated / "units"
+    def units(self) -> Units:
+        """Return the units of the native folders and of their generated sources."""
+        native, units = self._natives, self._layout.generated / "units"
         folders = sorted(path.parent for path in units.glob("*/library.cpp"))
         templates = {name.as_posix(): (_TEMPLATES / name).read_bytes() for name in files_below(_TEMPLATES)}
         lay_out_files(self._layout.work / "fixed", templates | self._toolchain.python_configuration)
         native_folder = self._layout.sources
-        own = [self._unit(native_folder / name, f"native/{name.with_suffix('')}") for name in native.sources]
+        own = [self._unit(native_folder / name, f"native/{_stem(name)}") for name in native.sources]
         fixed = {
             name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (self._python_include,))
             for name in templates
@@ -135,7 +138,7 @@ class UnitFinder:
         """Yield the units that only find errors in a source with intrinsics, for the other CPU capabilities of a wheel:
         each has some instructions, and the compiler rejects others where it inlines functions, not where it parses.
         """
-        text, toolchain = text_with_headers(self._layout.sources, source), self._toolchain
+        text, toolchain = self._text(source), self._toolchain
         if toolchain.is_for_edits and _INTRINSIC.search(text):
             for capability in toolchain.architecture.capabilities:
                 if capability not in toolchain.capabilities:
@@ -157,22 +160,28 @@ class UnitFinder:
         return [*own, *(self._generated(folder, "cuda", flags) for folder in registered)]
 
     def _unit(self, source: Path, name: str, flags: Iterable[str] = ()) -> Unit:
-        text = text_with_headers(self._layout.sources, source)
+        text = self._text(source)
         include = self._view_of(text)
         # What is registered for operators of PyTorch can be switched off.
         if any(not self._views.is_new(name) for each in registrations(text) for name in each.names[-1:]):
             include += ["-include", "graft_replaced.h"]
-        own = self._toolchain.debugging if source.suffix != ".cu" else ()
-        extra = self._extra(source) if source.is_relative_to(self._layout.sources) else ()
+        is_own = source.is_relative_to(self._layout.sources)
+        own = self._toolchain.own_flags if is_own and source.suffix != ".cu" else ()
+        extra = self._settings(source) if is_own else ()
         return Unit(self._relative(source), self._object(name), (*flags, *include, *own, *extra))
 
-    def _extra(self, source: Path) -> Iterator[str]:
-        """Yield the user's flags for a source."""
-        extra = self._layout.extra
-        yield from extra.cuda_cflags if source.suffix == ".cu" else extra.cflags
-        if extra.include_paths:
+    def _settings(self, source: Path) -> Iterator[str]:
+        """Yield the flags of the user for a source: those of its folder, then those of this build."""
+        folder = self._natives.owner(source.relative_to(self._layout.sources))
+        for extra in (folder.settings.flags, self._layout.extra):
+            yield from extra.cuda_cflags if source.suffix == ".cu" else extra.cflags
+        below = [SOURCES / name for name in folder.searched]
+        if searched := [*below, *folder.searched_elsewhere, *self._layout.extra.include_paths]:
             # Compilers search the first of the same folders: PyTorch's own before another PyTorch's.
-            yield from (f"-I{folder}" for folder in (*INCLUDES, *extra.include_paths))
+            yield from (f"-I{each}" for each in (*INCLUDES, *searched))
+
+    def _text(self, source: Path) -> str:
+        return text_with_headers(self._layout.sources, source, self._natives.searched)
 
     def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
         """Return the unit of generated sources ``kind`` in ``folder``, a key of ``_PARTS``."""
@@ -201,6 +210,11 @@ class UnitFinder:
 
     def _relative(self, path: Path) -> Path:
         return path.relative_to(self._layout.work)
+
+
+def _stem(source: Path) -> str:
+    """Return the name of an object: two sources may differ in their suffix alone."""
+    return str(source.with_suffix("") if source.suffix == ".cpp" else source)
 
 
 def link_operators(layout: Layout) -> None:

@@ -132,7 +132,7 @@ def with_version(text: str, version: str) -> str:
 def installed_headers(tree: Path, natives: NativeFolders) -> dict[str, bytes]:
     """Return the headers of native folders, at the paths where PyTorch installs its own."""
     found = {}
-    for header in natives.headers:
+    for header in natives.installed:
         if header.suffix in SOURCE_SUFFIXES:
             continue  # a source that another one includes
         name = f"torch/include/ATen/native/{header.as_posix()}"

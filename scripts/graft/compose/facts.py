@@ -42,7 +42,7 @@ def _sources(natives: NativeFolders, entries: Iterable[Entry]) -> Iterator[str]:
             patterns += [rf"\b{re.escape(kernel)}\(" for kernel in entry.kernel_names]
     pattern = re.compile("|".join(patterns))
     found = [source for source in natives.sources if pattern.search(natives.text(source))]
-    yield from map(natives.text, [*found, *sorted(included(natives.text_if_there, found))])
+    yield from map(natives.text, [*found, *sorted(included(natives.text_if_there, found, natives.searched))])
 
 
 def _is_composite(entry: Entry) -> bool:

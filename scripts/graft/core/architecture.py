@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +98,25 @@ ARCHITECTURES = {
         ),
     )
 }
+
+
+def require_program(compiler: str) -> None:
+    """Check that ``CXX`` names a program only.
+
+    Raises:
+        UsageError: it has flags, or a launcher.
+    """
+    first, _, rest = compiler.strip().partition(" ")
+    if not rest or shutil.which(compiler):
+        return
+    if rest.lstrip().startswith("-"):
+        raise UsageError(
+            f"CXX={compiler}: this is a compiler with flags",
+            todo=f"set CXX={first}, and write cxx-flags = {rest.split()} into [tool.graft] of pyproject.toml".replace(
+                "'", '"'
+            ),
+        )
+    raise UsageError(f"CXX={compiler}: these are two programs", todo=f"set CXX={rest.split()[0]} and LAUNCHER={first}")
 
 
 @functools.cache

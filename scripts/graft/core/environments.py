@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from .architecture import require_program
 from .bugs import say_error
 from .console import StepLine, say
 from .errors import GraftError, MissingError
@@ -97,6 +98,7 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
 def require_all() -> None:
     """Refuse a machine that lacks what builds need of it: name all that is missing, and the packages to install."""
     compiler = os.environ.get("CXX") or "g++"
+    require_program(compiler)
     python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     header = Path(sysconfig.get_path("include")) / "Python.h"
     has_modules = all(importlib.util.find_spec(name) for name in ("venv", "ensurepip"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -45,36 +45,38 @@ def texts_in(folder: Path) -> Texts:
     return text
 
 
-def included(texts: Texts, sources: Iterable[Path]) -> set[Path]:
-    """Return the files of a folder that ``sources`` in it include or ask for, directly or indirectly."""
+def included(texts: Texts, sources: Iterable[Path], searched: Sequence[Path] = ()) -> set[Path]:
+    """Return the files of a folder that ``sources`` in it include or ask for, directly or indirectly. Compilers search
+    its root, and its folders ``searched``.
+    """
     found: set[Path] = set()
     left = list(sources)
     read = set(left)
     while left:
         source = left.pop()
-        new = included_directly(texts, source, texts(source) or "") - read
+        new = included_directly(texts, source, texts(source) or "", searched) - read
         read |= new
         found |= new
         left += new
     return found
 
 
-def text_with_headers(folder: Path, source: Path) -> str:
+def text_with_headers(folder: Path, source: Path, searched: Sequence[Path] = ()) -> str:
     """Return the text of ``source`` with that of the headers in ``folder`` that it includes, directly or indirectly. It
     may be elsewhere, if it is generated.
     """
     place = source.relative_to(folder) if source.is_relative_to(folder) else source
-    paths = [source, *(folder / name for name in sorted(included(texts_in(folder), [place])))]
+    paths = [source, *(folder / name for name in sorted(included(texts_in(folder), [place], searched)))]
     return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
 
 
-def included_directly(texts: Texts, source: Path, text: str) -> set[Path]:
+def included_directly(texts: Texts, source: Path, text: str, searched: Sequence[Path] = ()) -> set[Path]:
     """Return the files of a folder that the ``text`` of its file ``source`` includes."""
-    found = (_find(texts, source, match) for match in _INCLUDE.finditer(text))
+    found = (_find(texts, source, match, searched) for match in _INCLUDE.finditer(text))
     return {each for each in found if each}
 
 
-def looked_for(folder: Path, sources: Iterable[Path]) -> set[Path]:
+def looked_for(folder: Path, sources: Iterable[Path], searched: Sequence[Path] = ()) -> set[Path]:
     """Return the paths where compilers look for what ``sources`` in ``folder`` name, and which no folder of the build
     has: those below ``folder`` without a file, and those that are written in full.
     """
@@ -83,7 +85,8 @@ def looked_for(folder: Path, sources: Iterable[Path]) -> set[Path]:
         text = (folder / source).read_text(encoding="utf-8", errors="replace")
         for match in _INCLUDE.finditer(text):
             found.update(
-                folder / place for place in takewhile(lambda at: not _is_file(folder / at), _places(source, match))
+                folder / place
+                for place in takewhile(lambda at: not _is_file(folder / at), _places(source, match, searched))
             )
             found.update(Path(name) for name in match.groups()[1:] if name and name.startswith("/"))
     return found
@@ -97,24 +100,27 @@ def with_places(texts: Texts, source: Path, text: str, places: Mapping[Path, Pat
     def write(match: re.Match[str]) -> str:
         found = _find(texts, source, match)
         place = places.get(found, found) if found else None
-        if place is None or place in _places(places.get(source, source), match, searches_root=False):
+        if place is None or place in _places(places.get(source, source), match, is_root_searched=False):
             return match[0]
         return f"{match['head']}<{PLACE}/{place.as_posix()}>"
 
     return _INCLUDE.sub(write, text)
 
 
-def _find(texts: Texts, source: Path, match: re.Match[str]) -> Path | None:
-    return next((each for each in _places(source, match) if texts(each) is not None), None)
+def _find(texts: Texts, source: Path, match: re.Match[str], searched: Sequence[Path] = ()) -> Path | None:
+    return next((each for each in _places(source, match, searched) if texts(each) is not None), None)
 
 
-def _places(source: Path, match: re.Match[str], *, searches_root: bool = True) -> Iterator[Path]:
+def _places(
+    source: Path, match: re.Match[str], searched: Sequence[Path] = (), *, is_root_searched: bool = True
+) -> Iterator[Path]:
     """Yield the paths below the folder where a compiler looks for an include in ``source``, in its order."""
     _, quoted, bracketed = match.groups()
     name = quoted or bracketed
-    places = [source.parent / name, *([Path(name)] if searches_root else [])] if quoted else []
+    places = [source.parent / name, *([Path(name)] if is_root_searched else [])] if quoted else []
     if name.startswith(f"{PLACE}/"):
         places.append(Path(name.removeprefix(f"{PLACE}/")))
+    places += [folder / name for folder in searched]
     for place in map(os.path.normpath, places):
         if not place.startswith(("/", "..")) and place != ".":
             yield Path(place)

@@ -15,6 +15,7 @@ from .comments import without_comments
 from .elsewhere import sources_elsewhere
 from .entries import Entry, Report, read_entries
 from .includes import included, texts_in
+from .settings import NO_SETTINGS, Settings, settings_of
 
 FUNCTIONS = Path(folders.FUNCTIONS)
 DERIVATIVES = Path(folders.DERIVATIVES)
@@ -55,10 +56,14 @@ class NativeFiles:
     Args:
         paths: where each file lies that a build reads: the user's file, or its copy in a snapshot.
         included: the files that are read only because others include them, from folders that builds do not know.
+        named: the sources that settings name.
+        searched: the folders of headers that settings name, by their paths in the folder; later ones lie elsewhere.
     """
 
     paths: Mapping[Path, Path]
     included: Collection[Path] = ()
+    named: Collection[Path] = ()
+    searched: Sequence[Path] = ()
 
     def text(self, name: Path) -> str:
         """Return the text of a file. Checks report what is not UTF-8."""
@@ -76,7 +81,8 @@ class NativeFiles:
     @cached_property
     def cplusplus(self) -> list[Path]:
         """The files that compilers read."""
-        return [name for name in self.files if name.suffix in CPLUSPLUS or name in self.included]
+        others = {*self.included, *self.named}
+        return [name for name in self.files if name.suffix in CPLUSPLUS or name in others]
 
     @cached_property
     def cuda(self) -> list[Path]:
@@ -86,9 +92,15 @@ class NativeFiles:
 
     @cached_property
     def headers(self) -> list[Path]:
-        """Headers that are installed with the wheel, below ``ATen/native``; those in other folders, if included."""
+        """Headers that are not for CUDA, and what else is included from other folders."""
         code = {*self.cplusplus}.difference(self.cuda)
         return sorted(name for name in code if name.suffix in HEADER_SUFFIXES or name in self.included)
+
+    @cached_property
+    def installed(self) -> list[Path]:
+        """Headers that are installed with the wheel, below ``ATen/native``."""
+        is_of_sources = {name for name in self.included if any(map(name.is_relative_to, self.searched))}
+        return [name for name in self.headers if name not in is_of_sources]
 
     @cached_property
     def vectorized(self) -> list[Path]:
@@ -117,7 +129,7 @@ class NativeFiles:
         return sorted({*self.cplusplus}.difference(self.cuda, self.headers))
 
     def _has_kernels_for_stubs(self, name: Path) -> bool:
-        names = [name, *included(self.text_if_there, [name])]
+        names = [name, *included(self.text_if_there, [name], self.searched)]
         code, *headers = (without_comments(self.text(each)) for each in names)
         return any(map(_REGISTERS.search, (code, *headers))) or bool(_OF_CAPABILITY.search(code))
 
@@ -131,12 +143,31 @@ class NativeFolder(NativeFiles):
         unread: other files beside these. A build reads none, but ``make check`` looks for misspelt names.
         elsewhere: where the C++ sources lie that no build reads. ``make check`` looks there for missing kernels.
         others: folders below it that are native folders of their own, and no part of this one.
+        settings: its settings.
+        outside: the user's files that are not below it, but below the folder of the settings.
     """
 
     path: Path
     unread: tuple[Path, ...] = ()
     elsewhere: Mapping[Path, Path] = field(default_factory=dict)
     others: tuple[Path, ...] = ()
+    settings: Settings = NO_SETTINGS
+    outside: Mapping[Path, Path] = field(default_factory=dict)
+
+    def place(self, name: Path) -> Path:
+        """Return the user's file."""
+        return self.outside.get(name, self.path / name)
+
+    @property
+    def searched_elsewhere(self) -> list[Path]:
+        """The folders of headers that are no part of the project."""
+        return [each for each in self.settings.include_dirs if not self.settings.is_own(each, self.path)]
+
+    @property
+    def inputs(self) -> list[Path]:
+        """The user's files that decide about a build."""
+        settings = [self.settings.file] if self.settings.file else []
+        return [*map(self.place, self.files), *settings, *self.settings.licenses]
 
     def entries(self, file: Path, report: Report = lambda *_: None) -> list[Entry]:
         """Return the entries of a YAML file, if the folder has it."""
@@ -160,18 +191,24 @@ class NativeFolders(NativeFiles):
 
     def file(self, name: Path) -> Path:
         """Return the user's file, for messages."""
-        return next((each for each in self.folders if name in each.paths), self.folders[0]).path / name
+        return self.owner(name).place(name)
+
+    def owner(self, name: Path) -> NativeFolder:
+        """Return the folder of a file; the first if none has it."""
+        return next((each for each in self.folders if name in each.paths), self.folders[0])
 
     def copy_of(self, file: Path) -> Path:
         """Return the copy that a build reads instead of the user's ``file``; other paths unchanged."""
         for folder in self.folders:
+            if file in folder.outside.values():
+                return next(folder.paths[name] for name, path in folder.outside.items() if path == file)
             if file.is_relative_to(folder.path):
                 return folder.paths.get(file.relative_to(folder.path), file)
         return file
 
     def texts(self, name: Path) -> dict[Path, str]:
         """Return the text of each folder's file of this name, by the user's file."""
-        return {folder.path / name: folder.text(name) for folder in self.folders if name in folder.paths}
+        return {folder.place(name): folder.text(name) for folder in self.folders if name in folder.paths}
 
     def entries(self, file: Path, *, replacing: bool | None = None) -> list[Entry]:
         """Return the entries of a YAML file: all of them, those that replace PyTorch's own, or the others."""
@@ -188,30 +225,66 @@ def load_native(path: Path) -> NativeFolder:
     if not path.is_dir():
         what = "this is a file" if path.exists() else "no such folder"
         raise UsageError(f"{path}: {what}", todo=f"set NATIVE to a folder that contains {FUNCTIONS}")
+    settings = settings_of(path)
     read: list[Path] = []
     unread: list[Path] = []
     faults: list[tuple[Path, str]] = []
     others: list[Path] = []
+    places = _Places(path, settings)
     for file in sorted(_below(path, path, [path.resolve()], faults, others)):
+        if path / file in settings.excluded:
+            continue
         if not _is_read(file):
             unread.append(file)
-        elif fault := _fault(path, file):
+        elif fault := _fault(path / file, file):
             faults.append((path / file, fault))
         else:
             read.append(file)
+    named = {places.name(file): file for file in sorted(settings.sources)}
+    faults += [(file, fault) for name, file in named.items() if (fault := _fault(file, name))]
+    faults += [
+        (file, f"{path / name} would have its name in the build") for name, file in named.items() if name in read
+    ]
     if faults:
-        lines = [f"{_printable(file)}: {fault}" for file, fault in faults]
+        lines = [f"{_printable(file)}: {fault}" for file, fault in dict(faults).items()]
         raise UsageError("\n".join(lines), todo="correct or move what is named")
-    found = included(texts_in(path), (file for file in read if file.suffix in CPLUSPLUS))
-    more = {file for file in found.difference(read) if not _fault(path, file)}
+    code = [*(file for file in read if file.suffix in CPLUSPLUS), *named]
+    found = included(places.text, code, places.searched)
+    more = {name for name in found.difference(read, named) if not _fault(places.file(name), name)}
+    every = {name: places.file(name) for name in (*read, *named, *more)}
     return NativeFolder(
         path=path,
-        paths={file: path / file for file in (*read, *more)},
+        paths=every,
         included=frozenset(more),
-        unread=tuple(file for file in unread if file not in more and not _fault(path, file)),
-        elsewhere={file: path / file for file in sources_elsewhere(path, FOLDERS) if file not in more},
+        named=frozenset(named),
+        searched=places.searched,
+        unread=tuple(name for name in unread if name not in every and not _fault(path / name, name)),
+        elsewhere={name: path / name for name in sources_elsewhere(path, FOLDERS) if name not in every},
         others=tuple(others),
+        settings=settings,
+        outside={name: file for name, file in every.items() if file != path / name},
     )
+
+
+class _Places:
+    """The places of files that a build reads, by name: below the native folder ``path``, or that of its settings."""
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        self._roots = [path] if settings.file is None or settings.root == path else [path, settings.root]
+        self.searched = tuple(self.name(each) for each in settings.include_dirs if settings.is_own(each, path))
+        self._texts = [*map(texts_in, self._roots)]
+
+    def name(self, file: Path) -> Path:
+        """Return the name of a file or folder."""
+        return next(file.relative_to(root) for root in self._roots if file.is_relative_to(root))
+
+    def file(self, name: Path) -> Path:
+        """Return the file with a name."""
+        return next((root / name for root in self._roots if (root / name).is_file()), self._roots[0] / name)
+
+    def text(self, name: Path) -> str | None:
+        """Return the text of a file; None if there is no such file."""
+        return next((text for texts in self._texts if (text := texts(name)) is not None), None)
 
 
 def load_natives(paths: Iterable[Path]) -> NativeFolders:
@@ -226,6 +299,8 @@ def together(folders: Iterable[NativeFolder]) -> NativeFolders:
     return NativeFolders(
         paths={name: folder.paths[name] for name, folder in first.items()},
         included={name for name, folder in first.items() if name in folder.included},
+        named={name for name, folder in first.items() if name in folder.named},
+        searched=tuple(dict.fromkeys(name for folder in every for name in folder.searched)),
         folders=every,
     )
 
@@ -288,10 +363,9 @@ def _is_read(file: Path) -> bool:
     return file in (*YAML, SAMPLES) or file.suffix in CPLUSPLUS
 
 
-def _fault(folder: Path, file: Path) -> str:
-    """Return why a build cannot read ``file`` in ``folder``; empty if it can."""
-    path = folder / file
-    if not all(map(_NAME.fullmatch, file.parts)):
+def _fault(path: Path, name: Path) -> str:
+    """Return why a build cannot read the file ``path`` by this ``name``; empty if it can."""
+    if not all(map(_NAME.fullmatch, name.parts)):
         return "its name needs to be at most 120 letters, digits and . _ + -"
     if not path.is_file():
         return "this link leads nowhere" if path.is_symlink() and not path.exists() else "not a file"

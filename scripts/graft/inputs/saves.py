@@ -30,10 +30,10 @@ def times(folders: Iterable[Path]) -> dict[Path, int]:
     found = {}
     for folder in folders:
         try:
-            names = load_native(folder).files
+            paths = load_native(folder).inputs
         except (GraftError, OSError):
-            names, found[folder] = [], 0
-        for path in (folder / name for name in names):
+            paths, found[folder] = [], 0
+        for path in paths:
             with suppress(OSError):  # it is being replaced
                 found[path] = path.stat().st_mtime_ns
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import pickle
 import platform
 from collections.abc import Iterable, Mapping
@@ -122,7 +123,12 @@ class Snapshot:
         """Return the hash of each file of the native folders, by folder."""
         return {
             str(folder.path): {
-                **{str(name): hashlib.sha256(self.files[_key(number, name)]).hexdigest() for name in folder.files},
+                **{
+                    os.path.relpath(folder.place(name), folder.path): hashlib.sha256(
+                        self.files[_key(number, name)]
+                    ).hexdigest()
+                    for name in folder.files
+                },
                 **{str(name): sha256_of_file(folder.path / name) for name in folder.unread},
             }
             for number, folder in enumerate(self.read.folders)
@@ -153,9 +159,17 @@ def take_snapshot(layout: Layout) -> Snapshot:
     files |= {f"patches/{path.relative_to(layout.patches.parent).as_posix()}": of_pin[path] for path in of_pin}
     toolchain = find_toolchain(pin, layout.cxx).of_kind(layout.kind)
     layout.extra.require_standard(toolchain.standard)
+    settings = [folder.settings for folder in natives.folders]
+    for each in settings:
+        each.require_accepted(toolchain)
+    files |= {
+        f"licenses/{number}/{path.name}": path.read_bytes()
+        for number, each in enumerate(settings)
+        for path in each.licenses
+    }
     sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
     unpinned = [sha256] if sha256 else []
-    extra = layout.extra.settings
+    extra = [*layout.extra.settings, *(text for each in settings for text in each.stamp)]
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))
     return Snapshot(
         work=layout.work,

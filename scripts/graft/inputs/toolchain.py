@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from ..core.architecture import ARCHITECTURES, Architecture, architecture_of
+from ..core.architecture import ARCHITECTURES, Architecture, architecture_of, require_program
 from ..core.errors import GraftError, MissingError
 from ..core.layout import DEBUG, DEVELOP, LOADED, LOADED_SANITIZED, SANITIZED
 from ..core.process import UNTRANSLATED, run
@@ -39,6 +39,9 @@ _DEFINITIONS = (
     "NDEBUG",
     "USE_PTHREADPOOL",
 )
+
+# For the folder's own sources: extensions of Python are compiled so, too. PyTorch's own lines end in -O2.
+_OPTIMIZED = ("-O3",)
 
 # Twice as fast, for `make develop`; what ships uses the linker of the official libraries.
 FAST_LINKER = "ld.gold"
@@ -109,6 +112,11 @@ class Toolchain:
         """Flags for every source."""
         definitions = [f"-D{name}" for name in sorted((*_DEFINITIONS, *self.architecture.definitions))]
         return [f"-std={self.standard}", *_CXX_FLAGS, *self.loading, *definitions, *self.sanitizers]
+
+    @property
+    def own_flags(self) -> tuple[str, ...]:
+        """Additional flags for the folder's own sources. Sanitizers have their optimization level."""
+        return self.debugging or (() if self.sanitizers else _OPTIMIZED)
 
     def capability_flags(self, capability: str) -> list[str]:
         """Return the additional flags for a vectorized source. With sanitizers, their optimization level is used."""
@@ -184,6 +192,7 @@ class Toolchain:
 
 def find_toolchain(pin: Pin, compiler: str = "g++") -> Toolchain:
     """Return the compiler with this name, the value of ``CXX``, if headers of PyTorch can be compiled with it."""
+    require_program(compiler)
     try:
         version = run([compiler, "-dumpfullversion", "-dumpversion"]).stdout.strip()
         about = run([compiler, "--version"], env=UNTRANSLATED).stdout.splitlines()[0]

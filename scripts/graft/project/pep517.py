@@ -160,7 +160,9 @@ def _read(project: Project, environment: Environment) -> list[list[str]]:
     others = {environment.site / "torch/version.py"}
     for native in map(load_native, project.natives):
         code = native.cplusplus
-        others |= {*looked_for(native.path, code), *(native.path / name for name in code)}
+        others |= {*looked_for(native.path, code, native.searched), *native.inputs}
+        # A new source may match a glob.
+        others |= {path.parent for path in native.settings.sources}
     return [list(map(str, project.natives)), list(FOLDERS), sorted(map(str, others))]
 
 

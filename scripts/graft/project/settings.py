@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,7 @@ from typing import Any
 from ..core.errors import UsageError
 from ..deliver.thin import is_own_name
 from ..inputs.native import load_native, require_native
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-# The keys of [tool.graft], and what they hold.
-_KEYS = {"native": "a folder, or a list of folders", "torch": "a version of torch, or a list of versions"}
+from ..inputs.settings import FILE, faults_of, listed, natives_of, read_toml
 
 _EXAMPLE = '[tool.graft]\nnative = "native"   # the folder with native_functions.yaml\ntorch = "2.13.0"'
 
@@ -61,7 +53,7 @@ class Project:
         """Native folders below these that are no part of the project: none of its sources includes a header there."""
         loaded = [load_native(native) for native in self.natives]
         others = {native.path / other for native in loaded for other in native.others}
-        read = [native.path / name for native in loaded for name in native.files]
+        read = [path for native in loaded for path in native.inputs]
         return sorted(each for each in others if not any(path.is_relative_to(each) for path in read))
 
 
@@ -72,30 +64,18 @@ def package_of(name: str) -> str:
 
 def read_project(folder: Path) -> Project:
     """Read ``folder/pyproject.toml``, and check the keys that Graft uses."""
-    file = folder / "pyproject.toml"
-    try:
-        config = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such file", todo="`graft new --project` writes one") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {error}", todo="fix the syntax (https://toml.io)") from error
+    file = folder / FILE
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file", todo="`graft new --project` writes one")
+    config = read_toml(file)
     settings, project = config.get("tool", {}).get("graft", {}), config.get("project", {})
-    faults = [f"{file}: [tool.graft] has no key `{key}`" for key in settings if key not in _KEYS]
-    faults += [
-        f"{file}: [tool.graft] {key} is not {what}"
-        for key, what in _KEYS.items()
-        if key in settings and not all(isinstance(each, str) and each for each in _listed(settings[key]) or [None])
-    ]
+    faults = faults_of(file, settings)
     if not isinstance(project.get("name"), str):
         faults.append(f"{file}: [project] has no name")
     elif not is_own_name(package_of(project["name"])):
         faults.append(f"{file}: [project] name is {project['name']}, which no package of your own can have")
     if faults:
         raise UsageError("\n".join(faults), todo=f"write\n{_EXAMPLE}")
-    natives = tuple((folder / each).resolve() for each in _listed(settings.get("native", ".")))
+    natives = tuple(natives_of(folder, settings))
     require_native(natives, f"{file}: [tool.graft] native: ")
-    return Project(folder, config, natives, tuple(_listed(settings.get("torch", ()))))
-
-
-def _listed(value: Any) -> list[Any]:
-    return [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else [None]
+    return Project(folder, config, natives, tuple(listed(settings.get("torch", ()))))

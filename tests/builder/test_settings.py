@@ -1,0 +1,236 @@
+"""Settings of a native folder, in [tool.graft] of pyproject.toml: what they mean, and each mistake with its line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from builds import GXX
+from graft.core.architecture import require_program
+from graft.core.errors import GraftError, UsageError
+from graft.core.layout import REPOSITORY
+from graft.inputs.native import load_native, load_natives
+from graft.inputs.saves import times
+from graft.inputs.settings import KEYS, NO_SETTINGS, Settings, settings_of, tell_unused
+from helpers import write
+
+FUNCTIONS = "- func: probe(Tensor self) -> Tensor\n"
+
+
+def folder(tmp_path: Path, table: str, files: dict[str, str] | None = None) -> Path:
+    """Write a project whose native folder is ``native``, and return that folder."""
+    project = f'[project]\nname = "x"\n\n[tool.graft]\nnative = "native"\n{table}\n'
+    write(tmp_path, {"pyproject.toml": project, "native/native_functions.yaml": FUNCTIONS, **(files or {})})
+    return tmp_path.resolve() / "native"
+
+
+def test_nearest_file_that_names_the_folder_counts(tmp_path: Path) -> None:
+    outer = '[tool.graft]\nnative = ["a/b/native"]\ndefine = "OUTER"\n'
+    files = {"pyproject.toml": outer, "a/pyproject.toml": '[tool.graft]\nnative = "other"\ndefine = "OTHER"\n'}
+    native = write(tmp_path, {**files, "a/b/native/native_functions.yaml": FUNCTIONS}).resolve() / "a/b/native"
+    assert settings_of(native).flags.cflags == ("-DOUTER",)
+    write(tmp_path, {"a/b/pyproject.toml": '[tool.graft]\nnative = "native"\ndefine = "INNER"\n'})
+    assert settings_of(native).flags.cflags == ("-DINNER",)
+    write(tmp_path, {"a/b/native/pyproject.toml": '[tool.graft]\ndefine = "OWN"\n'})
+    assert settings_of(native).flags.cflags == ("-DOWN",)
+
+
+def test_other_files_do_not_count(tmp_path: Path) -> None:
+    native = write(tmp_path, {"native/native_functions.yaml": FUNCTIONS}).resolve() / "native"
+    for text in ("", "this is no TOML [", '[tool.graft]\nnative = "elsewhere"\nno-such-key = 1\n'):
+        write(tmp_path, {"pyproject.toml": text})
+        assert settings_of(native) == NO_SETTINGS
+
+
+def test_flags_go_to_both_compilers_or_one(tmp_path: Path) -> None:
+    table = 'define = ["A", "B=2"]\ncxx-flags = "-ffast-math"\nnvcc-flags = ["--use_fast_math"]'
+    flags = settings_of(folder(tmp_path, table)).flags
+    assert flags.cflags == ("-DA", "-DB=2", "-ffast-math")
+    assert flags.cuda_cflags == ("-DA", "-DB=2", "--use_fast_math")
+
+
+def test_stamp_holds_what_is_written_and_no_path(tmp_path: Path) -> None:
+    stamps = {}
+    for name in ("one", "two"):
+        native = folder(tmp_path / name, 'include-dirs = "include"', {"include/a.h": ""})
+        stamps[name] = settings_of(native).stamp
+    assert stamps["one"] == stamps["two"] and "include" in stamps["one"][0]
+    assert settings_of(folder(tmp_path / "one", 'define = "A"', {})).stamp != stamps["two"]
+
+
+LAYOUT = {
+    "csrc/a.cc": '#include "impl.cpp"\n#include <field/a.h>\n',
+    "csrc/impl.cpp": "",
+    "csrc/deep/b.cxx": '#include "../local.hpp"\n',
+    "csrc/deep/c.cu": "",
+    "csrc/local.hpp": "",
+    "csrc/unused.h": "",
+    "csrc/test.cc": "",
+    "include/field/a.h": '#include "b.hh"\n',
+    "include/field/b.hh": "",
+    "include/field/unused.h": "",
+    "native/Own.cpp": "",
+}
+
+
+def test_layouts(tmp_path: Path) -> None:
+    table = 'sources = ["csrc/*.cc", "csrc/deep/*"]\nexclude = "csrc/test.cc"\ninclude-dirs = ["include"]'
+    native = load_native(folder(tmp_path, table, LAYOUT))
+    assert [*map(str, native.sources)] == ["Own.cpp", "csrc/a.cc", "csrc/deep/b.cxx"]
+    assert [*map(str, native.cuda)] == ["csrc/deep/c.cu"]
+    read = {"csrc/impl.cpp", "csrc/local.hpp", "include/field/a.h", "include/field/b.hh"}
+    assert {*map(str, native.included)} == read
+    assert native.place(Path("csrc/a.cc")) == tmp_path.resolve() / "csrc/a.cc"
+    assert native.place(Path("Own.cpp")) == tmp_path.resolve() / "native/Own.cpp"
+    # Sources may be at their paths in the build, but headers of include-dirs are not installed.
+    assert [*map(str, native.installed)] == ["csrc/impl.cpp", "csrc/local.hpp"]
+
+
+def test_without_sources_nothing_else_is_read(tmp_path: Path) -> None:
+    native = load_native(folder(tmp_path, "", {**LAYOUT, "native/ops/a.cc": "", "native/b.cc": ""}))
+    assert [*map(str, native.files)] == ["Own.cpp", "native_functions.yaml"]
+    assert [*map(str, native.unread)] == ["b.cc"]
+
+
+def test_source_that_is_excluded_may_be_included(tmp_path: Path) -> None:
+    files = {"native/A.cpp": '#include "Impl.cpp"\n', "native/Impl.cpp": ""}
+    native = load_native(folder(tmp_path, 'exclude = "native/Impl.cpp"', files))
+    assert [*map(str, native.sources)] == ["A.cpp"] and [*map(str, native.included)] == ["Impl.cpp"]
+
+
+def test_settings_hold_for_their_folder_alone(tmp_path: Path) -> None:
+    one = folder(tmp_path / "one", 'define = "ONE"', {"native/One.cpp": ""})
+    two = folder(tmp_path / "two", "", {"native/Two.cpp": ""})
+    natives = load_natives([one, two])
+    assert natives.owner(Path("One.cpp")).settings.flags.cflags == ("-DONE",)
+    assert natives.owner(Path("Two.cpp")).settings.flags.cflags == ()
+
+
+def test_a_save_of_any_of_them_is_seen(tmp_path: Path) -> None:
+    table = 'sources = "csrc/*.cc"\ninclude-dirs = "include"\nlicense-files = "LICENSE"'
+    native = folder(tmp_path, table, {**LAYOUT, "LICENSE": "free"})
+    seen = {str(path.relative_to(tmp_path.resolve())) for path in times([native])}
+    assert seen >= {"pyproject.toml", "csrc/a.cc", "csrc/test.cc", "csrc/impl.cpp", "include/field/b.hh", "LICENSE"}
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "what"),
+    [
+        ('includes = "x"', 6, "has no key `includes`"),
+        ("sources = 3", 6, "sources is not a glob, or a list"),
+        ("define = []", 6, "define is not a macro, or a list"),
+        ('cpu-flags = "-mavx2"', 6, "cpu-flags is not a table: glob = flags"),
+        ('include-dirs = [\n  "csrc",\n  "missing",\n]', 8, "include-dirs: missing: no such folder"),
+        ('library-dirs = "missing"', 6, "library-dirs: missing: no such folder"),
+        ('sources = ["csrc/*.cc",\n "csrc/*.cxy"]', 7, "csrc/*.cxy matches no file"),
+        ('sources = "csrc/*.h"', 6, "csrc/*.h matches no file but a.h, which no compiler is called for"),
+        ('sources = "../*.cpp"', 6, "../*.cpp matches no file"),
+        ('exclude = "gone.cpp"', 6, "gone.cpp matches no file"),
+        ('license-files = "LICENSE"', 6, "LICENSE matches no file"),
+        ('define = "A B"', 6, "A B is no macro: write NAME or NAME=VALUE"),
+        ('libraries = "-lfoo"', 6, "-lfoo is no name: write foo for libfoo.so"),
+        ('cxx-flags = "-I include"', 6, "-I include: folders of headers belong into include-dirs"),
+        ('cxx-flags = "-Iinclude"', 6, "-Iinclude: folders of headers belong into include-dirs"),
+        ('cxx-flags = "-D_GLIBCXX_USE_CXX11_ABI=0"', 6, "it decides what std::string is"),
+        (
+            'cxx-flags = [\n "-O3",\n "-fvisibility=default"]',
+            8,
+            "the compiler flag -fvisibility=default cannot be used",
+        ),
+        ('nvcc-flags = "-rdc=true"', 6, "nvcc-flags: the compiler flag -rdc=true cannot be used"),
+        ('cxx-flags = "O3"', 6, "O3: it is not a compiler flag"),
+        ('cpu-flags = {"csrc/*.cc" = "-O3"}', 6, "-O3 names no feature of a processor, as -mavx512bf16 does"),
+        ('cpu-flags = {"none/*.cc" = "-mavx2"}', 6, "none/*.cc matches no file"),
+        ('[tool.graft.cpu-flags]\n"none/*.cc" = "-mavx2"', 7, "none/*.cc matches no file"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_mistake_is_one_line_with_its_place(tmp_path: Path, table: str, line: int, what: str) -> None:
+    native = folder(tmp_path, table, {"csrc/a.cc": "", "csrc/a.h": ""})
+    with pytest.raises(UsageError) as caught:
+        load_native(native)
+    said = caught.value.what
+    assert said.startswith(f"{tmp_path.resolve()}/pyproject.toml:{line}: [tool.graft] ") and "\n" not in said
+    assert what in said
+
+
+def test_all_mistakes_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        settings_of(folder(tmp_path, 'sources = "a.cc"\ninclude-dirs = "b"\ndefine = "1"'))
+    assert {*re.findall(r"toml:(\d+): ", caught.value.what)} == {"6", "7", "8"}
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "what"),
+    [
+        ('define = "A"\ncxx-flags = ["-O3", "-fno-such-flag"]', 7, "-fno-such-flag"),
+        ('cxx-flags = "-std=c++14"', 6, "this PyTorch's headers need C++20"),
+        ('cpu-flags = {"csrc/*.cc" = "-mno_such"}', 6, "-mno_such"),
+    ],
+)
+def test_flag_that_the_compiler_refuses(tmp_path: Path, table: str, line: int, what: str) -> None:
+    settings = settings_of(folder(tmp_path, table, {"csrc/a.cc": ""}))
+    with pytest.raises(UsageError) as caught:
+        settings.require_accepted(GXX)
+    assert caught.value.what.startswith(f"{tmp_path.resolve()}/pyproject.toml:{line}: ")
+    assert what in caught.value.what and "\n" not in caught.value.what
+
+
+@pytest.mark.parametrize("flag", ["-march=native", "-mtune=native"])
+def test_this_processor_is_refused_for_wheels_and_told_otherwise(
+    tmp_path: Path, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(folder(tmp_path, f'cxx-flags = ["-O3", "{flag}"]'))
+    with pytest.raises(UsageError, match=rf"toml:6: \[tool.graft\] cxx-flags: {flag}: a wheel is for other processors"):
+        settings.tell_processors(is_for_edits=False)
+    settings.tell_processors(is_for_edits=True)
+    assert f"{flag}: the result is for such processors only" in capsys.readouterr().err
+    assert any("GRAFT_PROCESSOR" in each for each in settings.stamp)
+
+
+def test_other_processors_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_of(folder(tmp_path, 'cxx-flags = ["-mavx2", "-O3"]'))
+    settings.tell_processors(is_for_edits=False)
+    said = capsys.readouterr().err
+    assert (
+        "-mavx2: on other processors the wheel crashes; cpu-flags gives an error that names it" in said
+        and "-O3" not in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("compiler", "todo"),
+    [
+        ("g++ -O3 -g", 'set CXX=g++, and write cxx-flags = ["-O3", "-g"] into [tool.graft] of pyproject.toml'),
+        ("ccache g++", "set CXX=g++ and LAUNCHER=ccache"),
+    ],
+)
+def test_compiler_with_more_than_its_name(compiler: str, todo: str) -> None:
+    with pytest.raises(GraftError) as caught:
+        require_program(compiler)
+    assert f"CXX={compiler}: " in caught.value.what and caught.value.todo == todo
+
+
+def test_variables_that_do_not_count_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    tell_unused()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("CPLUS_INCLUDE_PATH", "/x")
+    tell_unused()
+    told = "CPLUS_INCLUDE_PATH is not used; write `include-dirs` into [tool.graft] of pyproject.toml\n"
+    assert capsys.readouterr().err == told
+
+
+def test_readme_lists_the_settings() -> None:
+    text = (REPOSITORY / "scripts/README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([\w-]+)` \| ([^|]*) \| ([^|]*) \|$", text, re.M) == [
+        (name, key.holds, key.help) for name, key in KEYS.items()
+    ]
+
+
+def test_settings_without_a_file() -> None:
+    assert Settings().stamp == ()
