@@ -89,6 +89,8 @@ class Wheel(Delivery):
 
         base = job.base
         files = _composed(job, made, {"delivery": "wheel", "folders": {}})
+        info = f"torch-{base.version}.dist-info"
+        files = {**files, **{f"{info}/licenses/graft/{name}": text for name, text in job.snapshot.licenses.items()}}
         with job.steps.step("pack"):
             return pack(
                 base.wheel,
@@ -178,6 +180,7 @@ class Thin(Delivery):
         with job.steps.step("compose"):
             platform = platform_tag(job.base, made.libraries.values())
             files = compose_thin(job.base, made, self.package, job.snapshot.pin.version, platform)
+            files |= {f"{self.package}/licenses/{name}": text for name, text in job.snapshot.licenses.items()}
             lay_out_files(self.layout.out, files)
         return self.layout.out
 

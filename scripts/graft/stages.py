@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,11 +12,12 @@ from .base.callers import kept_calls
 from .check.generator import Generator
 from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
+from .compile.bundle import bundle
 from .compile.cuda import Cuda, find_cuda
 from .compile.incremental import bring_up_to_date
 from .compile.manifest import Outside
 from .compile.nvcc import Compiler, Nvcc
-from .compile.products import Product
+from .compile.products import LINKED, Product, with_libraries
 from .compile.stubs import replaced_stubs
 from .compile.units import CXX, NVCC, UnitFinder, Units, link_operators
 from .compose.appending import require_names
@@ -162,6 +163,8 @@ def _compile(
     link_operators(job.layout)
     units = UnitFinder(job.layout, job.snapshot.natives, job.base, job.snapshot.toolchain, nvcc).units()
     products = products_of(units, job.base, nvcc) if products_of else []
+    products = with_libraries(products, job.snapshot.libraries)
+    contained = _contained(products, job.layout.work)
     compilers: dict[str, Compiler] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.tried if products_of else units.cuda
     libraries, outside = bring_up_to_date(
@@ -171,5 +174,16 @@ def _compile(
         line=line,
         is_refused=is_refused,
     )
-    own = [unit for unit in units.library if unit.source.parts[0] == "src"] if products_of else []
+    libraries |= contained
+    own = [unit for unit in units.library if unit.is_own] if products_of else []
     return libraries, outside, replaced_stubs(own, job.layout.work, [job.base.libraries / "libtorch_cpu.so"])
+
+
+def _contained(products: Sequence[Product], work: Path) -> dict[str, Path]:
+    """Copy the libraries that products contain. Return the copies, by path in the wheel."""
+    folders = {product.folder: product.libraries.bundled for product in products if product.libraries.bundled}
+    return {
+        f"{folder}/{name}": path
+        for folder, libraries in folders.items()
+        for name, path in bundle(libraries, work / LINKED / folder).items()
+    }

@@ -157,8 +157,8 @@ def check(request: Request, own: argparse.Namespace) -> None:
         say("\n".join(map(str, load_native(folder).inputs)))
     snapshot = take_snapshot(layout)
     tell_unused()
-    for folder in snapshot.read.folders:
-        folder.settings.tell_processors(is_for_edits=True)
+    for native in snapshot.read.folders:
+        native.settings.tell_processors(is_for_edits=True)
     with build_lock(layout.work):
         from .stages import check
 

@@ -13,12 +13,12 @@ from zipfile import ZipFile
 import pytest
 from graft.base import fetch as fetch_module
 from graft.base.base import Base
-from graft.base.elf import ElfFile
 from graft.base.fetch import check_wheel, fetch
 from graft.base.symbols import SymbolFile, SymbolIndex
 from graft.compile import units
 from graft.compile.trampolines import bind_hidden, trampoline_table
 from graft.core.console import StepLine
+from graft.core.elf import ElfFile
 from graft.core.errors import MissingError, UsageError
 from graft.core.files import lay_out_files
 from graft.core.layout import REPOSITORY, Layout, TorchVersion

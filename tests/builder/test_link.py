@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from builds import BOUND, SHOWN, TEMPLATES, LinkedBuild, make_library
 from graft.base.base import Library
-from graft.base.elf import ElfFile
 from graft.base.symbols import SymbolFile
 from graft.compile import libraries
 from graft.compile.products import LINKED, Product
 from graft.compile.units import Unit
+from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
 
 

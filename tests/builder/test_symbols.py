@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from graft.base.elf import ElfFile
 from graft.base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
 from graft.compile.trampolines import bind_hidden
+from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
 from graft.deliver.wheel import newer_symbols
 

@@ -15,11 +15,11 @@ from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
 from ..core.architecture import ARCHITECTURES
+from ..core.elf import ElfFile
 from ..core.errors import UsageError
 from ..core.layout import BYTECODE, TorchVersion
 from ..core.process import python_path, run
 from ..inputs.toolchain import Toolchain
-from .elf import ElfFile
 
 VERSION_FILE = "torch/version.py"
 

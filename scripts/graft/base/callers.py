@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..core.elf import ElfFile
 from ..core.files import write_atomically
 from ..core.process import run
 from ..inputs.entries import Entry, kernels_of
-from .elf import ElfFile
 from .symbols import SymbolFile
 
 # Generated functions that call kernels: wrappers for the dispatcher, and those of `at::cpu` and similar namespaces.

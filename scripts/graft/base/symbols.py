@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..core.elf import ElfFile
 from ..core.files import file_lock, write_atomically
 from ..core.layout import HOME
-from .elf import ElfFile
 
 # The indexes by build-id, shared by all bases.
 INDEXES = HOME / "symbols"
@@ -80,6 +80,12 @@ class SymbolFile(ElfFile):
         binding, visibility = symbols["info"] >> 4, symbols["other"] & 3
         is_meant = (binding != _LOCAL) if weak else (binding == _GLOBAL)
         is_meant &= hidden | ~np.isin(visibility, (_INTERNAL, _HIDDEN))
+        return frozenset(_names(self._static, is_meant & (symbols["section"] != _UNDEFINED)))
+
+    def defined_functions(self) -> frozenset[str]:
+        """Return the functions that an object file alone defines for others."""
+        symbols, _ = self._static
+        is_meant = (symbols["info"] >> 4 == _GLOBAL) & (symbols["info"] & 15 == _FUNCTION)
         return frozenset(_names(self._static, is_meant & (symbols["section"] != _UNDEFINED)))
 
     def sizes(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -14,8 +14,10 @@ from ..core.errors import BuildError, GraftError
 from ..core.files import write_if_changed
 from ..core.layout import SOURCES
 from ..core.process import UNTRANSLATED, run
+from ..inputs.libraries import is_elf
 from ..inputs.native import NativeFolders, saved_natives
 from ..inputs.toolchain import FAST_LINKER
+from .guards import Guard, guarded_object, guards_of, is_guarded, variants_of
 from .initializers import leave_initializers
 from .link_messages import explain_repeated, explain_undefined
 from .products import LINKED, LinkPlan
@@ -29,6 +31,7 @@ _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-
 _DEFINED_LATER = frozenset(
     {"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"}
     | {"graft_libraries", "graft_slots", "graft_slots_size", "graft_is_python_extension"}
+    | {"graft_choose_for_processor"}
 )
 
 
@@ -58,10 +61,11 @@ class Linker:
         offered = {path: SymbolFile(path).exported() & unresolved for path in self._product.offered if unresolved}
         called = [path for path, names in offered.items() if names]
         aliases = self._aliases(unresolved)
-        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), stubs)
+        guards = guards_of(self._product.units)
+        table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), stubs, guards)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.partial")
-        objects = [table, *(unit.target for unit in self._product.units), *called]
+        objects = [table, *(self._object_of(unit, guards) for unit in self._product.units), *called]
         defined = [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
         # The loader would resolve symbols that the base exports, too, to the base's. So they are local to this library.
         own = target.with_name(f"{target.name}.map")
@@ -86,7 +90,19 @@ class Linker:
         command += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.rpath_flag}"] if like.rpath else []
         loaded = [libraries / name for name in (*product.bound, *product.linked)]
         loaded += [LINKED / name for name in product.loaded]
-        return [*command, "-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
+        command += ["-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
+        return [*command, *self._libraries_of_settings()]
+
+    def _libraries_of_settings(self) -> Iterator[str | Path]:
+        """Yield the linker's arguments for libraries: for the copies of those that the product contains."""
+        beside, libraries = self._product.path.parent, self._product.libraries
+        copies = {each.path: beside / each.name for each in libraries.bundled}
+        yield from (copies.get(path, path) for path in libraries.linked)
+        # What is linked in is not for others.
+        yield from (f"-Wl,--exclude-libs,{path.name}" for path in libraries.archives)
+        if copies:
+            yield f"-Wl,-rpath-link,{beside}"
+            yield from [] if self._product.like.rpath else ["-Wl,-rpath,$ORIGIN"]
 
     @cached_property
     def _objects(self) -> list[tuple[Unit, SymbolFile]]:
@@ -127,12 +143,20 @@ class Linker:
         needed = {name for _, file in self._objects for name in file.undefined()} - _DEFINED_LATER
         needed.difference_update(*(file.defined() for _, file in self._objects))
         needed.difference_update(*(SymbolFile(unit.target).defined(hidden=False) for unit in self._product.provided))
+        needed.difference_update(*self._exported_by_libraries())
         for library in self._bound:
             needed -= library.find(needed, EXPORTED).keys()
         python = [_python_library()] if self._product.is_python_extension else []
         for path in [*self._toolchain.system_libraries, *python]:
             needed -= SymbolFile(path).exported()
         return needed - self._toolchain.linked_in
+
+    def _exported_by_libraries(self) -> Iterator[Iterable[str]]:
+        """Yield what the libraries of settings define for others."""
+        libraries = self._product.libraries
+        every = {*libraries.linked, *(each.path for each in libraries.bundled)}
+        yield from (SymbolFile(path).exported() for path in every if is_elf(path))
+        yield from (self._toolchain.symbols_of(path) for path in libraries.archives)
 
     def _of_all_capabilities(self, unit: Unit, file: SymbolFile) -> Iterator[str]:
         """Yield what other builds, which compile ``unit`` for each CPU capability, would define more than once."""
@@ -184,10 +208,22 @@ class Linker:
             if name.startswith("_ZN2at6native12DispatchStubI") and name.endswith(suffix)
         }
 
-    def _compiled_table(self, bound: Iterable[Bound], stubs: Mapping[str, StubBindings]) -> Path:
+    def _object_of(self, unit: Unit, guards: Iterable[Guard]) -> Path:
+        return guarded_object(unit, guards, self._toolchain) if is_guarded(unit) else unit.target
+
+    def _compiled_table(
+        self, bound: Iterable[Bound], stubs: Mapping[str, StubBindings], guards: Sequence[Guard]
+    ) -> Path:
         """Compile the table that binds hidden functions, and replaces kernels."""
-        jump = self._toolchain.architecture.jump
-        table = trampoline_table(bound, stubs, jump, is_python_extension=self._product.is_python_extension)
+        defined = {name for _, file in self._objects for name in file.defined()}
+        table = trampoline_table(
+            bound,
+            stubs,
+            self._toolchain.architecture.jump,
+            is_python_extension=self._product.is_python_extension,
+            guards=guards,
+            variants=variants_of(self._product.units, defined, self._toolchain),
+        )
         stem = self._product.name.split(".")[0].replace("/", ".")
         source, target = (Path(f"objects/trampolines/{stem}{suffix}") for suffix in (".cpp", ".o"))
         command = [self._toolchain.compiler, *self._toolchain.flags, "-Ifixed"]

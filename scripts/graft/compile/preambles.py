@@ -64,7 +64,7 @@ class Preambles:
                 write_atomically(note, json.dumps({**read_json(note), "manifest": asdict(manifest)}))
 
     def _with_preamble(self, unit: Unit) -> Unit:
-        is_own = unit.source.parts[0] == "src" and unit.compiler == CXX and not unit.is_tried
+        is_own = unit.is_own and unit.compiler == CXX and not unit.is_tried
         text = (self._work / unit.source).read_text(encoding="utf-8", errors="replace") if is_own else ""
         others, first = _included_first(unit.flags)
         preamble = f"{first}{preamble_of(text)}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..base.base import Base, Library
 from ..core.files import write_if_changed
+from ..inputs.libraries import NO_LIBRARIES, LinkedLibraries
 from ..inputs.toolchain import Toolchain
 from .nvcc import Nvcc
 from .units import Unit, Units
@@ -47,6 +48,7 @@ class Product:
         provided: units of another product that it calls.
         is_python_extension: whether Python loads it.
         is_loaded: whether its initializers are left to the process that loads it.
+        libraries: what settings link it with.
     """
 
     name: str
@@ -59,6 +61,12 @@ class Product:
     provided: Sequence[Unit] = ()
     is_python_extension: bool = False
     is_loaded: bool = False
+    libraries: LinkedLibraries = NO_LIBRARIES
+
+    @property
+    def folder(self) -> str:
+        """The folder in the wheel where the libraries lie that it contains."""
+        return str(Path(self.name).parent)
 
     @property
     def path(self) -> Path:
@@ -69,6 +77,12 @@ class Product:
     def plan(self) -> Path:
         """The path of its link plan from the work folder."""
         return Path("plans", f"{Path(self.name).name}.plan")
+
+
+def with_libraries(products: Sequence[Product], libraries: LinkedLibraries) -> list[Product]:
+    """Return products of which those with the folder's own sources are linked with libraries."""
+    own = {product.name for product in products if any(unit.is_own for unit in product.units)}
+    return [replace(product, libraries=libraries) if product.name in own else product for product in products]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 
 from ..base.symbols import FUNCTION, SymbolIndex
 from ..core.errors import BuildError
+from .guards import Guard, Variant
 from .stubs import StubBindings
 
 _TABLE = Path(__file__).with_name("templates") / "table.cpp.in"
@@ -36,10 +38,16 @@ def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list
 
 
 def trampoline_table(
-    libraries: Iterable[Bound], stubs: Mapping[str, StubBindings], jump: str, *, is_python_extension: bool
+    libraries: Iterable[Bound],
+    stubs: Mapping[str, StubBindings],
+    jump: str,
+    *,
+    is_python_extension: bool,
+    guards: Sequence[Guard] = (),
+    variants: Sequence[Variant] = (),
 ) -> str:
     """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with a ``jump`` to each
-    (see ``Architecture``), and kernels.
+    (see ``Architecture``), kernels, and what needs more of the processor.
     """
     trampolines: list[str] = []
     declared: list[str] = []
@@ -62,6 +70,16 @@ def trampoline_table(
             tables += [f"{kind} {kind}_{number}[] = {{\n{lines}}};\n"] if rows else []
             fields += [f"{kind}_{number}" if rows else "nullptr", str(len(rows))]
         entries.append(f"    {{{', '.join(fields)}}},")
+    choices = []
+    for each in guards:
+        index = len(trampolines)
+        trampolines.append(_trampoline(each.function, jump, index))
+        declared.append(f'GRAFT_HIDDEN void guarded_{index}() asm("{each.renamed}");')
+        choices.append(_guard(each, index))
+    for number, variant in enumerate(variants):
+        names = {f"variant_{number}": variant.member, f"lower_{number}": variant.lower}
+        declared += [f'extern "C" void* {name} asm("{symbol}");' for name, symbol in names.items()]
+        choices.append(f"  if (!({_has(variant.features)})) {{\n    {' = '.join(names)};\n  }}\n")
     return Template(_TABLE.read_text(encoding="utf-8")).substitute(
         slot_count=max(len(trampolines), 1),
         trampolines="\n".join(trampolines),
@@ -69,7 +87,21 @@ def trampoline_table(
         tables="\n".join(tables),
         libraries="\n".join(entries),
         is_python_extension=str(is_python_extension).lower(),
+        choices="".join(choices),
     )
+
+
+def _guard(guard: Guard, slot: int) -> str:
+    """Return C++ that fills the slot of a function that not every processor can run."""
+    lacks = f"which this processor lacks: {guard.source} was compiled for it (cpu-flags in pyproject.toml)"
+    message = json.dumps(f"this needs {' and '.join(guard.features)}, {lacks}")
+    throws = f"+[] {{ throw std::runtime_error({message}); }}"
+    chosen = f"{_has(guard.features)} ? guarded_{slot} : {throws}"
+    return f"  graft_slots[{slot}] = reinterpret_cast<void*>({chosen});\n"
+
+
+def _has(features: Iterable[str]) -> str:
+    return " && ".join(f'__builtin_cpu_supports("{each}")' for each in features)
 
 
 def _trampoline(name: str, jump: str, slot: int) -> str:

@@ -51,6 +51,8 @@ class Unit:
             folder. A source that needs more is compiled without them.
         needed: files that must be built first, relative to the work folder.
         is_tried: whether it is compiled only to find errors; the target stays empty.
+        capability: the CPU capability that it is compiled for; empty if it is compiled once.
+        features: what the processor must have besides, as g++ calls it.
     """
 
     source: Path
@@ -59,6 +61,13 @@ class Unit:
     narrow: tuple[Path, ...] = ()
     needed: tuple[Path, ...] = ()
     is_tried: bool = False
+    capability: str = ""
+    features: tuple[str, ...] = ()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the user wrote the source."""
+        return self.source.is_relative_to(SOURCES)
 
     @property
     def compiler(self) -> str:
@@ -108,7 +117,10 @@ class UnitFinder:
         templates = {name.as_posix(): (_TEMPLATES / name).read_bytes() for name in files_below(_TEMPLATES)}
         lay_out_files(self._layout.work / "fixed", templates | self._toolchain.python_configuration)
         native_folder = self._layout.sources
-        own = [self._unit(native_folder / name, f"native/{_stem(name)}") for name in native.sources]
+        own = [
+            _needing(self._unit(native_folder / name, f"native/{_stem(name)}"), self._cpu_flags(native_folder / name))
+            for name in native.sources
+        ]
         fixed = {
             name: Unit(Path("fixed", name), self._object(f"fixed/{Path(name).stem}"), (self._python_include,))
             for name in templates
@@ -121,10 +133,12 @@ class UnitFinder:
         vectorized += [(path, f"generated/{path.name}") for path in sorted(units.glob("*/vectorized/*.cpp"))]
         # After the others; see Architecture.capabilities.
         library += [
-            self._unit(source, f"{name}.{capability}", self._toolchain.capability_flags(capability))
+            self._for_capability(source, name, capability)
             for capability in self._toolchain.capabilities
             for source, name in vectorized
         ]
+        # Of several copies of an inline function, the linker keeps the first.
+        library.sort(key=lambda unit: bool(unit.features))
         bound = [folder for folder in folders if (folder / "bindings.cpp").is_file()]
         return Units(
             fixed=fixed,
@@ -142,8 +156,22 @@ class UnitFinder:
         if toolchain.is_for_edits and _INTRINSIC.search(text):
             for capability in toolchain.architecture.capabilities:
                 if capability not in toolchain.capabilities:
-                    unit = self._unit(source, f"{name}.{capability}", toolchain.capability_flags(capability))
+                    unit = self._for_capability(source, name, capability)
                     yield replace(unit, target=unit.target.with_suffix(".tried"), is_tried=True)
+
+    def _for_capability(self, source: Path, name: str, capability: str) -> Unit:
+        """Return the unit of a source for a CPU capability."""
+        unit = self._unit(source, f"{name}.{capability}", self._toolchain.capability_flags(capability))
+        more = self._cpu_flags(source)
+        is_meant = self._toolchain.capability_of(more) == capability
+        return _needing(replace(unit, capability=capability), more if is_meant else ())
+
+    def _cpu_flags(self, source: Path) -> tuple[str, ...]:
+        if not source.is_relative_to(self._layout.sources):
+            return ()
+        name = source.relative_to(self._layout.sources)
+        folder = self._natives.owner(name)
+        return folder.settings.cpu_flags.get(folder.place(name), ())
 
     def _cuda(self, native: NativeFiles, folders: list[Path]) -> list[Unit]:
         """Return the units of the CUDA kernels. Their registrations follow what they call, as in ``library``."""
@@ -210,6 +238,12 @@ class UnitFinder:
 
     def _relative(self, path: Path) -> Path:
         return path.relative_to(self._layout.work)
+
+
+def _needing(unit: Unit, flags: Iterable[str]) -> Unit:
+    """Return a unit with flags for features of the processor."""
+    words = tuple(flags)
+    return replace(unit, flags=(*unit.flags, *words), features=tuple(word.removeprefix("-m") for word in words))
 
 
 def _stem(source: Path) -> str:

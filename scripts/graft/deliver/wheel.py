@@ -19,8 +19,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 from packaging.utils import parse_wheel_filename
 
 from ..base.base import Base
-from ..base.elf import ElfFile
 from ..core.console import say
+from ..core.elf import ElfFile
 from ..core.errors import BuildError
 from ..core.system_errors import remedy
 

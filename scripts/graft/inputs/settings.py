@@ -163,6 +163,11 @@ class Settings:
                 flag = (found[1] or found[2]) if found else ""
                 first = next((line for line in done.stdout.splitlines() if "error" in line), done.stdout.strip())
                 raise UsageError(self.fault(key, first, flag), todo="correct the flag, or leave it out")
+        for flag in dict.fromkeys(flag for flags in self.cpu_flags.values() for flag in flags):
+            asks = f'int main() {{ return __builtin_cpu_supports("{flag.removeprefix("-m")}"); }}'
+            if run([toolchain.compiler, "-fsyntax-only", "-x", "c++", "-"], stdin=asks, check=False).returncode != 0:
+                what = f"{flag}: {toolchain.compiler} cannot tell whether a processor of {toolchain.machine} has this"
+                raise UsageError(self.fault("cpu-flags", what, flag), todo="leave it out, or use a newer g++")
 
 
 NO_SETTINGS = Settings()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, SOURCES, Layout
+from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
 from .native import SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .patches import Patch, load_series, pin_files
 from .pin import Pin, pin_of, unpinned_sha256
@@ -22,6 +23,9 @@ from .toolchain import Toolchain, find_toolchain
 
 # Libraries that affect a wheel's bytes: auditwheel's policies determine the platform tag.
 _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
+
+# The beginning of the names of licenses among the inputs.
+_LICENSES = "licenses/"
 
 # The suffixes of the builder's own files. Editors and version control write other files beside them.
 _OWN = (".cmake", ".py", ".cpp", ".h", ".hpp", ".in", ".ini", ".yaml")
@@ -40,6 +44,7 @@ class Snapshot:
         toolchain: the compiler.
         settings: other values that affect the result.
         elsewhere: contents of C++ sources that no build reads. They may have what the others lack.
+        libraries: the libraries that the settings of native folders name.
     """
 
     work: Path
@@ -50,6 +55,7 @@ class Snapshot:
     toolchain: Toolchain
     settings: tuple[str, ...]
     elsewhere: Mapping[str, bytes] = field(default_factory=dict)
+    libraries: LinkedLibraries = NO_LIBRARIES
 
     @cached_property
     def stamp(self) -> str:
@@ -70,6 +76,11 @@ class Snapshot:
         for text in (hash_of_builder(), *others):
             digest.update(f"{text}\0".encode())
         return digest.hexdigest()
+
+    @property
+    def licenses(self) -> dict[str, bytes]:
+        """The licenses that go into a wheel, by path."""
+        return {name.removeprefix(_LICENSES): self.files[name] for name in self.files if name.startswith(_LICENSES)}
 
     @property
     def sources(self) -> Path:
@@ -162,14 +173,13 @@ def take_snapshot(layout: Layout) -> Snapshot:
     settings = [folder.settings for folder in natives.folders]
     for each in settings:
         each.require_accepted(toolchain)
-    files |= {
-        f"licenses/{number}/{path.name}": path.read_bytes()
-        for number, each in enumerate(settings)
-        for path in each.licenses
-    }
+    for number, each in enumerate(settings):
+        files |= {f"{_LICENSES}{number}/{path.relative_to(each.root)}": path.read_bytes() for path in each.licenses}
     sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
     unpinned = [sha256] if sha256 else []
+    libraries = linked_libraries(settings, toolchain)
     extra = [*layout.extra.settings, *(text for each in settings for text in each.stamp)]
+    extra += [libraries.digest] if libraries.digest else []
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))
     return Snapshot(
         work=layout.work,
@@ -180,6 +190,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
         toolchain=toolchain,
         settings=(layout.pin, layout.installed, *unpinned, platform.python_implementation(), *versions, *extra),
         elsewhere=elsewhere,
+        libraries=libraries,
     )
 
 

@@ -123,6 +123,13 @@ class Toolchain:
         definitions = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
         return [*self.architecture.capabilities[capability], *definitions, *self.sanitizers]
 
+    def capability_of(self, flags: Iterable[str]) -> str:
+        """Return the CPU capability that flags for more features of the processor count for: AVX512 if one of them is
+        of its family, or AVX2. What is being edited is compiled for one capability only, and without them.
+        """
+        is_of_avx512 = any(re.match("-m(avx512|avx10|amx)", flag) for flag in flags)
+        return "" if self.is_for_edits else "AVX512" if is_of_avx512 else "AVX2"
+
     def of_kind(self, kind: str) -> Toolchain:
         """Return the same compiler for another kind of build."""
         if kind == SANITIZED:
@@ -176,7 +183,10 @@ class Toolchain:
     @cached_property
     def linked_in(self) -> frozenset[str]:
         """The symbols of libgcc.a, which is linked into each library, for example for checks of processor features."""
-        archive = run([self.compiler, "-print-libgcc-file-name"]).stdout.strip()
+        return self.symbols_of(run([self.compiler, "-print-libgcc-file-name"]).stdout.strip())
+
+    def symbols_of(self, archive: str | Path) -> frozenset[str]:
+        """Return the symbols that a static library defines."""
         lines = run([self.program("nm"), "--defined-only", "--format=posix", archive], check=False).stdout.splitlines()
         return frozenset(line.split()[0] for line in lines if len(line.split()) > 2)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from graft.base.elf import ElfFile
 from graft.core.cuda_settings import CudaArchs
+from graft.core.elf import ElfFile
 from graft.core.layout import native_folders
 from helpers import architectures
 

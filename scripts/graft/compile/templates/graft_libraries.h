@@ -60,6 +60,8 @@ GRAFT_HIDDEN void* graft_slots[];
 GRAFT_HIDDEN const size_t graft_slots_size;
 GRAFT_HIDDEN const bool graft_is_python_extension;
 GRAFT_HIDDEN GraftReplacement* graft_replacements;
+// Fills the slots of functions that not every processor can run, and replaces kernels that this one cannot.
+GRAFT_HIDDEN void graft_choose_for_processor();
 
 // Switches all that this library replaces: to the base's, to its own, or dispatch stubs to a kernel that only throws, by
 // which tests find what calls them.

@@ -134,6 +134,7 @@ __attribute__((constructor(101))) void bind_slots() {
     std::fprintf(stderr, "torch: %s.\n", error().c_str());
     _exit(1);
   }
+  graft_choose_for_processor();
   mprotect(graft_slots, graft_slots_size, PROT_READ);
 #ifdef GRAFT_LOADED
   graft_offer(graft_libraries);

@@ -1,0 +1,172 @@
+"""Libraries that settings of native folders name, and what these need: as auditwheel does, all that not every Linux has
+is contained in what is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from ..core.elf import ElfFile
+from ..core.errors import UsageError
+from ..core.files import sha256_of_file
+from .settings import Settings
+from .toolchain import Toolchain
+
+# What PyTorch's libraries load before.
+_OF_TORCH = ("libtorch*.so", "libc10*.so", "libshm.so")
+
+_ELF, _ARCHIVE = b"\x7fELF", b"!<arch>"
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A library that is contained in what is built.
+
+    Args:
+        path: the user's file.
+        soname: the name by which others need it.
+        name: its new name, by which no other library of a process can be meant.
+    """
+
+    path: Path
+    soname: str
+    name: str
+
+
+@dataclass(frozen=True)
+class LinkedLibraries:
+    """The libraries of a build.
+
+    Args:
+        linked: the files that are linked.
+        bundled: those that are contained in what is built, and what they need.
+        digest: identifies the contents.
+    """
+
+    linked: tuple[Path, ...] = ()
+    bundled: tuple[Bundled, ...] = ()
+    digest: str = ""
+
+    @property
+    def archives(self) -> list[Path]:
+        """Static libraries."""
+        return [path for path in self.linked if _magic(path).startswith(_ARCHIVE)]
+
+
+NO_LIBRARIES = LinkedLibraries()
+
+
+def linked_libraries(every: Iterable[Settings], toolchain: Toolchain) -> LinkedLibraries:
+    """Return the libraries that settings name.
+
+    Raises:
+        UsageError: lists those that are not found, or are for another processor.
+    """
+    linked: list[Path] = []
+    bundled: dict[str, Path] = {}
+    faults: list[str] = []
+    for settings in every:
+        finder = _Finder(settings, toolchain)
+        linked += finder.linked()
+        bundled |= finder.bundled
+        faults += finder.faults
+    if faults:
+        raise UsageError("\n".join(faults), todo="correct libraries and library-dirs, or install what is missing")
+    contents = {path: sha256_of_file(path) for path in dict.fromkeys((*linked, *bundled.values()))}
+    digest = hashlib.sha256("\0".join(sorted(contents.values())).encode()).hexdigest() if contents else ""
+    own = tuple(Bundled(path, soname, _renamed(path, digest)) for soname, path in sorted(bundled.items()))
+    return LinkedLibraries(tuple(dict.fromkeys(linked)), own, digest)
+
+
+class _Finder:
+    """Finds the libraries of one folder. ``bundled`` and ``faults`` are filled meanwhile."""
+
+    def __init__(self, settings: Settings, toolchain: Toolchain) -> None:
+        self._settings = settings
+        self._toolchain = toolchain
+        self.bundled: dict[str, Path] = {}
+        self.faults: list[str] = []
+
+    def linked(self) -> Iterator[Path]:
+        """Yield the files that the settings name."""
+        for name in self._settings.libraries:
+            path = self._found(f"lib{name}.so") or self._found(f"lib{name}.a")
+            if path is None:
+                self._fault(name, f"no lib{name}.so or lib{name}.a in library-dirs, nor in the compiler's folders")
+            elif not is_elf(path):
+                yield path  # an archive, or a linker script of the system's
+            elif self._is_for_another(path):
+                self._fault(name, f"{path} is for another processor")
+            else:
+                self._add(name, _soname(path), path)
+                yield path
+
+    def _add(self, name: str, soname: str, path: Path) -> None:
+        """Add a library that the library ``name`` of the settings is, or needs, and all that it needs."""
+        if soname in self.bundled or self._is_elsewhere(soname):
+            return
+        self.bundled[soname] = path
+        file = ElfFile(path).dynamic()
+        own = [each for tag in ("DT_RPATH", "DT_RUNPATH") for text in file.get(tag, ()) for each in text.split(":")]
+        near = [Path(each.replace("$ORIGIN", str(path.parent)).replace("${ORIGIN}", str(path.parent))) for each in own]
+        for needed in file.get("DT_NEEDED", ()):
+            if self._is_elsewhere(needed):
+                continue
+            if found := self._found(needed, [*near, path.parent]):
+                self._add(name, needed, found)
+            else:
+                what = f"{path} needs {needed}, which is not found; name its folder in library-dirs, or exclude it"
+                self._fault(name, what)
+
+    def _found(self, file: str, near: Iterable[Path] = ()) -> Path | None:
+        there = (folder / file for folder in (*near, *self._settings.library_dirs))
+        return next((path.resolve() for path in there if path.is_file()), None) or next(
+            (path.resolve() for path in self._toolchain.libraries([file])), None
+        )
+
+    def _is_elsewhere(self, soname: str) -> bool:
+        """Return whether a library is on every Linux, comes with PyTorch, or is not to be contained."""
+        kept_out = (*_OF_TORCH, *self._settings.kept_out)
+        return soname in _everywhere(self._toolchain.machine) or any(fnmatch(soname, each) for each in kept_out)
+
+    def _is_for_another(self, path: Path) -> bool:
+        return ElfFile(path).machine != self._toolchain.architecture.elf
+
+    def _fault(self, name: str, what: str) -> None:
+        self.faults.append(self._settings.fault("libraries", what, name))
+
+
+def _everywhere(machine: str) -> frozenset[str]:
+    """Return the libraries that the manylinux policies expect on every Linux (PEP 600)."""
+    # Imported late, as it takes long.
+    from auditwheel.architecture import Architecture
+    from auditwheel.libc import Libc
+    from auditwheel.policy import WheelPolicies
+
+    policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture[machine])
+    listed: frozenset[str] = frozenset().union(*(policy.whitelist for policy in policies))
+    return listed
+
+
+def is_elf(path: Path) -> bool:
+    """Return whether a file is a library or an object: libm.so is a script of the linker."""
+    return _magic(path).startswith(_ELF)
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(8)
+
+
+def _soname(path: Path) -> str:
+    return next(iter(ElfFile(path).dynamic().get("DT_SONAME", ())), path.name)
+
+
+def _renamed(path: Path, digest: str) -> str:
+    """Return ``libfoo-1a2b3c4d.so.1`` for ``libfoo.so.1``."""
+    stem, dot, rest = path.name.partition(".so")
+    return f"{stem}-{digest[:8]}{dot}{rest}"
