@@ -15,6 +15,7 @@ from typing import Any
 from .core.cuda_settings import CudaArchs, CudaSettings
 from .core.errors import UsageError
 from .core.folders import is_native
+from .core.keys import FILE, KEYS
 from .core.layout import DIST, IS_CHECKOUT, REPOSITORY, Layout, TorchVersion, expanded, native_folders
 from .core.wording import HELP, SPELLED
 
@@ -198,11 +199,14 @@ OF_MAKE = {
 
 
 def variables() -> str:
-    """Return a table of make's variables, with their values now."""
+    """Return a table of make's variables, with their values now, and of the settings that folders have."""
     shown = {each.word: (each.given_to_make(os.environ), each.help) for each in OPTIONS.values()}
     shown |= {name: (os.environ.get(name) or default, help_) for name, (default, help_) in OF_MAKE.items()}
     lines = [f"  {f'{name}={value}':<22} {help_}" for name, (value, help_) in shown.items()]
-    return "\n".join(["Variables, with their values now:", *lines])
+    keys = [f"  {name:<22} {key.help}" for name, key in KEYS.items()]
+    return "\n".join(
+        ["Variables, with their values now:", *lines, f"Settings of a folder, [tool.graft] in {FILE}:", *keys]
+    )
 
 
 def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:

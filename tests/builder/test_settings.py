@@ -9,10 +9,11 @@ import pytest
 from builds import GXX
 from graft.core.architecture import require_program
 from graft.core.errors import GraftError, UsageError
+from graft.core.keys import KEYS
 from graft.core.layout import REPOSITORY
 from graft.inputs.native import load_native, load_natives
 from graft.inputs.saves import times
-from graft.inputs.settings import KEYS, NO_SETTINGS, Settings, settings_of, tell_unused
+from graft.inputs.settings import NO_SETTINGS, Settings, settings_of, tell_unused
 from helpers import write
 
 FUNCTIONS = "- func: probe(Tensor self) -> Tensor\n"

@@ -16,8 +16,8 @@ from pathlib import Path
 import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
+from ..core.keys import COMPILED
 from ..inputs.native import CPLUSPLUS, NativeFolders
-from ..inputs.settings import COMPILED
 
 # Macros and keywords before a declaration, which the grammar would parse as its type.
 _DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")

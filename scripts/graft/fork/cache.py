@@ -65,6 +65,8 @@ def cache_of(pin: Pin) -> Cache:
 def read_inputs(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
     """Read the inputs of a build in the pin's cache, which the body has for itself."""
     snapshot = take_snapshot(layout)
+    for folder in snapshot.read.folders:
+        folder.settings.require_none()
     cache = cache_of(snapshot.pin)
     kept = sorted(f"{name}={value}" for name, value in os.environ.items() if _READ_BY_PYTORCH.fullmatch(name))
     snapshot = replace(snapshot, work=cache.folder, settings=(*snapshot.settings, *kept))

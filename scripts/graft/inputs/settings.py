@@ -8,15 +8,16 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.console import WARNING, say
 from ..core.errors import UsageError
 from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
+from ..core.keys import COMPILED, FILE, KEYS
 from ..core.process import UNTRANSLATED, run
 from .toolchain import Toolchain
 
@@ -24,37 +25,6 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-FILE = "pyproject.toml"
-
-# The sources that can be compiled, in any folder.
-COMPILED = (".cpp", ".cu", ".cc", ".cxx", ".c++", ".C")
-
-
-class Key(NamedTuple):
-    """A key of the table: what it holds, and what for."""
-
-    holds: str
-    help: str
-
-
-_FOLDERS, _GLOBS, _FLAGS = "a folder, or a list", "a glob, or a list", "a flag, or a list"
-
-KEYS = {
-    "native": Key(_FOLDERS, "the native folders; by default that of pyproject.toml"),
-    "torch": Key("a version, or a list", "the versions of torch that a project is built for"),
-    "sources": Key(_GLOBS, f"more sources, in any folder: {', '.join(COMPILED)}"),
-    "exclude": Key(_GLOBS, "sources that are not compiled"),
-    "include-dirs": Key(_FOLDERS, "where headers are searched, after PyTorch's and before the system's"),
-    "define": Key("a macro, or a list", "NAME or NAME=VALUE, for all compilers"),
-    "cxx-flags": Key(_FLAGS, "for g++; never for the link"),
-    "nvcc-flags": Key(_FLAGS, "for nvcc"),
-    "cpu-flags": Key("a table: glob = flags", "for files that need more of the processor, such as -mavx512bf16"),
-    "libraries": Key("a name, or a list", "what to link, as for -l. Wheels contain what no system has"),
-    "library-dirs": Key(_FOLDERS, "where libraries are searched, before the system's"),
-    "exclude-libraries": Key(_GLOBS, "libraries that the wheel does not contain, such as libcuda.so.*"),
-    "license-files": Key(_GLOBS, "licenses that go into the wheel, such as those of the libraries"),
-}
 
 # These are no settings of compilers.
 _OF_PROJECTS = ("native", "torch")
@@ -139,6 +109,13 @@ class Settings:
     @cached_property
     def _text(self) -> str:
         return self.file.read_text(encoding="utf-8", errors="replace") if self.file else ""
+
+    def require_none(self) -> None:
+        """Check that there are no settings: PyTorch's own build has its own."""
+        if self.given:
+            faults = [self.fault(key, "PyTorch's own build has no such settings") for key in self.given]
+            todo = "build onto a wheel, or write the folder as ATen is written"
+            raise UsageError("\n".join(faults), todo=todo)
 
     def require_accepted(self, toolchain: Toolchain) -> None:
         """Check that the compiler accepts the flags, and that PyTorch's headers accept the standard.
@@ -355,8 +332,3 @@ def tell_unused() -> None:
     ):
         if os.environ.get(name):
             say(f"{name} is not used; write `{key}` into [tool.graft] of {FILE}", WARNING)
-
-
-def table_of(columns: Callable[[str, Key], str] = lambda name, key: f"  {name:<18} {key.help}") -> Iterator[str]:
-    """Yield a line for each key."""
-    return (columns(name, key) for name, key in KEYS.items())

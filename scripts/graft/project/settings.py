@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UsageError
+from ..core.keys import FILE
 from ..deliver.thin import is_own_name
 from ..inputs.native import load_native, require_native
-from ..inputs.settings import FILE, faults_of, listed, natives_of, read_toml
+from ..inputs.settings import faults_of, listed, natives_of, read_toml
 
 _EXAMPLE = '[tool.graft]\nnative = "native"   # the folder with native_functions.yaml\ntorch = "2.13.0"'
 
