@@ -130,7 +130,7 @@ class _Finder:
 
     def _is_elsewhere(self, soname: str) -> bool:
         """Return whether a library is on every Linux, comes with PyTorch, or is not to be contained."""
-        kept_out = (*_OF_TORCH, *self._settings.kept_out)
+        kept_out = (*_OF_TORCH, self._toolchain.architecture.loader, *self._settings.kept_out)
         return soname in _everywhere(self._toolchain.machine) or any(fnmatch(soname, each) for each in kept_out)
 
     def _is_for_another(self, path: Path) -> bool:

@@ -1,0 +1,119 @@
+"""Libraries that settings name: how they are found, which of them are contained, and under which names."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+from builds import GXX
+from graft.compile.bundle import bundle
+from graft.core.elf import ElfFile
+from graft.core.errors import UsageError
+from graft.inputs.libraries import LinkedLibraries, linked_libraries
+from graft.inputs.settings import settings_of
+from helpers import write
+
+
+def make_shared(folder: Path, name: str, text: str, *needed: str) -> Path:
+    """Compile ``libNAME.so.1`` and its link ``libNAME.so`` in a folder, from C."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"lib{name}.so.1"
+    command = ["g++", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-o", target, f"-Wl,-soname,{target.name}"]
+    links = [f"-l{each}" for each in needed]
+    subprocess.run([*command, f"-L{folder}", *links], input=text, text=True, check=True)
+    (folder / f"lib{name}.so").symlink_to(target.name)
+    return target
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with two libraries of which one needs the other, and a static one."""
+    # Its thread-local variable is read with a function of the dynamic loader.
+    make_shared(tmp_path / "lib", "inner", "static __thread int calls; int inner(void) { return calls ? 0 : 3; }")
+    make_shared(tmp_path / "lib", "outer", "int inner(void); int outer(void) { return 2 * inner(); }", "inner")
+    subprocess.run(
+        ["g++", "-fPIC", "-x", "c", "-c", "-", "-o", tmp_path / "x.o"], input="int own(void) { return 1; }",
+        text=True, check=True,
+    )  # fmt: skip
+    subprocess.run(["ar", "rcs", tmp_path / "lib/libown.a", tmp_path / "x.o"], check=True)
+    return tmp_path.resolve()
+
+
+def found(project: Path, table: str) -> LinkedLibraries:
+    text = f"[tool.graft]\n{table}\n"
+    write(project, {"pyproject.toml": text, "native_functions.yaml": ""})
+    return linked_libraries([settings_of(project)], GXX)
+
+
+def test_what_a_library_needs_is_contained_too(project: Path) -> None:
+    libraries = found(project, 'libraries = "outer"\nlibrary-dirs = "lib"')
+    assert libraries.linked == (project / "lib/libouter.so.1",)
+    assert [each.soname for each in libraries.bundled] == ["libinner.so.1", "libouter.so.1"]
+    assert [each.name for each in libraries.bundled] == [
+        f"libinner-{libraries.digest[:8]}.so.1",
+        f"libouter-{libraries.digest[:8]}.so.1",
+    ]
+
+
+def test_copies_find_each_other_and_no_library_of_the_same_name(project: Path, tmp_path: Path) -> None:
+    libraries = found(project, 'libraries = "outer"\nlibrary-dirs = "lib"')
+    copies = bundle(libraries.bundled, tmp_path / "out")
+    make_shared(tmp_path / "other", "inner", "int inner(void) { return 100; }")
+    ctypes.CDLL(str(tmp_path / "other/libinner.so.1"))
+    (outer,) = (path for name, path in copies.items() if "outer" in name)
+    elsewhere = (tmp_path / "out").rename(tmp_path / "elsewhere")
+    assert ctypes.CDLL(str(elsewhere / outer.name)).outer() == 6
+    dynamic = ElfFile(elsewhere / outer.name).dynamic()
+    assert dynamic["DT_SONAME"] == [outer.name] and dynamic["DT_RPATH"] == ["$ORIGIN"]
+
+
+def test_another_content_has_another_name(project: Path) -> None:
+    table = 'libraries = "outer"\nlibrary-dirs = "lib"'
+    before = found(project, table)
+    for path in (project / "lib").glob("libinner*"):
+        path.unlink()
+    make_shared(project / "lib", "inner", "int inner(void) { return 4; }")
+    after = found(project, table)
+    assert before.digest != after.digest and not {*before.bundled} & {*after.bundled}
+
+
+def test_static_libraries_and_those_of_every_linux_are_linked_only(project: Path) -> None:
+    libraries = found(project, 'libraries = ["own", "z", "m"]\nlibrary-dirs = "lib"')
+    assert [path.name.partition(".")[0] for path in libraries.linked] == ["libown", "libz", "libm"]
+    assert libraries.bundled == () and libraries.archives == [project / "lib/libown.a"]
+
+
+def test_excluded_library_is_linked_only(project: Path) -> None:
+    table = 'libraries = "outer"\nlibrary-dirs = "lib"\nexclude-libraries = "libinner.so.*"'
+    assert [each.soname for each in found(project, table).bundled] == ["libouter.so.1"]
+    table = 'libraries = "outer"\nlibrary-dirs = "lib"\nexclude-libraries = ["lib*.so.1"]'
+    libraries = found(project, table)
+    assert libraries.bundled == () and libraries.linked == (project / "lib/libouter.so.1",)
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "what"),
+    [
+        (
+            'library-dirs = "lib"\nlibraries = ["own",\n "nowhere"]',
+            4,
+            "libraries: no libnowhere.so or libnowhere.a in library-dirs, nor in the compiler's folders",
+        ),
+        ('libraries = "broken"\nlibrary-dirs = "lib"', 2, "libbroken.so.1 needs libgone.so.1, which is not found"),
+        ('libraries = "foreign"\nlibrary-dirs = "lib"', 2, "libforeign.so.1 is for another processor"),
+    ],
+)
+def test_mistake_is_one_line_with_its_place(project: Path, table: str, line: int, what: str) -> None:
+    gone = make_shared(project / "lib", "gone", "int gone(void) { return 1; }")
+    make_shared(project / "lib", "broken", "int gone(void); int broken(void) { return gone(); }", "gone")
+    gone.unlink()
+    foreign = make_shared(project / "lib", "foreign", "int foreign(void) { return 1; }")
+    content = bytearray(foreign.read_bytes())
+    content[18:20] = (183).to_bytes(2, "little")  # e_machine: EM_AARCH64
+    foreign.write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        found(project, table)
+    assert caught.value.what.startswith(f"{project}/pyproject.toml:{line}: [tool.graft] ")
+    assert what in caught.value.what and "\n" not in caught.value.what

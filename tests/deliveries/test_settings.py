@@ -1,0 +1,232 @@
+"""A project as the field writes them: its sources, headers, flags and libraries lie where its authors put them. It is
+built where it lies, with nothing but native_functions.yaml and a pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from helpers import write
+from users import Environment, make
+
+# No processor that is still made has this feature.
+LACKING = "-mxop"
+
+PYPROJECT = f"""[tool.graft]
+native = "native"
+sources = ["csrc/**/*.cc", "csrc/ops/*.cxx", "csrc/once.cpp"]
+exclude = ["csrc/tests/*.cc"]
+include-dirs = ["include"]
+define = ["FIELD_FACTOR=3"]
+cxx-flags = ["-ffast-math"]
+libraries = ["field_outer", "field_static"]
+library-dirs = ["third_party/lib"]
+license-files = ["third_party/LICENSE"]
+
+[tool.graft.cpu-flags]
+"csrc/once.cpp" = "{LACKING}"
+"native/cpu/*.cpp" = "{LACKING}"
+"""
+
+FILES = {
+    "native/native_functions.yaml": """
+- func: field_scale(Tensor self) -> Tensor
+  variants: function, method
+  dispatch:
+    CompositeExplicitAutograd: field_scale
+- func: field_sum(Tensor self) -> Tensor
+  dispatch:
+    CPU: field_sum
+- func: field_library(Tensor self) -> Tensor
+  dispatch:
+    CompositeExplicitAutograd: field_library
+- func: field_once(Tensor self) -> Tensor
+  dispatch:
+    CompositeExplicitAutograd: field_once
+- func: field_which(Tensor self) -> Tensor
+  dispatch:
+    CPU: field_which
+""",
+    "csrc/scale.cc": '#include "impl.cpp"\n#include "field/scale.h"\n'
+    "namespace at::native {\nTensor field_scale(const Tensor& self) { return field::scale(self); }\n}\n",
+    "csrc/impl.cpp": "#pragma once\n#include <torch/all.h>\n#include <field/factor.hh>\n"
+    "namespace field {\nusing namespace at;\n"
+    "Tensor scale(const Tensor& self) { return self * factor<FIELD_FACTOR>(); }\n}\n",
+    "csrc/tests/test.cc": "#error this is a test\n",
+    "csrc/ops/sum.cxx": """
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <atomic>
+using namespace at;
+namespace field {
+Tensor sum(const Tensor& self) {
+  const auto whole = self.contiguous();
+  const auto* data = whole.const_data_ptr<float>();
+  double total = 0;
+#pragma omp parallel for reduction(+ : total)
+  for (int64_t i = 0; i < whole.numel(); ++i) total += data[i];
+  std::atomic<int64_t> count = 0;
+  parallel_for(0, whole.numel(), 1, [&](int64_t first, int64_t last) { count += last - first; });
+  return full({}, total + count, self.options());
+}
+}
+namespace at::native {
+Tensor field_sum(const Tensor& self) { return field::sum(self); }
+}
+""",
+    "csrc/library.cc": """
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+extern "C" int field_outer();
+extern "C" int field_static();
+namespace at::native {
+Tensor field_library(const Tensor& self) { return self.add(field_outer() + field_static()); }
+}
+""",
+    "csrc/once.cpp": """
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#ifndef __XOP__
+#error the flag is missing
+#endif
+namespace at::native {
+Tensor field_once(const Tensor& self) { return self.add(1); }
+}
+""",
+    "native/Which.h": """#pragma once
+#include <ATen/native/DispatchStub.h>
+namespace at::native {
+using field_which_fn = int64_t (*)();
+DECLARE_DISPATCH(field_which_fn, field_which_stub)
+}
+""",
+    "native/Which.cpp": """
+#include <ATen/native/Which.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full_like.h>
+namespace at::native {
+DEFINE_DISPATCH(field_which_stub);
+Tensor field_which(const Tensor& self) { return at::full_like(self, field_which_stub(kCPU)); }
+}
+""",
+    "native/cpu/WhichKernel.cpp": """
+#include <ATen/native/Which.h>
+namespace at::native {
+namespace {
+int64_t which() {
+#if defined(CPU_CAPABILITY_AVX512)
+  const int64_t capability = 512;
+#elif defined(CPU_CAPABILITY_AVX2)
+  const int64_t capability = 2;
+#else
+  const int64_t capability = 1;
+#endif
+#ifdef __XOP__
+  return -capability;
+#else
+  return capability;
+#endif
+}
+}
+ALSO_REGISTER_AVX512_DISPATCH(field_which_stub, &which)
+}
+""",
+    "include/field/scale.h": "#pragma once\nnamespace field { at::Tensor scale(const at::Tensor& self); }\n",
+    "include/field/factor.hh": "#pragma once\nnamespace field { template <int N> double factor() { return N; } }\n",
+    "third_party/LICENSE": "Anyone may use it.\n",
+}
+
+VALUES = """
+import torch
+x = torch.ones(4)
+print(x.field_scale()[0].item(), torch.field_sum(x).item(), torch.field_library(x)[0].item(), end=" ")
+print(torch.field_which(x)[0].item())
+print((torch.tensor(2e-310, dtype=torch.double) / 2).item())  # -ffast-math at the link would give 0
+try:
+    torch.field_once(x)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def write_project(folder: Path) -> Path:
+    """Write the project and its libraries. Return its native folder."""
+    write(folder, {"pyproject.toml": PYPROJECT, **FILES})
+    make_library(folder / "third_party/lib", "field_inner", "int field_inner(void) { return 3; }")
+    text = "int field_inner(void); int field_outer(void) { return 2 * field_inner(); }"
+    make_library(folder / "third_party/lib", "field_outer", text, "-lfield_inner")
+    source = folder / "third_party/static.c"
+    source.write_text("int field_static(void) { return 100; }", encoding="utf-8")
+    subprocess.run(["g++", "-fPIC", "-x", "c", "-c", source, "-o", source.with_suffix(".o")], check=True)
+    archive = folder / "third_party/lib/libfield_static.a"
+    subprocess.run(["ar", "rcs", archive, source.with_suffix(".o")], check=True)
+    return folder / "native"
+
+
+def make_library(folder: Path, name: str, text: str, *needed: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"lib{name}.so.1"
+    command = ["g++", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-o", target, f"-Wl,-soname,{target.name}"]
+    subprocess.run([*command, f"-L{folder}", *needed], input=text, text=True, check=True)
+    (folder / f"lib{name}.so").symlink_to(target.name)
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_project(tmp_path_factory.mktemp("field"))
+
+
+LACKS = "this needs xop, which this processor lacks: csrc/once.cpp was compiled for it (cpu-flags in pyproject.toml)"
+
+
+def test_thin_wheel(native: Path, stock: Environment, tmp_path: Path) -> None:
+    said = make("thin-wheel", stock, "--pin", "installed", "--native", native, "--name", "field", "--out", tmp_path)
+    for name in ("field_inner", "field_outer"):
+        assert f", from {native.parent}/third_party/lib/lib{name}.so.1\n" in said
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (licence,) = (name for name in names if name.endswith("licenses/0/third_party/LICENSE"))
+        assert archive.read(licence) == b"Anyone may use it.\n"
+    assert len([name for name in names if "libfield_" in name and ".so.1" in name]) == 2
+    stock.pip("install", "--no-deps", wheel)
+    shutil.move(native.parent / "third_party", tmp_path / "third_party")
+    try:
+        for capability, which in {"default": "1.0", "avx2": "1.0", "avx512": "512.0"}.items():
+            values, denormal, error = stock.run(VALUES, ATEN_CPU_CAPABILITY=capability).stdout.splitlines()
+            which = which if capability != "avx512" or "avx512f" in Path("/proc/cpuinfo").read_text() else "1.0"
+            assert values == f"3.0 8.0 107.0 {which}"
+            assert (denormal, error) == ("1e-310", LACKS)
+    finally:
+        shutil.move(tmp_path / "third_party", native.parent / "third_party")
+        stock.pip("uninstall", "-y", "field")
+
+
+def test_develop_follows_edits_of_the_project(native: Path, stock: Environment) -> None:
+    def values() -> list[str]:
+        make("develop", stock, "--native", native)
+        return stock.run(VALUES).stdout.split()[:3]
+
+    project = native.parent
+    assert values() == ["3.0", "8.0", "107.0"]
+    write(project, {"pyproject.toml": PYPROJECT.replace("FACTOR=3", "FACTOR=5")})
+    assert values() == ["5.0", "8.0", "107.0"]
+    header = FILES["include/field/factor.hh"].replace("return N", "return 2 * N")
+    write(project, {"include/field/factor.hh": header})
+    assert values() == ["10.0", "8.0", "107.0"]
+    write(project, {"csrc/ops/sum.cxx": FILES["csrc/ops/sum.cxx"].replace("total + count", "total - count")})
+    assert values() == ["10.0", "0.0", "107.0"]
+    write(project, {"pyproject.toml": PYPROJECT, **FILES})
+
+
+def test_mistake_costs_nothing(native: Path, stock: Environment) -> None:
+    project = native.parent
+    write(project, {"pyproject.toml": PYPROJECT.replace("include-dirs", "include-dir")})
+    said = make("develop", stock, "--native", native, is_right=False)
+    line = PYPROJECT.splitlines().index('include-dirs = ["include"]') + 1
+    assert f"{project}/pyproject.toml:{line}: [tool.graft] has no key `include-dir`" in said
+    write(project, {"pyproject.toml": PYPROJECT})
