@@ -18,28 +18,48 @@ from test_check_python import FUNCTION, lines
 UNARY = "(Tensor self) -> Tensor"
 EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: kernel\n"
 
-# Schema, the rest of the entry, and the file of the rule.
+NON_FUNCTIONAL = EXPLICIT.replace("Autograd", "AutogradNonFunctional")
+CPU = "  dispatch:\n    CPU: kernel\n"
+LISTS = "(Tensor[] tensors, Tensor?[] parts) -> (Tensor, Tensor[])"
+
+# Schema, the rest of the entry, and the rule: "" is the decomposition of a composite operator.
 ENTRIES: dict[str, tuple[str, str, str | None]] = {
-    "graft_unary": (UNARY, EXPLICIT, "Explicit"),
-    "graft_meta": (UNARY, EXPLICIT + "    Meta: meta\n", "Explicit"),
-    "graft_reduction": (UNARY, EXPLICIT + "  tags: reduction\n", "Explicit"),
-    "graft_overload.one": (UNARY, EXPLICIT + "  autogen: graft_overload.one_out\n", "Explicit"),
-    "graft_lists": ("(Tensor[] tensors, Tensor? weight=None) -> (Tensor, Tensor[])", EXPLICIT, "Explicit"),
-    "graft_number": ("(Tensor self) -> int", EXPLICIT, "Explicit"),
-    "graft_pointwise": (UNARY, EXPLICIT + "  tags: pointwise\n", "Pointwise"),
-    "graft_composite": (UNARY, "", "Composites"),
+    "graft_unary": (UNARY, EXPLICIT, "explicit"),
+    "graft_meta": (UNARY, EXPLICIT + "    Meta: meta\n", "explicit"),
+    "graft_reduction": (UNARY, EXPLICIT + "  tags: reduction\n", "explicit"),
+    "graft_overload.one": (UNARY, EXPLICIT + "  autogen: graft_overload.one_out\n", "explicit"),
+    "graft_lists": ("(Tensor[] tensors, Tensor? weight=None) -> (Tensor, Tensor[])", EXPLICIT, "explicit"),
+    "graft_number": ("(Tensor self) -> int", EXPLICIT, "explicit"),
+    "graft_pointwise": (UNARY, EXPLICIT + "  tags: pointwise\n", "pointwise"),
+    "graft_composite": (UNARY, "", ""),
     # A kernel of one backend, or one for all backends.
-    "graft_cpu": (UNARY, "  dispatch:\n    CPU: kernel\n", None),
+    "graft_cpu": (UNARY, CPU, None),
     "graft_cpu_too": (UNARY, EXPLICIT + "    CPU: kernel_cpu\n", None),
     "graft_sparse_too": (UNARY, EXPLICIT + "    SparseCPU: kernel_sparse\n", None),
-    "graft_functional": (UNARY, EXPLICIT.replace("Autograd", "AutogradNonFunctional"), None),
+    "graft_functional": (UNARY, NON_FUNCTIONAL, None),
     # Operators that vmap cannot show.
     "graft_seeded": (UNARY, EXPLICIT + "  tags: nondeterministic_seeded\n", None),
     "graft_values": (UNARY, EXPLICIT + "  tags: data_dependent_output\n", None),
     "graft_shape": (UNARY, EXPLICIT + "  tags: dynamic_output_shape\n", None),
-    "graft_writes": ("(Tensor self, Tensor(a!) total) -> Tensor", EXPLICIT, "Writing"),
+    "graft_writes": ("(Tensor self, Tensor(a!) total) -> Tensor", EXPLICIT, "writing"),
     "graft_no_tensor": ("(int size) -> Tensor", EXPLICIT, None),
+    # PyTorch's loop refuses lists.
+    "graft_lists_cpu": (LISTS, CPU, "looping"),
+    "graft_lists_cpu_too": (LISTS, EXPLICIT + "    CPU: kernel_cpu\n", "looping"),
+    "graft_lists_seeded": (LISTS, EXPLICIT + "  tags: nondeterministic_seeded\n", "looping"),
+    "graft_lists_pointwise": ("(Tensor[] tensors) -> Tensor", CPU + "  tags: pointwise\n", "looping"),
+    "graft_pieces": ("(Tensor self) -> Tensor[]", CPU, "looping"),
+    "graft_lists_": ("(Tensor(a!) self, Tensor[] tensors) -> Tensor(a!)", CPU, "looping"),
+    "graft_lists_composite": (LISTS, "", ""),
+    "graft_lists_number": ("(Tensor[] tensors) -> (Tensor, int)", CPU, None),
+    "graft_lists_none": ("(int size) -> Tensor[]", CPU, None),
+    "graft_views": ("(Tensor(a -> *) self) -> Tensor(a)[]", CPU, None),
+    "graft_views_copy": ("(Tensor self) -> Tensor[]", NON_FUNCTIONAL + "  tags: view_copy\n", "looping"),
+    "graft_writes_lists": ("(Tensor[] tensors, Tensor(a!)[] outs) -> ()", CPU, "writing"),
+    "_foreach_graft_": ("(Tensor(a!)[] self) -> ()", "  device_check: NoCheck\n" + EXPLICIT, None),
 }
+
+RULE = re.compile(r'm\.impl\("([^"]+)", (?:.*&(\w+)_batching_rule|static_cast)')
 
 
 def test_rule_of_each_entry(base: Path, tmp_path: Path) -> None:
@@ -47,12 +67,10 @@ def test_rule_of_each_entry(base: Path, tmp_path: Path) -> None:
     native = write(tmp_path / "native", {"native_functions.yaml": text})
     out = Output(tmp_path / "generated")
     generate_batching_rules(load_operators(base, load_natives([native]), tmp_path / "wheel").new, out)
-    found = {
-        name: file.stem.removeprefix("BatchRulesOfAdded")
-        for file in (out.folder / name for name in out.names if name.suffix == ".cpp")
-        for name in re.findall(r'm\.impl\("([^"]+)"', file.read_text(encoding="utf-8"))
-    }
-    assert found == {name: file for name, (_, _, file) in ENTRIES.items() if file}
+    texts = [out.read(name) for name in out.names if name.name.startswith("BatchRulesOf")]
+    found = [pair for text in texts for pair in RULE.findall(text)]
+    expected = [(name, rule) for name, (_, _, rule) in ENTRIES.items() if rule is not None]
+    assert sorted(found) == sorted(expected)
 
 
 IN_PLACE = "- func: graft_probe_(Tensor(a!) self) -> Tensor(a!)\n  variants: method\n"

@@ -109,7 +109,7 @@ def _arguments(public: str, name: str, samples: Samples) -> dict[str, Any]:
     if "dtypes" not in stated:
         arguments |= _derived(op, public, name, samples)
     if _has_lists(functional_overload(name)):
-        # gradcheck's vmap supports no lists of tensors.
+        # gradcheck uses an older vmap, which supports no lists of tensors.
         arguments |= dict.fromkeys(
             ("check_batched_grad", "check_batched_gradgrad", "check_batched_forward_grad"), False
         )

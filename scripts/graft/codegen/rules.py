@@ -1,4 +1,6 @@
-"""Kernels that follow from an operator's entry: batching rules, so that ``torch.vmap`` needs no loop, and autocast."""
+"""Kernels that follow from an operator's entry: batching rules, so that ``torch.vmap`` needs no loop or has one, and
+autocast.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from ..inputs.native import AUTOCAST, NativeFolders
 from . import torchgen
 from .operators import Selection
 from .output import Output
-from .torchgen import BaseTy, BaseType, DispatchKey, NativeFunction, OptionalType, SchemaKind, write_from_template
+from .torchgen import (
+    BaseTy,
+    BaseType,
+    DispatchKey,
+    ListType,
+    NativeFunction,
+    OptionalType,
+    SchemaKind,
+    write_from_template,
+)
 from .writing import is_writing, lacks_meta
 
 # Batching rules and autocast policies are registered only if the folder did not register its own, which is known only
@@ -64,20 +75,26 @@ _TAGS_THAT_LOOP = {"nondeterministic_seeded", "data_dependent_output", "dynamic_
 
 _TENSOR = BaseType(BaseTy.Tensor)
 
+# The templates with the boxed rules.
+_TEMPLATES = {
+    "writing": "BatchRulesOfAddedWriting",
+    "pointwise": "BatchRulesOfAddedPointwise",
+    "explicit": "BatchRulesOfAddedLooping",
+    "looping": "BatchRulesOfAddedLooping",
+}
+
 
 def generate_batching_rules(selection: Selection, out: Output, folder: str = "ATen") -> None:
     """Generate the rules in a folder below ``out``, and kernels for Meta of operators that only write arguments."""
     generate_decompositions(selection, out, folder)
-    boxed = {
-        "Pointwise": [f for f in selection.functions if is_batched_pointwise(f)],
-        "Explicit": [f for f in selection.functions if is_batched_by_its_kernel(f, selection)],
-        "Writing": [f for f in selection.functions if is_writing(f) and f.namespace == "aten"],
-    }
-    for kind, functions in boxed.items():
-        if functions:
-            rule = f"torch::CppFunction::makeFromBoxedFunction<&{kind.lower()}_batching_rule>()"
-            text = registration_block(_BATCHED, [(f, f'm.impl("{f.func.name}", {rule});') for f in functions])
-            write_from_template(out, f"{folder}/BatchRulesOfAdded{kind}.cpp", {"registrations": text})
+    statements: dict[str, list[tuple[NativeFunction, str]]] = {}
+    for f in selection.functions:
+        if f.namespace == "aten" and (kind := _rule_of(f, selection)):
+            rule = f"torch::CppFunction::makeFromBoxedFunction<&{kind}_batching_rule>()"
+            statements.setdefault(_TEMPLATES[kind], []).append((f, f'm.impl("{f.func.name}", {rule});'))
+    for template, of_template in statements.items():
+        text = registration_block(_BATCHED, of_template)
+        write_from_template(out, f"{folder}/{template}.cpp", {"registrations": text})
     without_meta = [f for f in selection.functions if lacks_meta(f, _keys_of(f, selection)) and f.namespace == "aten"]
     if without_meta:
         kernel = "torch::CppFunction::makeFromBoxedFunction<&writes_nothing>()"
@@ -89,16 +106,26 @@ def _keys_of(f: NativeFunction, selection: Selection) -> set[DispatchKey]:
     return {key for key, index in selection.whole.backend_indices.items() if index.has_kernel(f)}
 
 
+def _rule_of(f: NativeFunction, selection: Selection) -> str | None:
+    """Return the boxed rule of ``f``; composite operators are decomposed, and others are left to PyTorch's loop."""
+    rules = {
+        "writing": is_writing(f),
+        "pointwise": is_batched_pointwise(f),
+        "explicit": is_batched_by_its_kernel(f, selection),
+        "looping": is_batched_in_a_loop(f),
+    }
+    return next((name for name, is_of_kind in rules.items() if is_of_kind), None)
+
+
 def is_batched_pointwise(f: NativeFunction) -> bool:
     """Return whether ``f`` is elementwise and takes and returns individual tensors."""
     tensors = (_TENSOR, OptionalType(_TENSOR))
     takes = all(a.type in tensors for a in f.func.arguments.flat_all if a.type.is_tensor_like())
     returns = bool(f.func.returns) and all(r.type == _TENSOR for r in f.func.returns)
     is_of_kind = f.func.kind() in (SchemaKind.functional, SchemaKind.inplace)
-    # Composite operators are decomposed instead.
-    is_written = not f.has_composite_implicit_autograd_kernel and f.namespace == "aten"
+    is_composite = f.has_composite_implicit_autograd_kernel
     is_random = "nondeterministic_seeded" in f.tags
-    return "pointwise" in f.tags and takes and returns and is_of_kind and is_written and not is_random
+    return "pointwise" in f.tags and takes and returns and is_of_kind and not is_composite and not is_random
 
 
 def is_batched_by_its_kernel(f: NativeFunction, selection: Selection) -> bool:
@@ -112,9 +139,20 @@ def is_batched_by_its_kernel(f: NativeFunction, selection: Selection) -> bool:
     takes = any(a.type.is_tensor_like() for a in arguments)
     writes = any(a.annotation is not None and a.annotation.is_write for a in arguments)
     is_random = any(a.type.is_base_ty_like(BaseTy.Generator) for a in arguments)
-    is_explicit = keys == {DispatchKey.CompositeExplicitAutograd} and f.namespace == "aten"
+    is_explicit = keys == {DispatchKey.CompositeExplicitAutograd}
     loops = writes or is_random or f.tags & _TAGS_THAT_LOOP
-    return is_explicit and takes and not loops and not is_batched_pointwise(f)
+    return is_explicit and takes and not loops
+
+
+def is_batched_in_a_loop(f: NativeFunction) -> bool:
+    """Return whether PyTorch's loop would take ``f``, but for lists of tensors among its arguments or results."""
+    takes = [a.type for a in f.func.arguments.flat_all if a.type.is_tensor_like()]
+    returns = [r.type for r in f.func.returns]
+    has_lists = any(each.is_list_like() for each in (*takes, *returns))
+    can_stack = bool(returns) and all(each in (_TENSOR, ListType(_TENSOR, None)) for each in returns)
+    is_of_kind = f.func.kind() in (SchemaKind.functional, SchemaKind.inplace) and not f.is_view_op
+    is_composite = f.has_composite_implicit_autograd_kernel
+    return bool(takes) and has_lists and can_stack and is_of_kind and not is_composite
 
 
 def generate_decompositions(selection: Selection, out: Output, folder: str, *, is_replaced: bool = False) -> None:

@@ -76,7 +76,7 @@ class TestVmap(TestCase):
             except RuntimeError as error:
                 if "could not generate a fallback" not in str(error):
                     raise
-                reason = "no batching rule, and where there are lists of tensors PyTorch has no loop in its place"
+                reason = "no batching rule, and no loop in its place, because it returns something other than tensors"
                 raise unittest.SkipTest(reason) from error
             for position, ours in enumerate(tensors_of(result)):
                 self.assertEqual(ours, torch.stack([tensors_of(each)[position] for each in expected]))

@@ -151,6 +151,75 @@ def test_vmap_loops_over_other_kernels(function: Callable[..., Any], tensors: tu
             check_every_batch(function, *tensors)
 
 
+def flat(result: Any) -> list[Tensor]:
+    return [result[0], *result[1]]
+
+
+LISTS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "two lists, two results": (lambda x, y: flat(aten.gr_products([x, y, x], [None, y])), (X, Y)),
+    "lists of different shapes": (lambda x, y: flat(aten.gr_products([x, x + 1], [y[0], None])), (X, Y)),
+    "a tensor and lists": (lambda x, y, w: aten.gr_total(x, [y, x], [None, w]), (X, Y, X.exp())),
+    "an empty list": (lambda x, y: aten.gr_total(x, [y], []), (X, Y)),
+    "a result that is a list": (lambda x, y: aten.gr_total_backward(x, [y, None], 3), (X, Y)),
+    "data-dependent": (lambda x: aten.gr_positive([x.exp(), -x.exp(), x.exp()]), (X,)),
+}
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{DROP}")
+@pytest.mark.parametrize("name", LISTS)
+def test_vmap_loops_over_kernels_with_lists(name: str) -> None:
+    function, tensors = LISTS[name]
+    check_every_batch(function, *tensors)
+
+
+def test_vmap_loops_over_lists_in_place() -> None:
+    x, y, changed = batched(X, 0), batched(Y, 1), batched(X, 0)
+    with pytest.warns(UserWarning, match=f"{DROP}.*gr_total_"):
+        result = torch.vmap(lambda x, y: x.gr_total_([y, y], [W[0]]), (0, 1))(changed, y)
+    expected = x + y.movedim(1, 0) * (1 + W[0])
+    torch.testing.assert_close(result, expected)
+    torch.testing.assert_close(changed, expected)
+    with pytest.raises(RuntimeError, match="gr_total_"):
+        torch.vmap(lambda y: X.clone().gr_total_([y], []), 1)(y)
+
+
+@pytest.mark.usefixtures("always_warns")
+def test_vmap_warns_of_a_loop_over_lists_as_of_others() -> None:
+    x = batched(X, 0)
+    with pytest.warns(UserWarning, match=DROP) as seen:
+        torch.vmap(lambda x: torch.gr_total(x, [x], []) + torch.gr_on_cpu(x))(x)
+    ours, theirs = (str(each.message).partition(" (")[0] for each in seen)
+    assert ours == theirs.replace("gr_on_cpu", "gr_total")
+
+
+@pytest.mark.filterwarnings("error")
+def test_vmap_loops_over_lists_without_a_warning_that_is_disabled() -> None:
+    torch._C._functorch._set_vmap_fallback_warning_enabled(False)
+    try:
+        check_vmap(lambda x: torch.gr_total(x, [x], []), batched(X, 0), in_dims=(0,))
+    finally:
+        torch._C._functorch._set_vmap_fallback_warning_enabled(True)
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{DROP}")
+def test_vmap_reports_what_a_loop_over_lists_cannot_do() -> None:
+    with pytest.raises(RuntimeError, match=r"^stack expects each tensor to be equal size"):
+        torch.vmap(lambda x: aten.gr_positive([x]))(torch.tensor([[1.0, -1], [1, 1]]))
+    with pytest.raises(RuntimeError, match="gr_positive returned a list of 0 tensors for one sample, and of 1 for"):
+        torch.vmap(lambda x: aten.gr_positive([x]))(torch.tensor([[-1.0, -1], [1, 1]]))
+    with pytest.raises(RuntimeError, match=r"rule not implemented for aten::gr_total, .* a batch of size 0"):
+        torch.vmap(lambda x: aten.gr_total(x, [x], []))(torch.ones(0, 3))
+
+
+@pytest.mark.usefixtures("no_loop")
+def test_vmap_without_a_loop_refuses_lists() -> None:
+    with pytest.raises(RuntimeError, match="aten::gr_total hit the vmap fallback which is currently disabled"):
+        torch.vmap(lambda x: aten.gr_total(x, [x], []))(X)
+    # None of its tensors is batched at this level.
+    found = torch.vmap(lambda x: x + aten.gr_total(Y, [Y], []))(X[:, None])
+    torch.testing.assert_close(found, X[:, None] + 2 * Y)
+
+
 @pytest.mark.usefixtures("no_loop")
 def test_vmap_looks_at_the_arguments_of_each_call() -> None:
     """If all samples share a tensor, vmap does not change how the kernel reads it."""
@@ -174,8 +243,7 @@ def test_vmap_reports_what_a_sample_would() -> None:
         torch.vmap(torch.gr_project)(torch.ones(2, 4, 5), torch.ones(2, 4, 3))
     with pytest.raises(IndexError, match="Dimension out of range"):
         torch.vmap(lambda x: torch.gr_normalize(x, 4))(torch.ones(2, 3))
-    # A loop supports no lists.
-    with pytest.raises(RuntimeError, match=r"(?s)^The size of tensor a \(5\).*could not generate a fallback"):
+    with pytest.raises(RuntimeError, match=r"^The size of tensor a \(5\) must match [^\n]* dimension 0$"):
         torch.vmap(lambda x, y: torch.gr_sum_list([x, y]))(torch.ones(2, 5), torch.ones(2, 3))
 
 
@@ -192,9 +260,10 @@ def test_vmap_is_random_as_it_is_told() -> None:
     assert same.min() >= 0
     assert same.unique().numel() > 1
     for randomness in ("error", "same", "different"):
-        with pytest.warns(UserWarning, match=DROP):
-            shaken = torch.vmap(torch.gr_shaken, randomness=randomness)(x)
-        assert not torch.equal(shaken[0], shaken[1])
+        for function in (torch.gr_shaken, lambda x: torch.gr_shaken_together([x, x])):
+            with pytest.warns(UserWarning, match=DROP):
+                shaken = torch.vmap(function, randomness=randomness)(x)
+            assert not torch.equal(shaken[0], shaken[1])
 
 
 def chain(x: Tensor) -> Tensor:
@@ -254,6 +323,39 @@ def test_derivatives_of_vmap_are_those_of_the_formulas() -> None:
         torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(dual).tangent, expected)
     nested = torch.vmap(torch.func.grad(lambda x: through(x).sum()))(torch.stack([x, x]))
     torch.testing.assert_close(nested, torch.stack([expected] * 2))
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{DROP}")
+def test_vmap_over_lists_and_derivatives_compose() -> None:
+    x, y = batched(X, 0).double(), Y.double()
+
+    def ours(x: Tensor) -> Tensor:
+        return aten.gr_total(x, [x, y, x * x], [None, y, y]) ** 2
+
+    def theirs(x: Tensor) -> Tensor:
+        return (2 * x + y * y + y * x * x) ** 2
+
+    expected = torch.func.grad(lambda x: theirs(x).sum())(x)
+    torch.testing.assert_close(torch.vmap(torch.func.grad(lambda x: ours(x).sum()))(x), expected)
+    torch.testing.assert_close(torch.func.grad(lambda x: torch.vmap(ours)(x).sum())(x), expected)
+    leaf = x.clone().requires_grad_()
+    torch.vmap(ours)(leaf).sum().backward()
+    torch.testing.assert_close(leaf.grad, expected)
+    torch.testing.assert_close(torch.func.jacrev(ours)(x[0]), torch.func.jacrev(theirs)(x[0]))
+    torch.testing.assert_close(torch.vmap(torch.func.jacrev(ours))(x), torch.vmap(torch.func.jacrev(theirs))(x))
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{DROP}")
+def test_derivatives_of_vmap_over_lists_are_those_of_the_formulas() -> None:
+    """The kernel is composed of others, and only looped over because it has a formula of its own."""
+    x = batched(X, 0).double()
+
+    def total(cat: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
+        return lambda x: (torch.vmap(lambda x: cat([x, Y.double(), x * x], 1))(x) ** 2).sum()
+
+    ours, theirs = total(torch.gr_cat), total(torch.cat)
+    for transform in (torch.func.grad, torch.func.jacfwd):
+        torch.testing.assert_close(transform(ours)(x), transform(theirs)(x))
 
 
 @pytest.mark.usefixtures("no_loop")
