@@ -96,7 +96,12 @@ class GRAFT_EXPORTED Library {
       const Schema& schema,
       Function&& function,
       const std::vector<at::Tag>& tags = {}) & {
-    const auto whole = text(schema);
+    auto whole = text(schema);
+    if constexpr (!std::is_same_v<std::decay_t<Function>, torch::CppFunction>) {
+      if (whole.find('(') == std::string::npos) {
+        whole += c10::toString(*inferred(function)); // its name is empty
+      }
+    }
     definitions.push_back({whole, tags});
     return impl(whole.substr(0, whole.find('(')).c_str(), std::forward<Function>(function));
   }
@@ -148,6 +153,15 @@ class GRAFT_EXPORTED Library {
   }
   static std::string text(torch::detail::SelectiveStr<true> text) {
     return text.operator const char*();
+  }
+
+  template <class Function>
+  static auto inferred(const Function&) {
+    return c10::detail::inferFunctionSchemaFromFunctor<std::decay_t<Function>>();
+  }
+  template <class Function, Function* function>
+  static auto inferred(c10::CompileTimeFunctionPointer<Function, function>) {
+    return c10::detail::inferFunctionSchemaFromFunctor<Function*>();
   }
 
   template <class R, class... A>
