@@ -1,0 +1,103 @@
+"""What a source sees of PyTorch's operators and of its folders' functions, through the headers that it includes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from ..inputs.includes import included
+from .calls import Call, calls_of, methods_of
+from .cplusplus import Definition, Source
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w./-]+)[>"]', re.M)
+_CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*?)\s*$")
+# The headers with all operators, and with all kernels of PyTorch.
+_ALL = {"": "ATen/Functions.h", "_native": "ATen/NativeFunctions.h"}
+# The folders of the base in which compilers look for headers.
+_FOLDERS = ("torch/include", "torch/include/torch/csrc/api/include")
+
+
+class Unit:
+    """A source with the headers of its folders that it includes.
+
+    Args:
+        source: the source.
+        sources: all sources of the folders.
+        tree: the unpacked base.
+    """
+
+    def __init__(self, source: Source, sources: Iterable[Source], tree: Path) -> None:
+        self.source = source
+        by_name = {each.name: each for each in sources}
+        names = included(lambda name: by_name[name].code if name in by_name else None, [source.name])
+        self.sources = [source, *(by_name[name] for name in sorted(names))]
+        self._tree = tree
+
+    def named(self, name: str) -> list[Definition]:
+        """Return the functions called ``name`` outside of namespace at itself."""
+        every = [each for part in self.sources for each in (*part.definitions, *part.declarations)]
+        return [each for each in every if each.name == name and not each.macro and each.namespace != "at"]
+
+    def calls(self, name: str) -> list[Call]:
+        """Return the calls of the function ``name`` in the source, but not those of a function of a class."""
+        calls = [*calls_of(self.source.text, name)] if name in self.source.words else []
+        methods = {each for part in self.sources for each in methods_of(part.text)} if calls else set()
+        return [call for call in calls if not (call.is_in_class and name in methods)]
+
+    def declares(self, operator: str, kind: str = "", *, surely: bool = False) -> bool:
+        """Return whether a header declares ``at::operator``, or, if ``kind`` is ``_native``, its kernel.
+
+        If ``surely``, an include below an ``#if`` does not count.
+        """
+        texts = [_compiled(each.code, surely=surely) for each in self.sources]
+        names = {name for text in texts for name in _INCLUDE.findall(text)}
+        return f"ATen/ops/{operator}{kind}.h" in names or any(_includes(self._tree, name, _ALL[kind]) for name in names)
+
+
+@cache
+def _includes(tree: Path, name: str, wanted: str) -> bool:
+    """Return whether a header of the base is ``wanted`` or includes it, directly or indirectly."""
+    left, seen = [name], {name}
+    while left:
+        each = left.pop()
+        if each == wanted:
+            return True
+        path = next((path for folder in _FOLDERS if (path := tree / folder / each).is_file()), None)
+        if path and not each.startswith(("ATen/ops/", "c10/")):
+            text = _compiled(path.read_text(encoding="utf-8", errors="replace"), surely=False)
+            found = {*_INCLUDE.findall(text)} - seen
+            seen |= found
+            left += found
+    return False
+
+
+def _compiled(code: str, *, surely: bool) -> str:
+    """Return the lines that are compiled where AT_PER_OPERATOR_HEADERS is defined; if ``surely``, without those below
+    any other ``#if`` than a guard against a second include.
+    """
+    kept: list[str] = []
+    values: list[bool | None] = []
+    lines = code.splitlines()
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        condition = _CONDITION.match(line)
+        if not condition:
+            if False not in values and not (surely and None in values):
+                kept.append(line)
+        elif condition[1].startswith("if"):
+            values.append(_value(condition[1], condition[2], after))
+        elif values and condition[1] == "endif":
+            values.pop()
+        elif values:
+            last = values.pop()
+            values.append(None if last is None or condition[1] == "elif" else not last)
+    return "\n".join(kept)
+
+
+def _value(word: str, name: str, after: str) -> bool | None:
+    """Return the value of a condition; None if it is unknown."""
+    if name == "AT_PER_OPERATOR_HEADERS":
+        return {"ifdef": True, "ifndef": False}.get(word)
+    is_guard = word == "ifndef" and re.match(rf"\s*#\s*define\s+{re.escape(name)}\b", after)
+    return True if is_guard else None
