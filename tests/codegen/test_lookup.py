@@ -110,6 +110,15 @@ Tensor calls_later(const Tensor& x) { return atan(x); }
 static Mine atan(const Tensor& x) { return Mine(); }
 Mine calls_kernel(const Tensor& x) { return atan(x); }  // error
 Tensor calls_operator(const Tensor& x) { return asin(x); }
+Tensor calls_used(const Tensor& x) {
+  using namespace mylib;
+  return sinh(x);                                     // warning
+}
+}
+
+namespace user {
+using mylib::sinh;
+Mine calls_used(const Tensor& x) { return sinh(x); }  // ambiguous: warning
 }
 """
 NAMES = "acos add asin atan cat cosh cumsum digamma erf erfc exp eye log2 mm mul neg relu sinh softmax stack sum tan"
@@ -267,6 +276,20 @@ def test_operators_and_kernels_of_a_folder_are_found_beside_its_functions(known:
         f"ops.cpp:5: `top_heads(x.flip(0), 1)` is ambiguous: {why} at::native::top_heads; write `at::native::top_heads"
         + todo,
         f"tails.cpp:4: `top_heads(x, 1)` is ambiguous: {why} at::native::top_heads; write `at::native::top_heads{todo}",
+    ]
+
+
+def test_overload_that_may_be_better_makes_a_warning(known: BaseOperators, tmp_path: Path) -> None:
+    entries = FOLDER["native_functions.yaml"]
+    more = entries.split("- func: top_tails")[0].replace("top_heads(", "top_heads.scalar(").replace("int k", "Scalar k")
+    own = FOLDER["mylib.h"].replace("int64_t k", "const at::Scalar& k")
+    call = (
+        '#include "mylib.h"\nnamespace mylib {\nat::Tensor call(const at::Tensor& x) { return top_heads(x, 1); }\n}\n'
+    )
+    texts = {**FOLDER, "native_functions.yaml": entries + more, "mylib.h": own, "mylib.cpp": call}
+    lines = [line for line in said_of(tmp_path, known, texts) if "namespace at," in line]
+    assert [line.partition(": C++")[0] for line in lines] == [
+        "mylib.cpp:3: warning: `top_heads(x, 1)` may call the operator at::top_heads"
     ]
 
 

@@ -85,8 +85,9 @@ def check_lookup(
     """
     operators = _operators(functions)
     kernels = [kernel for kernel in kernels if kernel.name in operators and kernel.header]
+    by_name = {source.name: source for source in sources}
     for source in sources:
-        unit = Unit(source, sources, tree)
+        unit = Unit(source, by_name, tree)
         for name, own in _named(operators, kernels, unit).items():
             _check_calls(name, own, operators[name], unit, findings)
         if source.name.suffix not in (".cu", ".cuh"):  # CUDA declares abs for all numbers
@@ -111,7 +112,7 @@ def _named(operators: dict[str, list[Operator]], kernels: Iterable[Kernel], unit
     for name in operators.keys() & unit.source.words:
         found[name] += unit.named(name)
     for each in kernels:
-        if unit.declares(each.header.removesuffix("_native.h"), "_native"):
+        if each.name in unit.source.words and unit.declares(each.header.removesuffix("_native.h"), "_native"):
             header = Path("ATen/ops") / each.header
             found[each.name].append(Definition(header, 0, each.namespace, each.name, "", "", each.parameters, False))
     return {name: own for name, own in found.items() if own and unit.declares(operators[name][0].header)}
@@ -121,11 +122,12 @@ def _check_calls(name: str, own: list[Definition], operators: list[Operator], un
     """Check the calls of the function ``name`` in a source."""
     source = unit.source
     for call in unit.calls(name):
-        found = _found(own, call, source)
+        around = _around(own, call, source)
+        found = around or _used(own, call, source)
         fits = {_fit(found, call, operator) for operator in operators} if found else set()
         if fits <= {Fit.BETTER}:
             continue
-        is_sure = Fit.SAME in fits and unit.declares(operators[0].header, surely=True)
+        is_sure = bool(around) and Fit.DEPENDS not in fits and unit.declares(operators[0].header, surely=True)
         is_sure = is_sure and not (source.is_conditional(call.line) or source.opens_namespaces)
         where = f"{found[0].namespace}::{name}"
         what = f"`{call.text}` is ambiguous" if is_sure else f"`{call.text}` may call the operator at::{name}"
@@ -134,19 +136,27 @@ def _check_calls(name: str, own: list[Definition], operators: list[Operator], un
         findings.add((source.path, call.line, 0), what, todo, is_warning=not is_sure)
 
 
-def _found(own: Iterable[Definition], call: Call, source: Source) -> list[Definition]:
+def _around(own: Iterable[Definition], call: Call, source: Source) -> list[Definition]:
     """Return the functions that a call finds without its arguments: those of the innermost namespace around it."""
     before = [d for d in own if d.file != source.path or d.line <= call.line]
     around = [d for d in before if not d.namespace or f"{call.namespace}::".startswith(f"{d.namespace}::")]
     innermost = max((d.namespace for d in around), key=len, default="")
     if not innermost and f"{call.namespace}::".startswith("at::"):
         return []  # namespace at itself is before the global one
-    found = [d for d in around if d.namespace == innermost]
-    return [d for d in found if d.is_template or _overload(d).takes(call)]
+    return [d for d in around if d.namespace == innermost and _can_be_called(d, call)]
 
 
-def _overload(definition: Definition) -> Overload:
-    return Overload(definition.parameters, len(definition.parameters) - len(definition.defaults))
+def _used(own: Iterable[Definition], call: Call, source: Source) -> list[Definition]:
+    """Return the functions that a call may find by ``using``. What is declared around it would hide them."""
+    names = set(re.findall(r"\busing\s+(?:namespace\s+)?(?:::)?([\w:]+)\s*;", source.code))
+    found = [d for d in own if d.namespace and {d.namespace, f"{d.namespace}::{d.name}"} & names]
+    is_inside = any(f"{call.namespace}::".startswith(f"{d.namespace}::") for d in own if d.namespace)
+    return [] if is_inside else [d for d in found if _can_be_called(d, call)]
+
+
+def _can_be_called(own: Definition, call: Call) -> bool:
+    required = len(own.parameters) - len(own.defaults)
+    return own.is_template or Overload(own.parameters, required).takes(call)
 
 
 def _fit(found: Sequence[Definition], call: Call, operator: Operator) -> Fit:

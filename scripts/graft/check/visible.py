@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from ..inputs.includes import included
@@ -24,16 +25,21 @@ class Unit:
 
     Args:
         source: the source.
-        sources: all sources of the folders.
+        by_name: all sources of the folders.
         tree: the unpacked base.
     """
 
-    def __init__(self, source: Source, sources: Iterable[Source], tree: Path) -> None:
+    def __init__(self, source: Source, by_name: Mapping[Path, Source], tree: Path) -> None:
         self.source = source
-        by_name = {each.name: each for each in sources}
-        names = included(lambda name: by_name[name].code if name in by_name else None, [source.name])
-        self.sources = [source, *(by_name[name] for name in sorted(names))]
+        self._by_name = by_name
         self._tree = tree
+
+    @cached_property
+    def sources(self) -> list[Source]:
+        """The source and the headers."""
+        texts = self._by_name
+        names = included(lambda name: texts[name].code if name in texts else None, [self.source.name])
+        return [self.source, *(texts[name] for name in sorted(names))]
 
     def named(self, name: str) -> list[Definition]:
         """Return the functions called ``name`` outside of namespace at itself."""
@@ -51,9 +57,16 @@ class Unit:
 
         If ``surely``, an include below an ``#if`` does not count.
         """
-        texts = [_compiled(each.code, surely=surely) for each in self.sources]
-        names = {name for text in texts for name in _INCLUDE.findall(text)}
+        names = self._surely if surely else self._perhaps
         return f"ATen/ops/{operator}{kind}.h" in names or any(_includes(self._tree, name, _ALL[kind]) for name in names)
+
+    @cached_property
+    def _surely(self) -> set[str]:
+        return {name for each in self.sources for name in _INCLUDE.findall(_compiled(each.code, surely=True))}
+
+    @cached_property
+    def _perhaps(self) -> set[str]:
+        return {name for each in self.sources for name in _INCLUDE.findall(_compiled(each.code, surely=False))}
 
 
 @cache
@@ -79,8 +92,7 @@ def _compiled(code: str, *, surely: bool) -> str:
     """
     kept: list[str] = []
     values: list[bool | None] = []
-    lines = code.splitlines()
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+    for line, after in pairwise([*code.splitlines(), ""]):
         condition = _CONDITION.match(line)
         if not condition:
             if False not in values and not (surely and None in values):
