@@ -286,7 +286,7 @@ def test_overload_that_may_be_better_makes_a_warning(known: BaseOperators, tmp_p
     call = (
         '#include "mylib.h"\nnamespace mylib {\nat::Tensor call(const at::Tensor& x) { return top_heads(x, 1); }\n}\n'
     )
-    texts = {**FOLDER, "native_functions.yaml": entries + more, "mylib.h": own, "mylib.cpp": call}
+    texts = {"native_functions.yaml": entries + more, "mylib.h": own, "mylib.cpp": call}
     lines = [line for line in said_of(tmp_path, known, texts) if "namespace at," in line]
     assert [line.partition(": C++")[0] for line in lines] == [
         "mylib.cpp:3: warning: `top_heads(x, 1)` may call the operator at::top_heads"

@@ -165,7 +165,7 @@ def _defined(function: Node) -> str:
 def _declarations(function: Node) -> Iterator[tuple[str, str, Node | None]]:
     """Yield the name, the type and the value of each variable of a function."""
     for node in nodes_of(function):
-        if node.type == "lambda_capture_initializer":
+        if node.type == "lambda_capture_initializer" and node.named_children:
             yield text_of(node.named_children[0]), "auto", node.named_children[-1]
         declarators = node.children_by_field_name("declarator") if node.type in _DECLARING else []
         for each in declarators:
@@ -178,6 +178,8 @@ def _declarations(function: Node) -> Iterator[tuple[str, str, Node | None]]:
             name = declarator
             while name.type != "identifier" and name.named_children:
                 name = name.child_by_field_name("declarator") or name.named_children[-1]
+            if not text_of(name):
+                continue  # the source is not valid
             before = (node.text or b"")[: declarators[0].start_byte - node.start_byte].decode(errors="replace")
             mark = text_of(declarator).partition(text_of(name))[0]
             kind = _STORAGE.sub("", before.rpartition("(")[2] if node.type == "for_range_loop" else before) + mark
