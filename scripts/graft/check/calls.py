@@ -20,6 +20,8 @@ UNKNOWN = ""
 
 # Methods of a tensor that return numbers.
 _NUMBERS = {"item", "size", "dim", "numel", "stride", "sym_size", "nbytes", "element_size", "itemsize", "toDouble"}
+# The longest text of a call that messages show.
+_LONGEST = 60
 # How deep the text of an expression is read.
 _DEEPEST = 8
 
@@ -31,7 +33,7 @@ class Call:
     Args:
         line: counted from 1.
         name: the function.
-        text: the call.
+        text: the call; its name alone if it is long.
         namespace: where the call is, for example ``at::native``.
         is_in_class: whether it is in a class, or in a function that is defined with its class's or namespace's name.
         arguments: what is passed.
@@ -122,6 +124,7 @@ def calls_of(text: str, name: str) -> Iterator[Call]:
         if name not in variables:
             arguments = tuple(each for each in listed.named_children if each.type != "comment")
             shown = " ".join(text_of(node).split())
+            shown = shown if len(shown) <= _LONGEST else f"{name}(...)"
             where = "::".join(filter(None, map(_scope, reversed(around))))
             is_in_class = any(each.type == "field_declaration_list" for each in around) or _has_scope(function)
             line = node.start_point[0] + 1
