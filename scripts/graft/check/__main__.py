@@ -29,6 +29,7 @@ from .folder import check_files, check_names, check_python
 from .functions import check_functions
 from .generated import check_generated
 from .kernels import check_kernels, check_meta, wanted_kernels
+from .lookup import check_lookup
 from .schemas import Function, root_of
 from .types import has_supported_types
 
@@ -65,6 +66,7 @@ def check(natives: NativeFolders, base: BaseOperators) -> Findings:
     with_cuda = [each.path for each in natives.folders if has_cuda or each.cuda]
     kernels = wanted_kernels(functions, base, with_cuda=with_cuda)
     check_kernels(kernels, natives, sources, base, findings, are_all=not unknown)
+    check_lookup([f.native for f in functions], kernels, sources, natives.searched, base.tree, findings)
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
     check_names(natives, names, findings)

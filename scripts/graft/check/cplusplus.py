@@ -72,6 +72,7 @@ class Definition:
         is_local: whether other files cannot call it: it is static, a template, or in an anonymous namespace.
         is_inline: whether several files may define it.
         defaults: the positions of the parameters that have a default.
+        is_template: whether it is a template.
     """
 
     file: Path
@@ -84,6 +85,7 @@ class Definition:
     is_local: bool
     is_inline: bool = False
     defaults: tuple[int, ...] = ()
+    is_template: bool = False
 
     def __str__(self) -> str:
         parameters = f"({', '.join(self.parameters)})"
@@ -236,14 +238,18 @@ def parse(text: str) -> Node:
     return _PARSER.parse(_DECORATION.sub(lambda word: " " * len(word[0]), text).encode()).root_node
 
 
-def identifiers(node: Node) -> Iterator[Node]:
-    """Yield the names within ``node``, in order."""
+def nodes_of(node: Node) -> Iterator[Node]:
+    """Yield ``node`` and the named nodes within it, in order."""
     left = [node]  # a list, since expressions may nest more deeply than calls
     while left:
         each = left.pop()
-        if each.type.endswith("identifier") and not each.named_children:
-            yield each
+        yield each
         left += reversed(each.named_children)
+
+
+def identifiers(node: Node) -> Iterator[Node]:
+    """Yield the names within ``node``, in order."""
+    return (each for each in nodes_of(node) if each.type.endswith("identifier") and not each.named_children)
 
 
 def text_of(node: Node | None) -> str:
@@ -300,8 +306,11 @@ def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Defin
     namespace = "::".join(filter(None, (namespace, scope)))
     is_inline = any(text_of(child) in ("inline", "constexpr") for child in before)
     defaults = tuple(i for i, each in enumerate(_listed(listed)) if each.child_by_field_name("default_value"))
-    is_local = is_local or is_static
-    return Definition(path, line, namespace, name, "", returns + mark, parameters, is_local, is_inline, defaults)
+    is_template = node.parent is not None and node.parent.type == "template_declaration"
+    is_local, returns = is_local or is_static, returns + mark
+    return Definition(
+        path, line, namespace, name, "", returns, parameters, is_local, is_inline, defaults, is_template=is_template
+    )
 
 
 def _type_in(before: list[Node]) -> str:

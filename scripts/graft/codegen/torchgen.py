@@ -35,7 +35,7 @@ from torchgen.api.python import (
     returns_structseq_pyi,
     signature,
 )
-from torchgen.api.types import Binding, NativeSignature
+from torchgen.api.types import Binding, CppSignatureGroup, NativeSignature
 from torchgen.context import native_function_manager
 from torchgen.dest import compute_native_function_declaration
 from torchgen.gen import (
