@@ -168,7 +168,7 @@ TENSORS = "auto tensors(const Tensor& x) { auto y = x.neg() * 2; return abs(x) +
 def found_in(folder: Path, known: BaseOperators, text: str) -> dict[int, str]:
     """Return what check says of the calls in a source, by line."""
     findings, functions = Findings(), [known.function(name) for name in OPERATORS.split()]
-    check_lookup(functions, [], [read_text(folder / "Calls.cpp", text)], known.tree, findings)
+    check_lookup(functions, [], [read_text(folder / "Calls.cpp", text)], [], known.tree, findings)
     return {each.line: "warning" if each.is_warning else "error" for each in findings.found}
 
 
