@@ -100,6 +100,18 @@ def test_source_that_is_excluded_may_be_included(tmp_path: Path) -> None:
     assert [*map(str, native.sources)] == ["A.cpp"] and [*map(str, native.included)] == ["Impl.cpp"]
 
 
+def test_sources_may_name_what_is_read_anyway(tmp_path: Path) -> None:
+    native = load_native(folder(tmp_path, 'sources = "native/*.cpp"', LAYOUT))
+    assert [*map(str, native.sources)] == ["Own.cpp"]
+    native = load_native(folder(tmp_path, 'sources = ["native/*.cpp", "*.cpp"]', {"Other.cpp": ""}))
+    assert [*map(str, native.sources)] == ["Other.cpp", "Own.cpp"]
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"/Own\.cpp: .*/native/Own\.cpp has the same name in the build"):
+        load_native(folder(tmp_path, 'sources = "*.cpp"', {"Own.cpp": "", "native/Own.cpp": ""}))
+
+
 def test_settings_hold_for_their_folder_alone(tmp_path: Path) -> None:
     one = folder(tmp_path / "one", 'define = "ONE"', {"native/One.cpp": ""})
     two = folder(tmp_path / "two", "", {"native/Two.cpp": ""})
@@ -133,6 +145,7 @@ def test_a_save_of_any_of_them_is_seen(tmp_path: Path) -> None:
         ('libraries = "-lfoo"', 6, "-lfoo is no name: write foo for libfoo.so"),
         ('cxx-flags = "-I include"', 6, "-I include: folders of headers belong into include-dirs"),
         ('cxx-flags = "-Iinclude"', 6, "-Iinclude: folders of headers belong into include-dirs"),
+        ('cxx-flags = ["-include", "a.h"]', 6, "-include: write #include into the sources"),
         ('cxx-flags = "-D_GLIBCXX_USE_CXX11_ABI=0"', 6, "it decides what std::string is"),
         (
             'cxx-flags = [\n "-O3",\n "-fvisibility=default"]',

@@ -194,19 +194,21 @@ class UnitFinder:
         if any(not self._views.is_new(name) for each in registrations(text) for name in each.names[-1:]):
             include += ["-include", "graft_replaced.h"]
         is_own = source.is_relative_to(self._layout.sources)
-        own = self._toolchain.own_flags if is_own and source.suffix != ".cu" else ()
-        extra = self._settings(source) if is_own else ()
-        return Unit(self._relative(source), self._object(name), (*flags, *include, *own, *extra))
+        own = self._own_flags(source) if is_own else ()
+        return Unit(self._relative(source), self._object(name), (*flags, *include, *own))
 
-    def _settings(self, source: Path) -> Iterator[str]:
-        """Yield the flags of the user for a source: those of its folder, then those of this build."""
+    def _own_flags(self, source: Path) -> Iterator[str]:
+        """Yield the flags that a source of the user's has: those of its folder, then those of this build."""
+        is_for_nvcc = source.suffix == ".cu"
+        yield from () if is_for_nvcc else self._toolchain.optimization
         folder = self._natives.owner(source.relative_to(self._layout.sources))
         for extra in (folder.settings.flags, self._layout.extra):
-            yield from extra.cuda_cflags if source.suffix == ".cu" else extra.cflags
+            yield from extra.cuda_cflags if is_for_nvcc else extra.cflags
         below = [SOURCES / name for name in folder.searched]
         if searched := [*below, *folder.searched_elsewhere, *self._layout.extra.include_paths]:
             # Compilers search the first of the same folders: PyTorch's own before another PyTorch's.
             yield from (f"-I{each}" for each in (*INCLUDES, *searched))
+        yield from () if is_for_nvcc else self._toolchain.debugging
 
     def _text(self, source: Path) -> str:
         return text_with_headers(self._layout.sources, source, self._natives.searched)

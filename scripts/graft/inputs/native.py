@@ -240,11 +240,9 @@ def load_native(path: Path) -> NativeFolder:
             faults.append((path / file, fault))
         else:
             read.append(file)
-    named = {places.name(file): file for file in sorted(settings.sources)}
+    named = {places.name(file): file for file in sorted(settings.sources) if file not in map(path.joinpath, read)}
     faults += [(file, fault) for name, file in named.items() if (fault := _fault(file, name))]
-    faults += [
-        (file, f"{path / name} would have its name in the build") for name, file in named.items() if name in read
-    ]
+    faults += [(file, f"{path / name} has the same name in the build") for name, file in named.items() if name in read]
     if faults:
         lines = [f"{_printable(file)}: {fault}" for file, fault in dict(faults).items()]
         raise UsageError("\n".join(lines), todo="correct or move what is named")

@@ -296,9 +296,11 @@ class _Reader:
     def _flags(self, key: str, words: Iterable[str], *, is_cuda: bool = False) -> tuple[str, ...]:
         """Return flags that a source may have."""
         words = list(words)
-        for word in (each for each in words if re.match("-I|-isystem", each)):
-            self._fault(key, f"{word}: folders of headers belong into include-dirs", word)
-            return ()
+        for word in words:
+            if found := re.match("-(?:(include$)|I|isystem)", word):
+                what = "write #include into the sources" if found[1] else "folders of headers belong into include-dirs"
+                self._fault(key, f"{word}: {what}", word)
+                return ()
         try:
             flags = extra_flags((), words) if is_cuda else extra_flags(words)
         except UsageError as error:

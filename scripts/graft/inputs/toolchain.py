@@ -114,9 +114,9 @@ class Toolchain:
         return [f"-std={self.standard}", *_CXX_FLAGS, *self.loading, *definitions, *self.sanitizers]
 
     @property
-    def own_flags(self) -> tuple[str, ...]:
-        """Additional flags for the folder's own sources. Sanitizers have their optimization level."""
-        return self.debugging or (() if self.sanitizers else _OPTIMIZED)
+    def optimization(self) -> tuple[str, ...]:
+        """Additional flags for the folder's own sources. Sanitizers have a level of their own."""
+        return () if self.sanitizers else _OPTIMIZED
 
     def capability_flags(self, capability: str) -> list[str]:
         """Return the additional flags for a vectorized source. With sanitizers, their optimization level is used."""
