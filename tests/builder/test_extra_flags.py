@@ -172,6 +172,33 @@ def test_only_the_folder_s_own_sources_get_them(units: Callable[[ExtraFlags], di
     assert len(after) > len(changed) + 6
 
 
+def test_settings_of_a_folder_are_for_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    table = """[tool.graft]
+native = ["native", "other"]
+sources = ["csrc/*.cc", "csrc/*.cu"]
+include-dirs = ["include", "/usr/include"]
+define = "BOTH"
+cxx-flags = "-DFOR_CXX"
+nvcc-flags = "-DFOR_NVCC"
+"""
+    write(tmp_path, {"pyproject.toml": table, "include/a.h": "", "csrc/A.cc": "", "csrc/A.cu": "#include <a.h>\n"})
+    write(tmp_path, {"native/B.cpp": "", "alone/C.cpp": ""})
+    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
+    natives = load_natives([tmp_path.resolve() / "native", tmp_path.resolve() / "alone"])
+    write(layout.sources, {str(name): natives.text(name) for name in natives.files})
+    write(layout.generated, {FRAGMENTS: "{}"})
+    toolchain = Toolchain("g++", "", "c++20", capabilities=("DEFAULT",))
+    nvcc = Nvcc(tmp_path, toolchain, ("90",))
+    found = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain, nvcc).units()
+    units = {each.source.name: each for each in (*found.library, *found.cuda)}
+    searched = ("-Isrc/ATen/native/include", "-I/usr/include")
+    assert units["A.cc"].flags[:3] == ("-O3", "-DBOTH", "-DFOR_CXX") and units["A.cc"].flags[-2:] == searched
+    assert units["A.cu"].flags[:2] == ("-DBOTH", "-DFOR_NVCC") and units["A.cu"].flags[-2:] == searched
+    assert units["B.cpp"].flags == units["A.cc"].flags
+    assert units["C.cpp"].flags == ("-O3",)
+
+
 def test_include_paths_follow_pytorch_s(units: Callable[[ExtraFlags], dict[str, Unit]], tmp_path: Path) -> None:
     """A folder with another PyTorch's headers hides none."""
     flags = units(extra_flags(None, None, [tmp_path]))["src/ATen/native/cuda/Mine.cu"].flags

@@ -33,11 +33,18 @@ at::Tensor tripled(const at::Tensor& self) {
   return self.mul(3);
 }
 
+std::vector<at::Tensor> repeated(const at::Tensor& self, int64_t n) {
+  return std::vector<at::Tensor>(n, self);
+}
+
 } // namespace
 
 TORCH_LIBRARY(scaled_space, m) {
   m.def("tripled(Tensor self) -> Tensor");
   m.def("shape_of(Tensor self) -> int[]");
+  m.def("repeated", &repeated);
+  m.def("repeated_again", TORCH_FN(repeated));
+  m.def("halved", [](const at::Tensor& self) { return self.div(2); });
 }
 
 TORCH_LIBRARY_IMPL(scaled_space, CPU, m) {
@@ -139,6 +146,9 @@ def test_library_of_its_own_has_the_edited_code(session: Session, folder: Folder
     session.run("own = torch.ops.scaled_space.tripled.default")
     assert session.value("[own(x).tolist(), torch.ops.scaled_space.tripled(x).tolist()]") == [[3.0, 3.0]] * 2
     assert session.value("torch.ops.scaled_space.shape_of(x)") == [2]
+    for name in ("repeated", "repeated_again"):
+        assert session.value(f"len(torch.ops.scaled_space.{name}(x, 3))") == 3
+    assert session.value("torch.ops.scaled_space.halved(x).tolist()") == [0.5, 0.5]
     folder.edit("Own.cpp", "mul(3)", "mul(4)")
     session.load(folder.path)
     assert session.value("[own(x).tolist(), torch.ops.scaled_space.tripled(x).tolist()]") == [[4.0, 4.0]] * 2
