@@ -17,9 +17,9 @@ from .core.files import build_lock, delete, files_below
 from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion
 from .deliver.delivered import Delivered, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
+from .inputs.accepted import tell_processors, tell_unused
 from .inputs.native import load_native
 from .inputs.saves import wait_for_save
-from .inputs.settings import tell_unused
 from .inputs.snapshot import take_snapshot
 from .options import SOURCE, Request
 
@@ -158,7 +158,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
     snapshot = take_snapshot(layout)
     tell_unused()
     for native in snapshot.read.folders:
-        native.settings.tell_processors(is_for_edits=True)
+        tell_processors(native.settings, is_for_edits=True)
     with build_lock(layout.work):
         from .stages import check
 

@@ -93,6 +93,23 @@ def test_excluded_library_is_linked_only(project: Path) -> None:
     assert libraries.bundled == () and libraries.linked == (project / "lib/libouter.so.1",)
 
 
+def test_folders_are_searched_in_their_order(project: Path) -> None:
+    (project / "first").mkdir()
+    (project / "lib/libown.a").rename(project / "first/libouter.a")
+    libraries = found(project, 'libraries = "outer"\nlibrary-dirs = ["first", "lib"]')
+    assert libraries.linked == (project / "first/libouter.a",)
+
+
+def test_library_may_be_named_by_its_file(project: Path) -> None:
+    libraries = found(project, 'libraries = ":libouter.so.1"\nlibrary-dirs = "lib"')
+    assert [each.soname for each in libraries.bundled] == ["libinner.so.1", "libouter.so.1"]
+
+
+def test_second_openmp_is_not_contained(project: Path) -> None:
+    libraries = found(project, 'libraries = "gomp"')
+    assert len(libraries.linked) == 1 and libraries.bundled == ()
+
+
 @pytest.mark.parametrize(
     ("table", "line", "what"),
     [

@@ -11,9 +11,11 @@ from graft.core.architecture import require_program
 from graft.core.errors import GraftError, UsageError
 from graft.core.keys import KEYS
 from graft.core.layout import REPOSITORY
+from graft.inputs.accepted import require_accepted, tell_processors, tell_unused
+from graft.inputs.includes import looked_for
 from graft.inputs.native import load_native, load_natives
 from graft.inputs.saves import times
-from graft.inputs.settings import NO_SETTINGS, Settings, settings_of, tell_unused
+from graft.inputs.settings import NO_SETTINGS, Settings, settings_of
 from helpers import write
 
 FUNCTIONS = "- func: probe(Tensor self) -> Tensor\n"
@@ -112,6 +114,66 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         load_native(folder(tmp_path, 'sources = "*.cpp"', {"Own.cpp": "", "native/Own.cpp": ""}))
 
 
+@pytest.mark.parametrize(
+    ("table", "files", "ambiguous"),
+    [
+        ('sources = "csrc/*.cc"', {"csrc/a.cc": "", "native/csrc/a.cc": ""}, "csrc/a.cc"),
+        ('sources = ["csrc/*.cc", "native/csrc/*.cc"]', {"csrc/a.cc": "", "native/csrc/a.cc": ""}, "csrc/a.cc"),
+        (
+            'include-dirs = "include"',
+            {"native/A.cpp": "#include <a.h>\n", "include/a.h": "", "native/include/a.h": ""},
+            "include/a.h",
+        ),
+    ],
+)
+def test_name_that_two_files_would_have(tmp_path: Path, table: str, files: dict[str, str], ambiguous: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{tmp_path.resolve()}/{ambiguous}: .* has the same name in the build"):
+        load_native(folder(tmp_path, table, files))
+
+
+def test_sources_in_folders_with_names_of_python_are_code(tmp_path: Path) -> None:
+    files = {"python/pkg/csrc/a.cc": '#include "a.h"\n', "python/pkg/csrc/a.h": "", "docs/x/b.cc": ""}
+    native = load_native(folder(tmp_path, 'sources = ["python/**/*.cc", "docs/*/*.cc"]', files))
+    assert [*map(str, native.sources)] == ["docs/x/b.cc", "python/pkg/csrc/a.cc"]
+    assert native.python == native.docs == []
+
+
+def test_sources_in_folders_called_cuda_are_for_cuda(tmp_path: Path) -> None:
+    files = {"csrc/cuda/a.cc": "", "csrc/cuda/b.cu": "", "native/cuda/c.cpp": "", "csrc/cpu/d.cc": ""}
+    native = load_native(folder(tmp_path, 'sources = "csrc/**/*"', files))
+    assert [*map(str, native.cuda)] == ["csrc/cuda/a.cc", "csrc/cuda/b.cu", "cuda/c.cpp"]
+    assert [*map(str, native.sources)] == ["csrc/cpu/d.cc"]
+
+
+def test_computed_include_may_mean_any_header(tmp_path: Path) -> None:
+    files = {"native/A.cpp": "#include FIELD_CONFIG\n", "include/config.h": '#include "more.ipp"\n'}
+    files |= {"include/more.ipp": "", "include/other.hh": "", "include/notes.txt": ""}
+    native = load_native(folder(tmp_path, 'include-dirs = "include"\ndefine = "FIELD_CONFIG=<config.h>"', files))
+    assert {*map(str, native.included)} == {"include/config.h", "include/more.ipp", "include/other.hh"}
+
+
+def test_each_source_has_one_folder(tmp_path: Path) -> None:
+    table = '[tool.graft]\nnative = ["a", "b"]\nsources = ["csrc/*.cc", "a/x/*.cc", "b/x/*.cc"]\n'
+    files = {f"{name}/native_functions.yaml": FUNCTIONS for name in ("a", "b")}
+    files |= {"csrc/f.cc": "", "a/x/g.cc": "", "b/x/h.cc": ""}
+    write(tmp_path, {"pyproject.toml": table, **files})
+    natives = load_natives([tmp_path.resolve() / "a", tmp_path.resolve() / "b"])
+    assert [[*map(str, each.sources)] for each in natives.folders] == [["csrc/f.cc", "x/g.cc"], ["x/h.cc"]]
+
+
+def test_files_of_tools_match_no_glob(tmp_path: Path) -> None:
+    files = {"csrc/a.cc": "", "csrc/.ipynb_checkpoints/a-checkpoint.cc": "", "csrc/~b.cc~": "", ".own/c.cc": ""}
+    native = load_native(folder(tmp_path, 'sources = ["csrc/**", ".own/*.cc"]', files))
+    assert [*map(str, native.sources)] == [".own/c.cc", "csrc/a.cc"]
+
+
+def test_editable_install_watches_the_project(tmp_path: Path) -> None:
+    native = load_native(folder(tmp_path, 'sources = "csrc/*.cc"\ninclude-dirs = "include"', LAYOUT))
+    looked = looked_for(native.path, native.cplusplus, native.searched, native.place)
+    assert native.path / "csrc/deep/field/a.h" not in looked
+    assert native.path / "csrc/impl.cpp" in looked  # a file there would be ambiguous
+
+
 def test_settings_hold_for_their_folder_alone(tmp_path: Path) -> None:
     one = folder(tmp_path / "one", 'define = "ONE"', {"native/One.cpp": ""})
     two = folder(tmp_path / "two", "", {"native/Two.cpp": ""})
@@ -138,9 +200,14 @@ def test_a_save_of_any_of_them_is_seen(tmp_path: Path) -> None:
         ('library-dirs = "missing"', 6, "library-dirs: missing: no such folder"),
         ('sources = ["csrc/*.cc",\n "csrc/*.cxy"]', 7, "csrc/*.cxy matches no file"),
         ('sources = "csrc/*.h"', 6, "csrc/*.h matches no file but a.h, which no compiler is called for"),
-        ('sources = "../*.cpp"', 6, "../*.cpp matches no file"),
+        ('sources = "../*.cpp"', 6, "../*.cpp leads out of "),
         ('exclude = "gone.cpp"', 6, "gone.cpp matches no file"),
         ('license-files = "LICENSE"', 6, "LICENSE matches no file"),
+        ('define = "_GLIBCXX_USE_CXX11_ABI=0"', 6, "it decides what std::string is"),
+        ('cxx-flags = "-Wp,-D_GLIBCXX_USE_CXX11_ABI=0"', 6, "it decides what std::string is"),
+        ('cxx-flags = "-DA=1 -DB=2"', 6, "-DA=1 -DB=2: several flags; write them as a list"),
+        ('nvcc-flags = "-Xcompiler=-fvisibility=default"', 6, "-fvisibility=default cannot be used"),
+        ('include-dirs = "my inc"', 6, "its name needs to be at most 120 letters, digits and . _ + -"),
         ('define = "A B"', 6, "A B is no macro: write NAME or NAME=VALUE"),
         ('libraries = "-lfoo"', 6, "-lfoo is no name: write foo for libfoo.so"),
         ('cxx-flags = "-I include"', 6, "-I include: folders of headers belong into include-dirs"),
@@ -161,7 +228,7 @@ def test_a_save_of_any_of_them_is_seen(tmp_path: Path) -> None:
     ids=lambda value: str(value)[:40],
 )
 def test_mistake_is_one_line_with_its_place(tmp_path: Path, table: str, line: int, what: str) -> None:
-    native = folder(tmp_path, table, {"csrc/a.cc": "", "csrc/a.h": ""})
+    native = folder(tmp_path, table, {"csrc/a.cc": "", "csrc/a.h": "", "my inc/a.h": ""})
     with pytest.raises(UsageError) as caught:
         load_native(native)
     said = caught.value.what
@@ -186,9 +253,15 @@ def test_all_mistakes_are_listed(tmp_path: Path) -> None:
 def test_flag_that_the_compiler_refuses(tmp_path: Path, table: str, line: int, what: str) -> None:
     settings = settings_of(folder(tmp_path, table, {"csrc/a.cc": ""}))
     with pytest.raises(UsageError) as caught:
-        settings.require_accepted(GXX)
+        require_accepted(settings, GXX)
     assert caught.value.what.startswith(f"{tmp_path.resolve()}/pyproject.toml:{line}: ")
     assert what in caught.value.what and "\n" not in caught.value.what
+
+
+def test_flag_for_this_processor_among_those_of_nvcc(tmp_path: Path) -> None:
+    settings = settings_of(folder(tmp_path, 'nvcc-flags = "-Xcompiler=-march=native,-O3"'))
+    with pytest.raises(UsageError, match=r"toml:6: \[tool.graft\] nvcc-flags: -march=native: a wheel is for other"):
+        tell_processors(settings, is_for_edits=False)
 
 
 @pytest.mark.parametrize("flag", ["-march=native", "-mtune=native"])
@@ -197,20 +270,19 @@ def test_this_processor_is_refused_for_wheels_and_told_otherwise(
 ) -> None:
     settings = settings_of(folder(tmp_path, f'cxx-flags = ["-O3", "{flag}"]'))
     with pytest.raises(UsageError, match=rf"toml:6: \[tool.graft\] cxx-flags: {flag}: a wheel is for other processors"):
-        settings.tell_processors(is_for_edits=False)
-    settings.tell_processors(is_for_edits=True)
-    assert f"{flag}: the result is for such processors only" in capsys.readouterr().err
+        tell_processors(settings, is_for_edits=False)
+    tell_processors(settings, is_for_edits=True)
+    told = f"{flag}: what is built crashes on other processors"
+    assert (told in capsys.readouterr().err) == (flag != "-mtune=native")
     assert any("GRAFT_PROCESSOR" in each for each in settings.stamp)
 
 
 def test_other_processors_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = settings_of(folder(tmp_path, 'cxx-flags = ["-mavx2", "-O3"]'))
-    settings.tell_processors(is_for_edits=False)
+    tell_processors(settings, is_for_edits=False)
     said = capsys.readouterr().err
-    assert (
-        "-mavx2: on other processors the wheel crashes; cpu-flags gives an error that names it" in said
-        and "-O3" not in said
-    )
+    assert "-mavx2: what is built crashes on other processors; cpu-flags give an error there" in said
+    assert "-O3" not in said
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 from graft.compose.package import module_of, star_importers
+from graft.compose.several import together
 from graft.core.errors import BuildError, UsageError
 from graft.core.layout import INTERPRETER
 from graft.deliver.shipped import publish
@@ -224,3 +225,14 @@ def test_module_that_another_thread_imports_is_extended_once_it_is_whole(
         extended.result()
         assert module.result().runs == [3]
     del sys.modules["slow_module"]
+
+
+def test_libraries_stay_beside_those_that_need_them() -> None:
+    names = ("_C.so", "libouter-1a2b3c4d.so.1", "note.txt")
+    builds = [
+        {"ops/builds.json": f'[{{"folder": "{torch}"}}]'.encode(), **{f"ops/{torch}/{name}": b"same" for name in names}}
+        for torch in ("one", "two")
+    ]
+    files = together("ops", builds)
+    assert {name for name in files if "shared" in name} == {"ops/shared/note.txt"}
+    assert {f"ops/{torch}/{name}" for torch in ("one", "two") for name in names[:2]} <= files.keys()

@@ -33,12 +33,13 @@ class Variant:
 
 @dataclass(frozen=True)
 class Guard:
-    """A function that needs ``features``, the name that it gets, and the source that has it."""
+    """A function that needs ``features``, the name that it gets, the source that has it, and whether it is exported."""
 
     function: str
     renamed: str
     features: tuple[str, ...]
     source: str
+    is_exported: bool
 
 
 def variants_of(units: Iterable[Unit], defined: Collection[str], toolchain: Toolchain) -> list[Variant]:
@@ -61,12 +62,14 @@ def _next_lower(member: str, defined: Collection[str], capabilities: Sequence[st
 
 def guards_of(units: Iterable[Unit]) -> list[Guard]:
     """Return the functions that others may call in those of ``units`` that are compiled once and need more."""
-    return [
-        Guard(function, f"graft_guarded_{function}", unit.features, str(unit.source.relative_to(SOURCES)))
-        for unit in units
-        if is_guarded(unit)
-        for function in sorted(SymbolFile(unit.target).defined_functions())
-    ]
+    found = []
+    for unit in filter(is_guarded, units):
+        file, source = SymbolFile(unit.target), str(unit.source.relative_to(SOURCES))
+        exported = file.defined(hidden=False)
+        for function in sorted(file.defined_functions()):
+            renamed = f"graft_guarded_{function}"
+            found.append(Guard(function, renamed, unit.features, source, function in exported))
+    return found
 
 
 def is_guarded(unit: Unit) -> bool:

@@ -97,7 +97,10 @@ class Linker:
         """Yield the linker's arguments for libraries: for the copies of those that the product contains."""
         beside, libraries = self._product.path.parent, self._product.libraries
         copies = {each.path: beside / each.name for each in libraries.bundled}
-        yield from (copies.get(path, path) for path in libraries.linked)
+        for path in libraries.linked:
+            # A library without a soname would be needed by its path here.
+            is_elsewhere = path not in copies and is_elf(path)
+            yield from [f"-L{path.parent}", f"-l:{path.name}"] if is_elsewhere else [copies.get(path, path)]
         # What is linked in is not for others.
         yield from (f"-Wl,--exclude-libs,{path.name}" for path in libraries.archives)
         if copies:
@@ -161,7 +164,7 @@ class Linker:
     def _of_all_capabilities(self, unit: Unit, file: SymbolFile) -> Iterator[str]:
         """Yield what other builds, which compile ``unit`` for each CPU capability, would define more than once."""
         capability = self._toolchain.capabilities[0]
-        if self._toolchain.is_for_edits and unit.target.stem.endswith(f".cpp.{capability}"):
+        if self._toolchain.is_for_edits and unit.capability:
             # The names of members of DispatchStub, and of what is in the namespace of a capability, differ.
             yield from (name for name in file.defined(weak=False) if f"{len(capability)}{capability}" not in name)
 

@@ -15,6 +15,7 @@ from ..core.console import WARNING, StepLine, say
 from ..core.cuda_settings import NO_KERNELS, CudaSettings
 from ..core.errors import CommandError, UsageError
 from ..core.files import Layer, held
+from ..core.keys import COMPILED
 from ..core.layout import HOME
 from ..core.pip import UnavailableError, pip_into
 from ..core.process import run
@@ -102,7 +103,7 @@ Compiler: TypeAlias = Toolchain | Nvcc
 
 def sources_for_cuda(native: NativeFiles) -> list[Path]:
     """Return what is compiled only if there is nvcc: sources for it, and what is C++ beside them."""
-    return [file for file in native.cuda if file.suffix in (".cu", ".cpp")]
+    return [file for file in native.cuda if file.suffix in COMPILED]
 
 
 def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: CudaSettings, line: StepLine) -> Nvcc:

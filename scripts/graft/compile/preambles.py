@@ -103,8 +103,8 @@ class Preambles:
 
 def _searched(unit: Unit) -> list[Path]:
     """Return the folders of headers that a unit searches in the native folders."""
-    own = f"-I{SOURCES}/"
-    return [Path(flag.removeprefix(own)) for flag in unit.flags if flag.startswith(own)]
+    folders = (Path(flag.removeprefix("-I")) for flag in unit.flags if flag.startswith(f"-I{SOURCES}"))
+    return [folder.relative_to(SOURCES) for folder in folders if folder.is_relative_to(SOURCES)]
 
 
 def _included_first(flags: Sequence[str]) -> tuple[tuple[str, ...], str]:

@@ -73,8 +73,8 @@ def trampoline_table(
     choices = []
     for each in guards:
         index = len(trampolines)
-        trampolines.append(_trampoline(each.function, jump, index))
-        declared.append(f'GRAFT_HIDDEN void guarded_{index}() asm("{each.renamed}");')
+        trampolines.append(_trampoline(each.function, jump, index, is_exported=each.is_exported))
+        declared.append(f'extern "C" void guarded_{index}() asm("{each.renamed}");')
         choices.append(_guard(each, index))
     for number, variant in enumerate(variants):
         names = {f"variant_{number}": variant.member, f"lower_{number}": variant.lower}
@@ -104,9 +104,10 @@ def _has(features: Iterable[str]) -> str:
     return " && ".join(f'__builtin_cpu_supports("{each}")' for each in features)
 
 
-def _trampoline(name: str, jump: str, slot: int) -> str:
+def _trampoline(name: str, jump: str, slot: int, *, is_exported: bool = False) -> str:
     """Return the assembly of the function ``name``, which jumps to the address in a slot."""
+    hidden = "" if is_exported else f".hidden {name}\n"
     return (
-        f".globl {name}\n.hidden {name}\n.type {name}, %function\n.p2align 4\n"
+        f".globl {name}\n{hidden}.type {name}, %function\n.p2align 4\n"
         f"{name}:\n  {jump.format(slot=f'graft_slots+{8 * slot}')}\n.size {name}, .-{name}"
     )

@@ -167,7 +167,7 @@ class UnitFinder:
         return _needing(replace(unit, capability=capability), more if is_meant else ())
 
     def _cpu_flags(self, source: Path) -> tuple[str, ...]:
-        if not source.is_relative_to(self._layout.sources):
+        if not source.is_relative_to(self._layout.sources) or not self._toolchain.has_features:
             return ()
         name = source.relative_to(self._layout.sources)
         folder = self._natives.owner(name)
@@ -179,7 +179,7 @@ class UnitFinder:
             return []
         flags = (*(f"-D{name}" for name in DEFINITIONS), f"-I{self._nvcc.folder}/include")
         own = [
-            self._unit(self._layout.sources / name, f"native/{name}", flags if name.suffix == ".cpp" else ())
+            self._unit(self._layout.sources / name, f"native/{name}", () if name.suffix == ".cu" else flags)
             for name in sources_for_cuda(native)
         ]
         loops = [path for folder in folders for path in sorted((folder / "cuda").glob("*.cu"))]

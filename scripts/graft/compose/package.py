@@ -133,6 +133,8 @@ def compose_loaded(
         "facts": facts_of(made.natives),
         "folders": snapshot.hashes(),
         "flags": list(flags),
+        "settings": [text for folder in snapshot.read.folders for text in folder.settings.stamp],
+        "libraries": snapshot.libraries.digest,
         "owner": owner,
     }
     files = {**extended.texts, "note.json": json.dumps(note, indent=1)}

@@ -20,6 +20,11 @@ def folder_of(requires: str) -> str:
     return f"torch_{requires.replace('.', '_').replace('+', '_')}"
 
 
+def is_library(name: str) -> bool:
+    """Return whether a file is a library, which may have a version: ``libfoo-1a2b3c4d.so.1``."""
+    return ".so" in Path(name).suffixes
+
+
 def together(package: str, builds: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
     """Return the files of one package for all of ``builds``, each of which is a package for one torch.
 
@@ -35,7 +40,7 @@ def together(package: str, builds: Sequence[Mapping[str, bytes]]) -> dict[str, b
         files |= {name: text for name, text in build.items() if not name.startswith(own)}
     # Libraries stay in the folders of builds, where they find each other.
     alike = {name for name in contents[0] if all(each.get(name) == contents[0][name] for each in contents)}
-    shared = {name: contents[0][name] for name in alike if len(builds) > 1 and not name.endswith(".so")}
+    shared = {name: contents[0][name] for name in alike if len(builds) > 1 and not is_library(name)}
     files |= {f"{package}/{SHARED}/{name}": text for name, text in shared.items()}
     for entry, content in zip(listed, contents, strict=True):
         files |= {f"{package}/{entry['folder']}/{name}": content[name] for name in content.keys() - shared.keys()}

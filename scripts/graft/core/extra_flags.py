@@ -75,7 +75,7 @@ _FOLDER = re.compile(r"-(?:I|isystem)(.+)", re.S)
 _STANDARD = re.compile(r"--?std=(?:c|gnu)\+\+(\w\w)")
 # The names of standards before they were final.
 _YEARS = {"98": 1998, "03": 2003, "0x": 2011, "1y": 2014, "1z": 2017, "2a": 2020, "2b": 2023, "2c": 2026}
-_OF_HOST = re.compile(r"-(?:Xcompiler|-compiler-options)=(.*)", re.S)
+_OF_HOST = re.compile(r"-(?:Xcompiler=|-compiler-options=|Wp,)(.*)", re.S)
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
 _SOURCE = re.compile(r".*\.(c|cc|cpp|cxx|cu|o|a|so)")
 
@@ -185,20 +185,20 @@ def _checked(words: Sequence[str], *, is_cuda: bool = False) -> Iterator[str]:
     for word in words:
         is_value = before == _INCLUDE or (is_cuda and before.startswith("-") and not _SOURCE.fullmatch(word))
         if word.startswith(("-", "@")):
-            for flag in _host_flags(word):
+            for flag in host_flags(word):
                 _require_usable(flag)
         elif not is_value:
             raise UsageError(f"{word}: it is not a compiler flag", todo="flags begin with `-`; pass sources as such")
         if not _FOLDER.fullmatch(word):
             yield word
         before = word
-    if any(_NATIVE.fullmatch(flag) for word in words for flag in _host_flags(word)):
+    if any(_NATIVE.fullmatch(flag) for word in words for flag in host_flags(word)):
         # Another processor's objects are no use here: folders of builds may be shared.
         yield f"-DGRAFT_PROCESSOR={_processor()}"
 
 
-def _host_flags(word: str) -> list[str]:
-    """Return the flags in a word, of which nvcc passes several to the C++ compiler."""
+def host_flags(word: str) -> list[str]:
+    """Return the flags in a word: nvcc passes several to the C++ compiler, and that one some to its preprocessor."""
     passed = _OF_HOST.fullmatch(word)
     return re.split(r"[,\s]+", passed[1].strip("\"'")) if passed else [word]
 

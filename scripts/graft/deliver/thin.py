@@ -141,7 +141,7 @@ def write_wheel(
         # Beside the wheel, so that it is there whole or not at all.
         with TemporaryDirectory(prefix=".graft-", dir=out) as name, _explained(root):
             lay_out_files(Path(name, "operators"), operators)
-            for library in Path(name, "operators").rglob("*.so"):
+            for library in Path(name, "operators").rglob("*.so*"):
                 library.chmod(0o755)  # as torch's own
             project = root or Path(name, "project")
             _name_hooks(WheelBuilder(str(project), metadata=_hatchling(project, config)))

@@ -19,6 +19,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 from packaging.utils import parse_wheel_filename
 
 from ..base.base import Base
+from ..compose.several import is_library
 from ..core.console import say
 from ..core.elf import ElfFile
 from ..core.errors import BuildError
@@ -153,7 +154,7 @@ def pack(
             member = there.get(name)
             renamed = re.sub(rf"^{re.escape(old_info)}/", f"{info}/", name)
             if name in own:
-                mode = (member.external_attr >> 16) & 0o777 if member else 0o755 if name.endswith(".so") else 0o644
+                mode = (member.external_attr >> 16) & 0o777 if member else 0o755 if is_library(name) else 0o644
                 wheel.add(renamed, own[name], mode)
             elif member:
                 wheel.copy(archive, member, renamed)

@@ -79,6 +79,8 @@ def apply(source: Path, layout: Layout) -> Fork:
     """
     with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
         snapshot = replace(take_snapshot(layout), work=Path(scratch))
+        for folder in snapshot.read.folders:
+            folder.settings.require_none()
         with Steps().step("apply patches and operators") as line:
             fork = make_fork(source, snapshot, line)
     say(f"{source} is at {fork.tip}\n  `git -C {source} log {BASE_REF}..` shows the fork")

@@ -76,17 +76,23 @@ def included_directly(texts: Texts, source: Path, text: str, searched: Sequence[
     return {each for each in found if each}
 
 
-def looked_for(folder: Path, sources: Iterable[Path], searched: Sequence[Path] = ()) -> set[Path]:
+def looked_for(
+    folder: Path,
+    sources: Iterable[Path],
+    searched: Sequence[Path] = (),
+    place: Callable[[Path], Path] | None = None,
+) -> set[Path]:
     """Return the paths where compilers look for what ``sources`` in ``folder`` name, and which no folder of the build
-    has: those below ``folder`` without a file, and those that are written in full.
+    has: those below ``folder`` without a file, and those that are written in full. ``place`` returns where a file lies
+    that is not below the folder.
     """
     found: set[Path] = set()
     for source in sources:
-        text = (folder / source).read_text(encoding="utf-8", errors="replace")
+        text = (place(source) if place else folder / source).read_text(encoding="utf-8", errors="replace")
         for match in _INCLUDE.finditer(text):
             found.update(
-                folder / place
-                for place in takewhile(lambda at: not _is_file(folder / at), _places(source, match, searched))
+                folder / name
+                for name in takewhile(lambda at: not _is_file(folder / at), _places(source, match, searched))
             )
             found.update(Path(name) for name in match.groups()[1:] if name and name.startswith("/"))
     return found

@@ -5,7 +5,8 @@ is contained in what is built.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,11 +14,15 @@ from pathlib import Path
 from ..core.elf import ElfFile
 from ..core.errors import UsageError
 from ..core.files import sha256_of_file
-from .settings import Settings
+from .settings import Settings, files_of
 from .toolchain import Toolchain
 
-# What PyTorch's libraries load before.
-_OF_TORCH = ("libtorch*.so", "libc10*.so", "libshm.so")
+# What comes with PyTorch, or with the packages that it requires: a second copy would have variables of its own.
+_OF_TORCH = (
+    *("libtorch*.so", "libc10*.so", "libshm.so", "libgomp.so.*", "libcuda.so.*", "libcudart.so.*", "libcublas*.so.*"),
+    *("libcudnn*.so.*", "libcufft*.so.*", "libcurand.so.*", "libcusolver*.so.*", "libcusparse*.so.*", "libnccl.so.*"),
+    *("libnvrtc*.so.*", "libnvJitLink.so.*", "libnvToolsExt.so.*", "libcupti.so.*"),
+)
 
 _ELF, _ARCHIVE = b"\x7fELF", b"!<arch>"
 
@@ -94,9 +99,10 @@ class _Finder:
     def linked(self) -> Iterator[Path]:
         """Yield the files that the settings name."""
         for name in self._settings.libraries:
-            path = self._found(f"lib{name}.so") or self._found(f"lib{name}.a")
+            path = self._found(files_of(name))
             if path is None:
-                self._fault(name, f"no lib{name}.so or lib{name}.a in library-dirs, nor in the compiler's folders")
+                names = " or ".join(files_of(name))
+                self._fault(name, f"no {names} in library-dirs, nor in the compiler's folders")
             elif not is_elf(path):
                 yield path  # an archive, or a linker script of the system's
             elif self._is_for_another(path):
@@ -112,21 +118,20 @@ class _Finder:
         self.bundled[soname] = path
         file = ElfFile(path).dynamic()
         own = [each for tag in ("DT_RPATH", "DT_RUNPATH") for text in file.get(tag, ()) for each in text.split(":")]
-        near = [Path(each.replace("$ORIGIN", str(path.parent)).replace("${ORIGIN}", str(path.parent))) for each in own]
+        near = [Path(re.sub(r"\$(ORIGIN\b|\{ORIGIN\})", str(path.parent), each)) for each in own if each]
         for needed in file.get("DT_NEEDED", ()):
             if self._is_elsewhere(needed):
                 continue
-            if found := self._found(needed, [*near, path.parent]):
+            if found := self._found([needed], [*near, path.parent]):
                 self._add(name, needed, found)
             else:
                 what = f"{path} needs {needed}, which is not found; name its folder in library-dirs, or exclude it"
                 self._fault(name, what)
 
-    def _found(self, file: str, near: Iterable[Path] = ()) -> Path | None:
-        there = (folder / file for folder in (*near, *self._settings.library_dirs))
-        return next((path.resolve() for path in there if path.is_file()), None) or next(
-            (path.resolve() for path in self._toolchain.libraries([file])), None
-        )
+    def _found(self, names: Sequence[str], near: Iterable[Path] = ()) -> Path | None:
+        """Return the first file with one of ``names``: in folders in their order, then in those of the compiler."""
+        there = [folder / name for folder in (*near, *self._settings.library_dirs) for name in names]
+        return next((path.resolve() for path in (*there, *self._toolchain.libraries(names)) if path.is_file()), None)
 
     def _is_elsewhere(self, soname: str) -> bool:
         """Return whether a library is on every Linux, comes with PyTorch, or is not to be contained."""

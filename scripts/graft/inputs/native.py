@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from .comments import without_comments
 from .elsewhere import sources_elsewhere
 from .entries import Entry, Report, read_entries
 from .includes import included, texts_in
-from .settings import NO_SETTINGS, Settings, settings_of
+from .settings import NO_SETTINGS, OF_TOOLS, Settings, settings_of
 
 FUNCTIONS = Path(folders.FUNCTIONS)
 DERIVATIVES = Path(folders.DERIVATIVES)
@@ -39,10 +40,13 @@ FOLDERS = (
     *("ufunc", "xnnpack", DOCS.name, PYTHON.name),
 )
 
-# Files of editors, version control and package managers.
-_OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info", re.S)
 # Names that ninja, compilers and wheels can all handle.
 _NAME = re.compile(r"[\w.+-]{1,120}")
+_NAMED_BADLY = "its name needs to be at most 120 letters, digits and . _ + -"
+
+# Headers that sources find by other names than those of their text, and the suffixes that these may have.
+_COMPUTED = re.compile(r"^[ \t]*#[ \t]*include(?:_next\b|[ \t]+[A-Za-z_])", re.M)
+_ANY_HEADERS = (*HEADER_SUFFIXES, ".cuh", ".def", ".h++", ".hh", ".hxx", ".ipp", ".tpp")
 
 # The macros of ATen/native/DispatchStub.h, and the namespace of functions that are compiled for each CPU capability.
 _REGISTERS = re.compile(r"\b(?:\w+_)?REGISTER_(?:\w+_)?DISPATCH\b")
@@ -86,9 +90,12 @@ class NativeFiles:
 
     @cached_property
     def cuda(self) -> list[Path]:
-        """Everything below ``cuda/``, and CUDA sources elsewhere."""
+        """Everything below ``cuda/``, CUDA sources elsewhere, and sources of settings in any folder of that name."""
         code = (name for name in self.cplusplus if name not in self.included)
-        return [name for name in code if name.suffix in CUDA_SUFFIXES or name.parts[0] == "cuda"]
+        return [name for name in code if name.suffix in CUDA_SUFFIXES or self._is_below_cuda(name)]
+
+    def _is_below_cuda(self, name: Path) -> bool:
+        return name.parts[0] == "cuda" or (name in self.named and "cuda" in name.parts[:-1])
 
     @cached_property
     def headers(self) -> list[Path]:
@@ -117,12 +124,16 @@ class NativeFiles:
     @property
     def python(self) -> list[Path]:
         """Python files below ``python/``, which mirrors the ``torch`` package."""
-        return [name for name in self.files if name.parts[0] == PYTHON.name]
+        return [name for name in self._no_code if name.parts[0] == PYTHON.name]
 
     @property
     def docs(self) -> list[Path]:
         """Docstrings below ``docs/``, each named after its operator."""
-        return [name for name in self.files if name.parts[0] == DOCS.name]
+        return [name for name in self._no_code if name.parts[0] == DOCS.name]
+
+    @property
+    def _no_code(self) -> list[Path]:
+        return sorted({*self.files}.difference(self.cplusplus))
 
     @property
     def _compiled(self) -> list[Path]:
@@ -158,6 +169,10 @@ class NativeFolder(NativeFiles):
         """Return the user's file."""
         return self.outside.get(name, self.path / name)
 
+    def shown(self, name: Path) -> str:
+        """Return the path of the user's file from the native folder."""
+        return os.path.relpath(self.place(name), self.path)
+
     @property
     def searched_elsewhere(self) -> list[Path]:
         """The folders of headers that are no part of the project."""
@@ -166,8 +181,7 @@ class NativeFolder(NativeFiles):
     @property
     def inputs(self) -> list[Path]:
         """The user's files that decide about a build."""
-        settings = [self.settings.file] if self.settings.file else []
-        return [*map(self.place, self.files), *settings, *self.settings.licenses]
+        return [*map(self.place, self.files), *self.settings.inputs]
 
     def entries(self, file: Path, report: Report = lambda *_: None) -> list[Entry]:
         """Return the entries of a YAML file, if the folder has it."""
@@ -226,42 +240,51 @@ def load_native(path: Path) -> NativeFolder:
         what = "this is a file" if path.exists() else "no such folder"
         raise UsageError(f"{path}: {what}", todo=f"set NATIVE to a folder that contains {FUNCTIONS}")
     settings = settings_of(path)
-    read: list[Path] = []
-    unread: list[Path] = []
-    faults: list[tuple[Path, str]] = []
-    others: list[Path] = []
     places = _Places(path, settings)
-    for file in sorted(_below(path, path, [path.resolve()], faults, others)):
-        if path / file in settings.excluded:
-            continue
-        if not _is_read(file):
-            unread.append(file)
-        elif fault := _fault(path / file, file):
-            faults.append((path / file, fault))
-        else:
-            read.append(file)
-    named = {places.name(file): file for file in sorted(settings.sources) if file not in map(path.joinpath, read)}
-    faults += [(file, fault) for name, file in named.items() if (fault := _fault(file, name))]
-    faults += [(file, f"{path / name} has the same name in the build") for name, file in named.items() if name in read]
+    there = _Listing(path, settings.excluded)
+    named = {places.name(file): file for file in sorted(settings.sources.difference(map(path.joinpath, there.read)))}
+    code = [*(file for file in there.read if file.suffix in CPLUSPLUS), *named]
+    found = places.included(code)
+    faults = there.faults + [(file, fault) for name, file in named.items() if (fault := _fault(file, name))]
+    faults += places.ambiguous({*named, *found})
     if faults:
         lines = [f"{_printable(file)}: {fault}" for file, fault in dict(faults).items()]
         raise UsageError("\n".join(lines), todo="correct or move what is named")
-    code = [*(file for file in read if file.suffix in CPLUSPLUS), *named]
-    found = included(places.text, code, places.searched)
-    more = {name for name in found.difference(read, named) if not _fault(places.file(name), name)}
-    every = {name: places.file(name) for name in (*read, *named, *more)}
+    more = {name for name in found.difference(there.read, named) if not _fault(places.file(name), name)}
+    every = {name: places.file(name) for name in (*there.read, *more)} | named
     return NativeFolder(
         path=path,
         paths=every,
         included=frozenset(more),
         named=frozenset(named),
         searched=places.searched,
-        unread=tuple(name for name in unread if name not in every and not _fault(path / name, name)),
+        unread=tuple(name for name in there.unread if name not in every and not _fault(path / name, name)),
         elsewhere={name: path / name for name in sources_elsewhere(path, FOLDERS) if name not in every},
-        others=tuple(others),
+        others=tuple(there.others),
         settings=settings,
         outside={name: file for name, file in every.items() if file != path / name},
     )
+
+
+class _Listing:
+    """What a build could read in the native folder ``path``, without the sources ``excluded``: files by their paths
+    there, those that no build reads, what is wrong with files, and native folders of their own.
+    """
+
+    def __init__(self, path: Path, excluded: Collection[Path]) -> None:
+        self.read: list[Path] = []
+        self.unread: list[Path] = []
+        self.faults: list[tuple[Path, str]] = []
+        self.others: list[Path] = []
+        for file in sorted(_below(path, path, [path.resolve()], self.faults, self.others)):
+            if path / file in excluded:
+                continue
+            if not _is_read(file):
+                self.unread.append(file)
+            elif fault := _fault(path / file, file):
+                self.faults.append((path / file, fault))
+            else:
+                self.read.append(file)
 
 
 class _Places:
@@ -269,8 +292,12 @@ class _Places:
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self._roots = [path] if settings.file is None or settings.root == path else [path, settings.root]
-        self.searched = tuple(self.name(each) for each in settings.include_dirs if settings.is_own(each, path))
         self._texts = [*map(texts_in, self._roots)]
+        self._folders = [each for each in settings.include_dirs if settings.is_own(each, path)]
+        self.searched = tuple(map(self.name, self._folders))
+        for folder in self._folders:
+            if not all(map(_NAME.fullmatch, self.name(folder).parts)):
+                raise UsageError(settings.fault("include-dirs", f"{folder}: {_NAMED_BADLY}"), todo="rename it")
 
     def name(self, file: Path) -> Path:
         """Return the name of a file or folder."""
@@ -278,9 +305,27 @@ class _Places:
 
     def file(self, name: Path) -> Path:
         """Return the file with a name."""
-        return next((root / name for root in self._roots if (root / name).is_file()), self._roots[0] / name)
+        return next(iter(self._files(name)), self._roots[0] / name)
 
-    def text(self, name: Path) -> str | None:
+    def included(self, code: Collection[Path]) -> set[Path]:
+        """Return the files that sources include. Where they compute a name, that may be any header of the settings."""
+        found = included(self._text, code, self.searched)
+        if any(_COMPUTED.search(self._text(name) or "") for name in (*code, *found)):
+            every = (path for folder in self._folders for path in folder.rglob("*") if path.suffix in _ANY_HEADERS)
+            headers = {self.name(path) for path in every if path.is_file()}
+            found |= headers | included(self._text, headers, self.searched)
+        return found
+
+    def ambiguous(self, names: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+        """Yield the files of which only one can have its name in the build."""
+        for name in sorted(names):
+            if len(files := self._files(name)) > 1 and files[0].resolve() != files[1].resolve():
+                yield files[1], f"{files[0]} has the same name in the build"
+
+    def _files(self, name: Path) -> list[Path]:
+        return [root / name for root in self._roots if (root / name).is_file()]
+
+    def _text(self, name: Path) -> str | None:
         """Return the text of a file; None if there is no such file."""
         return next((text for texts in self._texts if (text := texts(name)) is not None), None)
 
@@ -336,7 +381,7 @@ def _below(
         file = path.relative_to(top)
         is_part = file.parts[0] in FOLDERS
         may_be_other = not path.is_symlink() and (folder != top or not is_part)
-        if _OF_TOOLS.fullmatch(path.name):
+        if OF_TOOLS.fullmatch(path.name):
             continue
         if not path.is_dir() or _is_read(file):
             yield file
@@ -364,7 +409,7 @@ def _is_read(file: Path) -> bool:
 def _fault(path: Path, name: Path) -> str:
     """Return why a build cannot read the file ``path`` by this ``name``; empty if it can."""
     if not all(map(_NAME.fullmatch, name.parts)):
-        return "its name needs to be at most 120 letters, digits and . _ + -"
+        return _NAMED_BADLY
     if not path.is_file():
         return "this link leads nowhere" if path.is_symlink() and not path.exists() else "not a file"
     return ""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..core.errors import GraftError
 from .native import load_native
+from .settings import files_above
 
 # Seconds between two checks.
 _PAUSE = 0.2
@@ -32,7 +33,7 @@ def times(folders: Iterable[Path]) -> dict[Path, int]:
         try:
             paths = load_native(folder).inputs
         except (GraftError, OSError):
-            paths, found[folder] = [], 0
+            paths, found[folder] = files_above(folder), 0
         for path in paths:
             with suppress(OSError):  # it is being replaced
                 found[path] = path.stat().st_mtime_ns

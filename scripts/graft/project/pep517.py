@@ -160,7 +160,7 @@ def _read(project: Project, environment: Environment) -> list[list[str]]:
     others = {environment.site / "torch/version.py"}
     for native in map(load_native, project.natives):
         code = native.cplusplus
-        others |= {*looked_for(native.path, code, native.searched), *native.inputs}
+        others |= {*looked_for(native.path, code, native.searched, native.place), *native.inputs}
         # A new source may match a glob.
         others |= {path.parent for path in native.settings.sources}
     return [list(map(str, project.natives)), list(FOLDERS), sorted(map(str, others))]

@@ -12,7 +12,7 @@ from ..core.errors import UsageError
 from ..core.keys import FILE
 from ..deliver.thin import is_own_name
 from ..inputs.native import load_native, require_native
-from ..inputs.settings import faults_of, listed, natives_of, read_toml
+from ..inputs.pyproject import faults_of, listed, natives_of, read_toml, table_in
 
 _EXAMPLE = '[tool.graft]\nnative = "native"   # the folder with native_functions.yaml\ntorch = "2.13.0"'
 
@@ -69,7 +69,7 @@ def read_project(folder: Path) -> Project:
     if not file.is_file():
         raise UsageError(f"{file}: no such file", todo="`graft new --project` writes one")
     config = read_toml(file)
-    settings, project = config.get("tool", {}).get("graft", {}), config.get("project", {})
+    settings, project = table_in(config), config.get("project", {})
     faults = faults_of(file, settings)
     if not isinstance(project.get("name"), str):
         faults.append(f"{file}: [project] has no name")

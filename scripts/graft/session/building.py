@@ -146,13 +146,15 @@ def _not_loadable(snapshot: Snapshot) -> Iterator[Finding]:
 def _built_before(layout: Layout, kind: str, folder: Path) -> Path | None:
     """Return what was built of the folder as it is now, on a machine that has no compiler any more."""
     native = load_native(folder)
-    now = {str(name): hashlib.sha256(path.read_bytes()).hexdigest() for name, path in native.paths.items()}
+    now = {native.shown(name): hashlib.sha256(path.read_bytes()).hexdigest() for name, path in native.paths.items()}
     unread = {str(name) for name in native.unread}
     for built in builds_of(layout, kind):
         note = built.path / "note.json"
         if not note.is_file():
             continue
-        (then,) = json.loads(note.read_text(encoding="utf-8"))["folders"].values()
-        if now == {name: digest for name, digest in then.items() if name not in unread}:
+        told = json.loads(note.read_text(encoding="utf-8"))
+        (then,) = told["folders"].values()
+        is_as_set = told["settings"] == list(native.settings.stamp)
+        if is_as_set and now == {name: digest for name, digest in then.items() if name not in unread}:
             return built.path
     return None

@@ -37,7 +37,8 @@ def record_of(load: Load) -> Record:
     """Return the record of a load."""
     extra, torch = ExtraFlags.from_settings(load.note["flags"]), load.note["base"]
     flags = (*extra.cflags, *extra.cuda_cflags, *(f"-I{path}" for path in extra.include_paths))
-    content = json.dumps([sorted(contents_of(load.note).items()), flags, torch])
+    settings = [load.note["settings"], load.note["libraries"]]
+    content = json.dumps([sorted(contents_of(load.note).items()), flags, settings, torch])
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     return Record(load.name, digest, torch, flags, load.folder, load.built)
 
@@ -57,8 +58,11 @@ def sources_of(load: Load) -> dict[str, bytes]:
     """Return the files that a load was built from.
 
     Raises:
-        UsageError: they were edited since.
+        UsageError: they were edited since; or they are built with settings, which say where other files lie.
     """
+    if load.note["settings"]:
+        what = f"{load.folder}: it has settings in pyproject.toml, so its operators cannot be pickled"
+        raise UsageError(what, todo="call graft.load with the folder in each process")
     wanted = contents_of(load.note)
     try:
         files = {name: (load.folder / name).read_bytes() for name in wanted}
