@@ -214,7 +214,7 @@ def test_kernel_in_a_folder_that_is_not_read(name: str, place: str, known: BaseO
     found = lines(tmp_path, known, one=one, two=TWO)
     assert found == [
         f"one/{name}:2: `Tensor graft_one(const Tensor&)`, the kernel of graft_one for CPU, is in a folder that is not "
-        f"read; move it to {place}, or include it in a .cpp file that is read"
+        f"read; move it to {place}, or name it in `sources` of [tool.graft] in pyproject.toml"
     ]
     if name.endswith(".cpp"):
         including: Files = {**one, "One.cpp": f'#include "{name}"\n'}

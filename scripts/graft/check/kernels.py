@@ -269,7 +269,7 @@ def _check_kernel(
     if not named and (unread := _unread_definition(kernel, natives)):
         what = f"`{unread}`, {kernel.purpose}, is in a folder that is not read"
         place = f"cuda/{unread.file.name}" if unread.file.suffix == ".cu" else f"{unread.file.stem}.cpp"
-        todo = f"move it to {place}, or include it in a .cpp file that is read"
+        todo = f"move it to {place}, or name it in `sources` of [tool.graft] in pyproject.toml"
         findings.add((unread.file, unread.line, 0), what, todo)
         return
     if not named:

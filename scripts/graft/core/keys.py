@@ -22,7 +22,7 @@ _FOLDERS, _GLOBS, _FLAGS = "a folder, or a list", "a glob, or a list", "a flag, 
 KEYS = {
     "native": Key(_FOLDERS, "the native folders; by default that of pyproject.toml"),
     "torch": Key("a version, or a list", "the versions of torch that a project is built for"),
-    "sources": Key(_GLOBS, f"more sources, in any folder: {', '.join(COMPILED)}"),
+    "sources": Key(_GLOBS, f"more sources, below pyproject.toml: {', '.join(COMPILED)}"),
     "exclude": Key(_GLOBS, "sources that are not compiled"),
     "include-dirs": Key(_FOLDERS, "where headers are searched, after PyTorch's and before the system's"),
     "define": Key("a macro, or a list", "NAME or NAME=VALUE, for all compilers"),
