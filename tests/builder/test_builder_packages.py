@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from graft.core.layout import PACKAGES, REPOSITORY
-from graft.project.settings import tomllib
+from graft.inputs.pyproject import read_toml
 from packaging.requirements import Requirement
 
 ENTRIES = re.split(r"\n(?=\S)", (PACKAGES / "requirements.txt").read_text(encoding="utf-8").strip())[1:]
@@ -19,7 +19,7 @@ def test_every_package_is_pinned_with_hashes() -> None:
 
 
 def test_what_is_wanted_is_pinned() -> None:
-    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    settings = read_toml(REPOSITORY / "pyproject.toml")
     wanted = [*settings["project"]["dependencies"], *settings["dependency-groups"]["checkout"]]
     pinned = {entry.partition("==")[0] for entry in ENTRIES}
     assert pinned | {"pip"} >= {Requirement(each).name for each in wanted}

@@ -13,8 +13,8 @@ from graft import cli, deliveries, verbs
 from graft.core import environments, wording
 from graft.core.errors import BuildError, MissingError
 from graft.core.layout import REPOSITORY, TorchVersion
+from graft.inputs.pyproject import read_toml
 from graft.options import AS_VARIABLES, OPTIONS, SHARED
-from graft.project.settings import tomllib
 from helpers import write
 from packaging.requirements import Requirement
 
@@ -47,7 +47,7 @@ def test_an_error_of_one_of_several_torches_names_it(monkeypatch: pytest.MonkeyP
 
 
 def test_what_the_tests_of_any_folder_need_is_installed() -> None:
-    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    settings = read_toml(REPOSITORY / "pyproject.toml")
     brought = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert {place for place in brought.values() if not place.startswith("graft/repository/")} == set()
     assert all(f"graft/repository/{name}" == place for name, place in brought.items())
@@ -56,7 +56,7 @@ def test_what_the_tests_of_any_folder_need_is_installed() -> None:
 
 def test_what_the_tool_runs_it_depends_on() -> None:
     """uv's environments have no pip, and pip hides itself in isolated verbs."""
-    wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
+    wanted = read_toml(REPOSITORY / "pyproject.toml")["project"]["dependencies"]
     names = {Requirement(each).name for each in wanted}
     texts = [path.read_text() for path in (REPOSITORY / "scripts/graft").rglob("*.py") if "fork" not in path.parts]
     run = {name for text in texts for name in re.findall(r'"-m", "([a-z_]+)"', text)}
@@ -88,7 +88,7 @@ def test_bare_command_and_version(capsys: pytest.CaptureFixture[str], monkeypatc
     assert code == 0 and said.startswith("usage: graft ") and len(said.splitlines()) <= 24
     for verb in ("build", "develop", "thin-wheel", "check", "new", "test", "pin", "clean"):
         assert f"\n    {verb} " in said
-    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    version = read_toml(REPOSITORY / "pyproject.toml")["project"]["version"]
     assert run(capsys, monkeypatch, "--version") == (0, f"graft {version}\n")
 
 

@@ -15,14 +15,15 @@ from graft.core.files import write_if_changed
 
 SOURCE = Path("src/ATen/native/cpu/Mine.cpp")
 
-# A header next to the source, one in the parent folder, and one in the compiler's search path.
+# Headers next to the source, of which one has its name; one in the parent folder; one in the compiler's search path.
 PREAMBLE = """// Mine.
 #define MINE 1
+#include "Mine.h"
 #include "Beside.h"
 #include "../Above.h"
 #include <ATen/Known.h>
 """
-HEADERS = ("src/ATen/native/cpu/Beside.h", "src/ATen/native/Above.h", "src/ATen/Known.h")
+HEADERS = ("src/ATen/native/cpu/Mine.h", "src/ATen/native/cpu/Beside.h", "src/ATen/native/Above.h", "src/ATen/Known.h")
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def edits(*numbers: int, preamble: str = PREAMBLE) -> list[str]:
 
 def test_unchanged_source_is_not_compiled_again(edited: Build) -> None:
     uses(edited, *edits(1, 2, 3))
-    edited.write(HEADERS[2], "#pragma once\nstruct Known { int more; };\n")
+    edited.write(HEADERS[3], "#pragma once\nstruct Known { int more; };\n")
     uses(edited, *edits(4))
     target = edited.layout.work / "objects/native/cpu/Mine.o"
     before = target.stat().st_mtime_ns
@@ -66,13 +67,13 @@ def test_unchanged_source_is_not_compiled_again(edited: Build) -> None:
 
 def test_preamble_is_used_from_the_second_edit_on(edited: Build) -> None:
     assert uses(edited, *edits(1, 2, 3, 3, 4)) == [False, False, True, False, True]  # the fourth is compiled already
-    assert (edited.layout.work / "preambles/native/cpu/Mine.h.gch").is_file()
+    assert (edited.layout.work / "preambles/native/cpu/Mine.preamble.h.gch").is_file()
 
 
 def test_another_preamble_or_header_is_compiled_anew(edited: Build) -> None:
     uses(edited, *edits(1, 2, 3))
     assert uses(edited, *edits(4, 5, preamble=f"{PREAMBLE}#define MORE\n")) == [False, True]
-    edited.write(HEADERS[0], "#pragma once\nstruct Beside { int more; };\n")
+    edited.write(HEADERS[1], "#pragma once\nstruct Beside { int more; };\n")
     assert uses(edited, f"{PREAMBLE}#define MORE\n{function(6)}int g() {{ return beside.more; }}\n") == [False]
 
 
@@ -84,7 +85,7 @@ def test_header_that_a_flag_names_is_in_it(edited: Build) -> None:
     texts = [f"First first;\nint f() {{ return A * B * {number}; }}\n" for number in (1, 2, 3)]
     uses(edited, *texts)
     text = (edited.layout.work / "build.ninja").read_text().replace("$\n", "")
-    assert re.findall(r"-include +(\S+)", text) == ["preambles/native/cpu/Mine.h"]
+    assert re.findall(r"-include +(\S+)", text) == ["preambles/native/cpu/Mine.preamble.h"]
     with pytest.raises(BuildError, match=r"/mine/cpu/Mine.cpp:2:18: error: .*typo"):
         uses(edited, f"{texts[0].partition('int')[0]}int f() {{ return typo; }}\n")
 
@@ -92,7 +93,7 @@ def test_header_that_a_flag_names_is_in_it(edited: Build) -> None:
 def test_preamble_whose_headers_compute_names_is_not_used(edited: Build) -> None:
     """What such a name finds is not known, so it may be something else the next time."""
     header = "#define OPT <opt.h>\n#if __has_include(OPT)\n#endif\n"
-    edited.write(HEADERS[0], f"#pragma once\nstruct Beside {{}};\n{header}")
+    edited.write(HEADERS[1], f"#pragma once\nstruct Beside {{}};\n{header}")
     assert uses(edited, *edits(1, 2, 3, 4)) == [False] * 4
 
 
@@ -117,7 +118,7 @@ def test_file_without_a_guard_is_read_once(edited: Build, tmp_path: Path, name: 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_message_names_the_folder_s_own_file(edited: Build, count: int) -> None:
     uses(edited, *edits(*range(count)))
-    with pytest.raises(BuildError, match=r"/mine/cpu/Mine.cpp:6:10: error: Typo.h: No such file") as caught:
+    with pytest.raises(BuildError, match=r"/mine/cpu/Mine.cpp:7:10: error: Typo.h: No such file") as caught:
         uses(edited, f'{PREAMBLE}#include "Typo.h"\n{function(4)}')
     assert "preamble" not in str(caught.value)
 
@@ -125,8 +126,8 @@ def test_message_names_the_folder_s_own_file(edited: Build, count: int) -> None:
 def test_message_names_it_also_where_a_header_is_gone(edited: Build) -> None:
     """A generated one, like that of a renamed operator."""
     uses(edited, *edits(1, 2, 3))
-    (edited.layout.work / HEADERS[2]).unlink()
-    with pytest.raises(BuildError, match=r"/mine/cpu/Mine.cpp:5:10: error: ATen/Known.h: No such") as caught:
+    (edited.layout.work / HEADERS[3]).unlink()
+    with pytest.raises(BuildError, match=r"/mine/cpu/Mine.cpp:6:10: error: ATen/Known.h: No such") as caught:
         uses(edited, *edits(4))
     assert "preamble" not in str(caught.value)
 

@@ -70,7 +70,8 @@ class Preambles:
         preamble = f"{first}{preamble_of(text)}"
         if not is_own or "#include" not in preamble or not self._is_read_once(unit.source, preamble, _searched(unit)):
             return unit
-        header = Path(PREAMBLES, *unit.target.with_suffix(".h").parts[1:])
+        # No header that the source includes has this name: compilers look beside the preamble first.
+        header = Path(PREAMBLES, *unit.target.with_suffix(".preamble.h").parts[1:])
         made, note = header.with_name(f"{header.name}.gch"), self._work / header.with_suffix(".json")
         stamp = hashlib.sha256("\0".join([preamble, self._compiler, *unit.flags]).encode()).hexdigest()
         source = hashlib.sha256(text.encode()).hexdigest()
