@@ -50,6 +50,30 @@ def test_files_with_intrinsics_are_tried(
     assert all({*x86.capabilities[each.target.stem.split(".")[-1]]} <= {*each.flags} for each in units)
 
 
+@pytest.mark.parametrize("is_for_edits", [True, False])
+def test_flags_of_settings_are_for_the_capability_that_lacks_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_edits: bool
+) -> None:
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
+    table = '[tool.graft]\nnative = "native"\n[tool.graft.cpu-flags]\n"native/cpu/Dot.cpp" = "-mavx512bf16"\n'
+    write(tmp_path, {"pyproject.toml": f'{table}"native/cpu/More.cpp" = "-mavxvnni"\n'})
+    write(tmp_path, {"native/cpu/Dot.cpp": KERNEL, "native/cpu/More.cpp": KERNEL})
+    natives = load_natives([tmp_path.resolve() / "native"])
+    write(layout.sources, {str(name): natives.text(name) for name in natives.files})
+    write(layout.generated, {FRAGMENTS: "{}"})
+    x86 = ARCHITECTURES["x86_64"]
+    toolchain = Toolchain("g++", "", "c++20", machine="x86_64", capabilities=tuple(x86.capabilities))
+    if is_for_edits:
+        toolchain = replace(toolchain, capabilities=("AVX2",), is_for_edits=True)
+    found = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain).units()
+    units = {f"{unit.source.name} {unit.capability}": unit for unit in (*found.library, *found.tried)}
+    assert len(units) == 2 * len(x86.capabilities)
+    needing = {"Dot.cpp AVX512": ("avx512bf16",), **({} if is_for_edits else {"More.cpp AVX2": ("avxvnni",)})}
+    assert {name: unit.features for name, unit in units.items() if unit.features} == needing
+    assert all(f"-m{each}" in unit.flags for unit in units.values() for each in unit.features)
+
+
 def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:
     flags = ("-O0", "-mavx512f", "-mavx512bw", "-DCPU_CAPABILITY=AVX512")
     source = write(tmp_path, {"cpu/Dot.cpp": KERNEL.replace("REGISTER", "// ")}) / "cpu/Dot.cpp"
@@ -61,5 +85,5 @@ def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:
     assert lines[0].startswith(f"{source}:4:")
     assert lines[-1] == (
         "  hint: AVX512 is compiled with -mavx512f -mavx512bw; write the call below `#ifdef __AVX512BF16__`, and "
-        "another way for processors without it"
+        "another way for processors without it; `cpu-flags` in pyproject.toml compile a file for more"
     )

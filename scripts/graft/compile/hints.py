@@ -78,7 +78,8 @@ def hint_of_capability(error: Diagnostic) -> str:
     capability, _, flags = error.compiled_for.partition(": ")
     with_what = f"{capability} is compiled with {flags}" if capability else "this file is compiled for any processor"
     what = f"write the call below `#ifdef {guard}`" if guard else "call it only where a macro says that it is there"
-    return f"{with_what}; {what}, and another way for processors without it"
+    more = "`cpu-flags` in pyproject.toml compile a file for more"
+    return f"{with_what}; {what}, and another way for processors without it; {more}"
 
 
 def _guard_above(header: Path, line: int) -> str:

@@ -160,10 +160,13 @@ class UnitFinder:
                     yield replace(unit, target=unit.target.with_suffix(".tried"), is_tried=True)
 
     def _for_capability(self, source: Path, name: str, capability: str) -> Unit:
-        """Return the unit of a source for a CPU capability."""
-        unit = self._unit(source, f"{name}.{capability}", self._toolchain.capability_flags(capability))
-        more = self._cpu_flags(source)
-        is_meant = self._toolchain.capability_of(more) == capability
+        """Return the unit of a source for a CPU capability. What is being edited is linked for one capability only, so
+        it must do without more.
+        """
+        toolchain, more = self._toolchain, self._cpu_flags(source)
+        unit = self._unit(source, f"{name}.{capability}", toolchain.capability_flags(capability))
+        is_only = toolchain.is_for_edits and capability in toolchain.capabilities
+        is_meant = toolchain.capability_of(more) == capability and not is_only
         return _needing(replace(unit, capability=capability), more if is_meant else ())
 
     def _cpu_flags(self, source: Path) -> tuple[str, ...]:

@@ -130,11 +130,10 @@ class Toolchain:
 
     def capability_of(self, flags: Iterable[str]) -> str:
         """Return the CPU capability that flags for more features of the processor count for: AVX512 if one of them is
-        of its family, or AVX2. What is being edited is compiled for one capability only, and without them.
+        of its family, or AVX2.
         """
         is_of_avx512 = any(re.match("-m(avx512|avx10|amx)", flag) for flag in flags)
-        is_left_out = self.is_for_edits or not self.has_features
-        return "" if is_left_out else "AVX512" if is_of_avx512 else "AVX2"
+        return "AVX512" if is_of_avx512 else "AVX2"
 
     def of_kind(self, kind: str) -> Toolchain:
         """Return the same compiler for another kind of build."""
