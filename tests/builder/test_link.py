@@ -60,7 +60,8 @@ def test_function_that_each_capability_would_define_ends_the_build(
     for capability in capabilities:
         text = f"int twice() {{ return 2; }}\nnamespace {capability} {{ int once() {{ return 1; }} }}\n"
         unit = linked.unit("K", f"{text}inline int many() {{ return 3; }}\nstatic int own = many();\n")
-        units.append(replace(unit, target=unit.target.rename(f"objects/K.cpp.{capability}.o")))
+        target = unit.target.rename(f"objects/K.cpp.{capability}.o")
+        units.append(replace(unit, target=target, capability=capability))
     linked.toolchain = replace(linked.toolchain, capabilities=capabilities, is_for_edits=len(capabilities) == 1)
     with pytest.raises(BuildError) as caught:
         bound(linked, *units)
