@@ -154,7 +154,7 @@ def _built_before(layout: Layout, kind: str, folder: Path) -> Path | None:
             continue
         told = json.loads(note.read_text(encoding="utf-8"))
         (then,) = told["folders"].values()
-        is_as_set = told["settings"] == list(native.settings.stamp)
+        is_as_set = told.get("settings") == list(native.settings.stamp)
         if is_as_set and now == {name: digest for name, digest in then.items() if name not in unread}:
             return built.path
     return None
