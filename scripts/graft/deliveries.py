@@ -18,7 +18,7 @@ from .core.files import build_lock, file_lock, lay_out_files
 from .core.layout import LOADED, Layout
 from .deliver.built import Built, fingerprint_of, forget_gone, save_built, unchanged
 from .deliver.delivered import Delivered, announce, how_to_install
-from .inputs.accepted import tell_processors, tell_unused
+from .inputs.accepted import tell
 from .inputs.snapshot import Snapshot, take_snapshot
 from .options import DEVELOP, GRAFT, THIN, Request
 
@@ -244,9 +244,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
             return Delivered(built.path)
         from .stages import make
 
-        tell_unused()
-        for folder in snapshot.read.folders:
-            tell_processors(folder.settings, is_for_edits=snapshot.toolchain.is_for_edits)
+        tell(snapshot.read.folders, is_for_edits=snapshot.toolchain.is_for_edits)
         job = job_of(layout, snapshot, request, delivery.environment)
         made = make(job, delivery.products)
         path = delivery.deliver(job, made)

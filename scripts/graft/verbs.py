@@ -17,7 +17,7 @@ from .core.files import build_lock, delete, files_below
 from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion
 from .deliver.delivered import Delivered, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
-from .inputs.accepted import tell_processors, tell_unused
+from .inputs.accepted import tell
 from .inputs.native import load_native
 from .inputs.saves import wait_for_save
 from .inputs.snapshot import take_snapshot
@@ -156,9 +156,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
     for folder in layout.natives if own.are_files_listed else ():
         say("\n".join(map(str, load_native(folder).inputs)))
     snapshot = take_snapshot(layout)
-    tell_unused()
-    for native in snapshot.read.folders:
-        tell_processors(native.settings, is_for_edits=True)
+    tell(snapshot.read.folders, is_for_edits=True)
     with build_lock(layout.work):
         from .stages import check
 

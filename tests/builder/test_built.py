@@ -116,6 +116,7 @@ def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatc
 
     made, steps = SimpleNamespace(cuda_note="", outside=Outside({})), SimpleNamespace(seconds={"compose": 1.0})
     snapshot = SimpleNamespace(stamp="a stamp", read=SimpleNamespace(folders=()))
+    snapshot.toolchain = SimpleNamespace(is_for_edits=False)
     monkeypatch.setattr(deliveries, "take_snapshot", lambda _: snapshot)
     monkeypatch.setattr(deliveries, "job_of", lambda *_: SimpleNamespace(steps=steps))
     monkeypatch.setattr(stages, "make", lambda *_: made)

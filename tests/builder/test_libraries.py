@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,7 @@ from graft.core.elf import ElfFile
 from graft.core.errors import UsageError
 from graft.inputs.libraries import LinkedLibraries, linked_libraries
 from graft.inputs.settings import settings_of
-from helpers import write
-
-
-def make_shared(folder: Path, name: str, text: str, *needed: str) -> Path:
-    """Compile ``libNAME.so.1`` and its link ``libNAME.so`` in a folder, from C."""
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"lib{name}.so.1"
-    command = ["g++", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-o", target, f"-Wl,-soname,{target.name}"]
-    links = [f"-l{each}" for each in needed]
-    subprocess.run([*command, f"-L{folder}", *links], input=text, text=True, check=True)
-    (folder / f"lib{name}.so").symlink_to(target.name)
-    return target
+from helpers import make_archive, make_shared, write
 
 
 @pytest.fixture
@@ -33,11 +21,7 @@ def project(tmp_path: Path) -> Path:
     # Its thread-local variable is read with a function of the dynamic loader.
     make_shared(tmp_path / "lib", "inner", "static __thread int calls; int inner(void) { return calls ? 0 : 3; }")
     make_shared(tmp_path / "lib", "outer", "int inner(void); int outer(void) { return 2 * inner(); }", "inner")
-    subprocess.run(
-        ["g++", "-fPIC", "-x", "c", "-c", "-", "-o", tmp_path / "x.o"], input="int own(void) { return 1; }",
-        text=True, check=True,
-    )  # fmt: skip
-    subprocess.run(["ar", "rcs", tmp_path / "lib/libown.a", tmp_path / "x.o"], check=True)
+    make_archive(tmp_path / "lib", "own", "int own(void) { return 1; }")
     return tmp_path.resolve()
 
 

@@ -11,7 +11,7 @@ from graft.core.architecture import require_program
 from graft.core.errors import GraftError, UsageError
 from graft.core.keys import KEYS
 from graft.core.layout import REPOSITORY
-from graft.inputs.accepted import require_accepted, tell_processors, tell_unused
+from graft.inputs.accepted import require_accepted, tell, tell_processors
 from graft.inputs.includes import looked_for
 from graft.inputs.native import load_native, load_natives
 from graft.inputs.saves import times
@@ -301,12 +301,12 @@ def test_compiler_with_more_than_its_name(compiler: str, todo: str) -> None:
 def test_variables_that_do_not_count_are_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"):
+    for name in ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "CXXFLAGS", "LDFLAGS"):
         monkeypatch.delenv(name, raising=False)
-    tell_unused()
+    tell([], is_for_edits=False)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("CPLUS_INCLUDE_PATH", "/x")
-    tell_unused()
+    tell([], is_for_edits=False)
     told = "CPLUS_INCLUDE_PATH is not used; write `include-dirs` into [tool.graft] of pyproject.toml\n"
     assert capsys.readouterr().err == told
 

@@ -5,12 +5,11 @@ built where it lies, with nothing but native_functions.yaml and a pyproject.toml
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from helpers import write
+from helpers import make_archive, make_shared, processor_flags, write
 from users import Environment, make
 
 # No processor that is still made has this feature.
@@ -156,23 +155,12 @@ except RuntimeError as error:
 def write_project(folder: Path) -> Path:
     """Write the project and its libraries. Return its native folder."""
     write(folder, {"pyproject.toml": PYPROJECT, **FILES})
-    make_library(folder / "third_party/lib", "field_inner", "int field_inner(void) { return 3; }")
+    libraries = folder / "third_party/lib"
+    make_shared(libraries, "field_inner", "int field_inner(void) { return 3; }")
     text = "int field_inner(void); int field_outer(void) { return 2 * field_inner(); }"
-    make_library(folder / "third_party/lib", "field_outer", text, "-lfield_inner")
-    source = folder / "third_party/static.c"
-    source.write_text("int field_static(void) { return 100; }", encoding="utf-8")
-    subprocess.run(["g++", "-fPIC", "-x", "c", "-c", source, "-o", source.with_suffix(".o")], check=True)
-    archive = folder / "third_party/lib/libfield_static.a"
-    subprocess.run(["ar", "rcs", archive, source.with_suffix(".o")], check=True)
+    make_shared(libraries, "field_outer", text, "field_inner")
+    make_archive(libraries, "field_static", "int field_static(void) { return 100; }")
     return folder / "native"
-
-
-def make_library(folder: Path, name: str, text: str, *needed: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"lib{name}.so.1"
-    command = ["g++", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-o", target, f"-Wl,-soname,{target.name}"]
-    subprocess.run([*command, f"-L{folder}", *needed], input=text, text=True, check=True)
-    (folder / f"lib{name}.so").symlink_to(target.name)
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +186,7 @@ def test_thin_wheel(native: Path, stock: Environment, tmp_path: Path) -> None:
     try:
         for capability, which in {"default": "1.0", "avx2": "1.0", "avx512": "512.0"}.items():
             values, denormal, error = stock.run(VALUES, ATEN_CPU_CAPABILITY=capability).stdout.splitlines()
-            which = which if capability != "avx512" or "avx512f" in Path("/proc/cpuinfo").read_text() else "1.0"
+            which = which if capability != "avx512" or "avx512f" in processor_flags() else "1.0"
             assert values == f"3.0 8.0 107.0 {which}"
             assert (denormal, error) == ("1e-310", LACKS)
     finally:

@@ -106,6 +106,26 @@ def architectures(library: Path) -> set[str]:
     return set(re.findall(r"\.(sm_\w+)\.(?:cubin|ptx)$", listed.stdout, re.M))
 
 
+def make_shared(folder: Path, name: str, text: str, *needed: str) -> Path:
+    """Compile ``libNAME.so.1``, and its link ``libNAME.so``, in a folder from C. It needs others of the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"lib{name}.so.1"
+    command = ["g++", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-o", target, f"-Wl,-soname,{target.name}"]
+    links = [f"-l{each}" for each in needed]
+    subprocess.run([*command, f"-L{folder}", *links], input=text, text=True, check=True)
+    (folder / f"lib{name}.so").symlink_to(target.name)
+    return target
+
+
+def make_archive(folder: Path, name: str, text: str) -> Path:
+    """Compile the static library ``libNAME.a`` in a folder from C."""
+    target = folder / f"lib{name}.a"
+    command = ["g++", "-fPIC", "-x", "c", "-c", "-", "-o", target.with_suffix(".o")]
+    subprocess.run(command, input=text, text=True, check=True)
+    subprocess.run(["ar", "rcs", target, target.with_suffix(".o")], check=True)
+    return target
+
+
 def of_the_base_wheel(variable: str) -> Path:
     """Return the path in ``variable``, or skip the test if it is not set."""
     if variable not in os.environ:

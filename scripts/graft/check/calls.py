@@ -19,7 +19,18 @@ _STORAGE = re.compile(r"\b(static|constexpr|thread_local|inline|extern)\b")
 UNKNOWN = ""
 
 # Methods of a tensor that return numbers.
-_NUMBERS = {"item", "size", "dim", "numel", "stride", "sym_size", "nbytes", "element_size", "itemsize", "toDouble"}
+_RETURN_NUMBERS = {
+    "item",
+    "size",
+    "dim",
+    "numel",
+    "stride",
+    "sym_size",
+    "nbytes",
+    "element_size",
+    "itemsize",
+    "toDouble",
+}
 # The longest text of a call that messages show.
 _LONGEST = 60
 # How deep the text of an expression is read.
@@ -97,7 +108,7 @@ class Variables:
             return UNKNOWN
         if called.type == "field_expression":
             of, method = called.child_by_field_name("argument"), called.child_by_field_name("field")
-            is_number = method is None or method.type != "field_identifier" or text_of(method) in _NUMBERS
+            is_number = method is None or method.type != "field_identifier" or text_of(method) in _RETURN_NUMBERS
             kind = UNKNOWN if is_number or of is None else self.type_of(of, depth + 1)
             return "const Tensor&" if "Tensor" in kind else kind if is_tensor(kind) else UNKNOWN
         if re.match(r"(?:at::)?(?:vec::)?Vec(?:torized<|$|::)", text_of(called)):

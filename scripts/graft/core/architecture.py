@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import platform
 import shutil
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import CommandError, UsageError
+from .keys import FILE
 from .process import run
 
 
@@ -112,9 +114,7 @@ def require_program(compiler: str) -> None:
     if rest.lstrip().startswith("-"):
         raise UsageError(
             f"CXX={compiler}: this is a compiler with flags",
-            todo=f"set CXX={first}, and write cxx-flags = {rest.split()} into [tool.graft] of pyproject.toml".replace(
-                "'", '"'
-            ),
+            todo=f"set CXX={first}, and write cxx-flags = {json.dumps(rest.split())} into [tool.graft] of {FILE}",
         )
     raise UsageError(f"CXX={compiler}: these are two programs", todo=f"set CXX={rest.split()[0]} and LAUNCHER={first}")
 

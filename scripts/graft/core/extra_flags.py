@@ -76,7 +76,7 @@ _STANDARD = re.compile(r"--?std=(?:c|gnu)\+\+(\w\w)")
 # The names of standards before they were final.
 _YEARS = {"98": 1998, "03": 2003, "0x": 2011, "1y": 2014, "1z": 2017, "2a": 2020, "2b": 2023, "2c": 2026}
 _OF_HOST = re.compile(r"-(?:Xcompiler=|-compiler-options=|Wp,)(.*)", re.S)
-_NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
+OF_THIS_PROCESSOR = re.compile(r"-m(?:arch|cpu|tune)=native")
 _SOURCE = re.compile(r".*\.(c|cc|cpp|cxx|cu|o|a|so)")
 
 
@@ -192,7 +192,7 @@ def _checked(words: Sequence[str], *, is_cuda: bool = False) -> Iterator[str]:
         if not _FOLDER.fullmatch(word):
             yield word
         before = word
-    if any(_NATIVE.fullmatch(flag) for word in words for flag in host_flags(word)):
+    if any(OF_THIS_PROCESSOR.fullmatch(flag) for word in words for flag in host_flags(word)):
         # Another processor's objects are no use here: folders of builds may be shared.
         yield f"-DGRAFT_PROCESSOR={_processor()}"
 

@@ -24,6 +24,7 @@ from ..core.console import say
 from ..core.elf import ElfFile
 from ..core.errors import BuildError
 from ..core.system_errors import remedy
+from ..inputs.libraries import manylinux_policies
 
 _Date: TypeAlias = tuple[int, int, int, int, int, int]
 
@@ -171,12 +172,7 @@ def platform_tag(own: Base, libraries: Iterable[Path]) -> str:
 
     The policies are auditwheel's. A manylinux tag limits the versions of symbols from glibc and libstdc++ (PEP 600).
     """
-    # Imported late, as it takes long: `make develop` needs none.
-    from auditwheel.architecture import Architecture
-    from auditwheel.libc import Libc
-    from auditwheel.policy import WheelPolicies
-
-    policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture[own.machine])
+    policies = manylinux_policies(own.machine)
     needed = [ElfFile(library).needed_versions() for library in libraries]
     ours = policies.versioned_symbols_policy({str(i): set(versions) for i, versions in enumerate(needed) if versions})
     base = min((policy for policy in policies if policy.name in own.platforms), key=lambda policy: policy.priority)

@@ -22,8 +22,9 @@ from ..core.layout import Layout
 from ..inputs.merge import PACKAGED, merge_with_base, with_replacing
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders
 from ..inputs.patches import ADDED, Patch
-from ..inputs.snapshot import Snapshot, take_snapshot
+from ..inputs.snapshot import Snapshot
 from ..options import Request
+from .cache import snapshot_for_tree
 from .checkout import go_back, move_to
 from .fetch import fetched
 from .placed import places, write_placed
@@ -78,9 +79,7 @@ def apply(source: Path, layout: Layout) -> Fork:
     becomes a repository. After an error, the checkout is unchanged.
     """
     with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
-        snapshot = replace(take_snapshot(layout), work=Path(scratch))
-        for folder in snapshot.read.folders:
-            folder.settings.require_none()
+        snapshot = replace(snapshot_for_tree(layout), work=Path(scratch))
         with Steps().step("apply patches and operators") as line:
             fork = make_fork(source, snapshot, line)
     say(f"{source} is at {fork.tip}\n  `git -C {source} log {BASE_REF}..` shows the fork")

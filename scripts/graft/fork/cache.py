@@ -61,12 +61,18 @@ def cache_of(pin: Pin) -> Cache:
     return Cache(user_cache() / pin.path.parent.name)
 
 
-@contextmanager
-def read_inputs(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
-    """Read the inputs of a build in the pin's cache, which the body has for itself."""
+def snapshot_for_tree(layout: Layout) -> Snapshot:
+    """Read the inputs of a fork. PyTorch's own build compiles what it adds, so there are no settings."""
     snapshot = take_snapshot(layout)
     for folder in snapshot.read.folders:
         folder.settings.require_none()
+    return snapshot
+
+
+@contextmanager
+def read_inputs(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
+    """Read the inputs of a build in the pin's cache, which the body has for itself."""
+    snapshot = snapshot_for_tree(layout)
     cache = cache_of(snapshot.pin)
     kept = sorted(f"{name}={value}" for name, value in os.environ.items() if _READ_BY_PYTORCH.fullmatch(name))
     snapshot = replace(snapshot, work=cache.folder, settings=(*snapshot.settings, *kept))

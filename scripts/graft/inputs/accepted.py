@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..core.console import WARNING, say
 from ..core.errors import UsageError
-from ..core.extra_flags import host_flags
+from ..core.extra_flags import OF_THIS_PROCESSOR, ExtraFlags, host_flags
 from ..core.keys import FILE
 from ..core.process import UNTRANSLATED, run
-from .settings import Settings
+from .native import NativeFolder
+from .settings import Settings, flag_in
 from .toolchain import Toolchain
 
-_OF_THIS_PROCESSOR = re.compile(r"-m(arch|cpu|tune)=native")
 # What not every x86-64 processor has; ARM's names begin otherwise.
 _OF_SOME_PROCESSORS = re.compile(
     r"-m(arch|cpu)=(?!x86-64$).*"
@@ -34,7 +34,18 @@ _UNUSED = {
 }
 
 
-def tell_unused() -> None:
+def tell(folders: Iterable[NativeFolder], *, is_for_edits: bool) -> None:
+    """Say what of the settings of folders, and of the user's variables, does not do what its author may expect.
+
+    Raises:
+        UsageError: what ships would be compiled for the processor of this machine, whatever that is.
+    """
+    _tell_unused()
+    for folder in folders:
+        tell_processors(folder.settings, is_for_edits=is_for_edits)
+
+
+def _tell_unused() -> None:
     """Say which variables of compilers are set and do not count: builds depend on nothing that is not written down."""
     for name, key in _UNUSED.items():
         if os.environ.get(name):
@@ -51,7 +62,7 @@ def tell_processors(settings: Settings, *, is_for_edits: bool) -> None:
     words += [("nvcc-flags", word) for word in settings.flags.cuda_cflags]
     for key, word in words:
         for flag in host_flags(word):
-            if _OF_THIS_PROCESSOR.fullmatch(flag) and not is_for_edits:
+            if OF_THIS_PROCESSOR.fullmatch(flag) and not is_for_edits:
                 todo = "leave it out, or write what the sources need into cpu-flags"
                 raise UsageError(settings.fault(key, f"{flag}: a wheel is for other processors, too", word), todo=todo)
             if _OF_SOME_PROCESSORS.fullmatch(flag):
@@ -63,28 +74,32 @@ def require_accepted(settings: Settings, toolchain: Toolchain) -> None:
     """Check that the compiler accepts the flags, and that PyTorch's headers accept the standard.
 
     Raises:
-        UsageError: names the flag.
+        UsageError: names the first flag that is not accepted.
     """
-    for fault, todo in _faults(settings, toolchain):
-        raise UsageError(fault, todo=todo)
+    if fault := next(_faults(settings, toolchain), None):
+        raise UsageError(fault, todo="correct the flag or leave it out, or use a newer g++")
 
 
-def _faults(settings: Settings, toolchain: Toolchain) -> Iterator[tuple[str, str]]:
-    try:
-        settings.flags.require_standard(toolchain.standard)
-    except UsageError as error:
-        key = "cxx-flags" if any("-std" in flag for flag in settings.flags.cflags) else "nvcc-flags"
-        yield settings.fault(key, f"{error.what}: {error.cause}", error.what.split()[3]), error.todo
-    features = {flag for flags in settings.cpu_flags.values() for flag in flags} if toolchain.has_features else ()
-    for key, flags in (("cxx-flags", settings.flags.cflags), ("cpu-flags", sorted(features))):
-        command = [toolchain.compiler, *flags, "-fsyntax-only", "-x", "c++", "/dev/null"]
-        done = run(command, env=UNTRANSLATED, check=False) if flags else None
-        if done and done.returncode != 0:
-            found = _UNKNOWN_FLAG.search(done.stdout)
-            first = next((line for line in done.stdout.splitlines() if "error" in line), done.stdout.strip())
-            yield settings.fault(key, first, (found[1] or found[2]) if found else ""), "correct or leave out the flag"
+def _faults(settings: Settings, toolchain: Toolchain) -> Iterator[str]:
+    cxx, cuda = settings.flags.cflags, settings.flags.cuda_cflags
+    for key, flags in (("cxx-flags", ExtraFlags(cxx)), ("nvcc-flags", ExtraFlags((), cuda))):
+        try:
+            flags.require_standard(toolchain.standard)
+        except UsageError as error:
+            yield settings.fault(key, f"{error.what}: {error.cause}", flag_in(error.what))
+    features = {flag for words in settings.cpu_flags.values() for flag in words} if toolchain.has_features else ()
+    for key, words in (("cxx-flags", cxx), ("cpu-flags", sorted(features))):
+        if words and (said := _refused(toolchain, *words, "/dev/null")):
+            found = _UNKNOWN_FLAG.search(said)
+            first = next((line for line in said.splitlines() if "error" in line), said)
+            yield settings.fault(key, first, (found[1] or found[2]) if found else "")
     for flag in sorted(features):
         asks = f'int main() {{ return __builtin_cpu_supports("{flag.removeprefix("-m")}"); }}'
-        if run([toolchain.compiler, "-fsyntax-only", "-x", "c++", "-"], stdin=asks, check=False).returncode != 0:
-            what = f"{flag}: {toolchain.compiler} cannot tell whether a processor has this"
-            yield settings.fault("cpu-flags", what, flag), "leave it out, or use a newer g++"
+        if _refused(toolchain, "-", stdin=asks):
+            yield settings.fault("cpu-flags", f"{flag}: g++ cannot tell whether a processor has this", flag)
+
+
+def _refused(toolchain: Toolchain, *words: str, stdin: str = "") -> str:
+    """Return what the compiler says if it refuses to compile C++ so; empty if it accepts."""
+    done = run([toolchain.compiler, "-fsyntax-only", "-x", "c++", *words], env=UNTRANSLATED, stdin=stdin, check=False)
+    return done.stdout.strip() if done.returncode != 0 else ""

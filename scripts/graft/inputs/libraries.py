@@ -4,12 +4,14 @@ is contained in what is built.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 from ..core.elf import ElfFile
 from ..core.errors import UsageError
@@ -145,16 +147,21 @@ class _Finder:
         self.faults.append(self._settings.fault("libraries", what, name))
 
 
-def _everywhere(machine: str) -> frozenset[str]:
-    """Return the libraries that the manylinux policies expect on every Linux (PEP 600)."""
-    # Imported late, as it takes long.
+@functools.cache
+def manylinux_policies(machine: str) -> Any:
+    """Return the policies of platform tags (PEP 600), which are auditwheel's."""
+    # Imported late, as it takes long: only wheels and libraries need them.
     from auditwheel.architecture import Architecture
     from auditwheel.libc import Libc
     from auditwheel.policy import WheelPolicies
 
-    policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture[machine])
-    listed: frozenset[str] = frozenset().union(*(policy.whitelist for policy in policies))
-    return listed
+    return WheelPolicies(libc=Libc.GLIBC, arch=Architecture[machine])
+
+
+@functools.cache
+def _everywhere(machine: str) -> frozenset[str]:
+    """Return the libraries that every Linux has, according to the policies."""
+    return frozenset().union(*(policy.whitelist for policy in manylinux_policies(machine)))
 
 
 def is_elf(path: Path) -> bool:

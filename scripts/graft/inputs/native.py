@@ -213,12 +213,8 @@ class NativeFolders(NativeFiles):
 
     def copy_of(self, file: Path) -> Path:
         """Return the copy that a build reads instead of the user's ``file``; other paths unchanged."""
-        for folder in self.folders:
-            if file in folder.outside.values():
-                return next(folder.paths[name] for name, path in folder.outside.items() if path == file)
-            if file.is_relative_to(folder.path):
-                return folder.paths.get(file.relative_to(folder.path), file)
-        return file
+        copies = (copy for folder in self.folders for name, copy in folder.paths.items() if folder.place(name) == file)
+        return next(copies, file)
 
     def texts(self, name: Path) -> dict[Path, str]:
         """Return the text of each folder's file of this name, by the user's file."""

@@ -220,23 +220,14 @@ class _Reader:
         """Return flags that a source may have; of what is ``written``, if that is not the flag itself."""
         words = list(words)
         for word in words:
-            what = ""
-            if found := _HEADERS.match(word):
-                what = (
-                    "write #include into the sources"
-                    if found["file"]
-                    else "folders of headers belong into include-dirs"
-                )
-            elif key != "define" and re.search(r"\s-", word):
-                what = "several flags; write them as a list"
-            if what:
+            if what := _misplaced(word, is_macro=key == "define"):
                 self._fault(key, f"{word}: {what}", word)
                 return ()
         try:
             flags = extra_flags((), words) if is_cuda else extra_flags(words)
         except UsageError as error:
             what = "; ".join(filter(None, (error.what, error.cause, error.todo)))
-            self._fault(key, what, written or _last_flag(error.what))
+            self._fault(key, what, written or flag_in(error.what))
             return ()
         return flags.cuda_cflags if is_cuda else flags.cflags
 
@@ -252,6 +243,14 @@ class _Reader:
         return found
 
 
-def _last_flag(message: str) -> str:
+def _misplaced(word: str, *, is_macro: bool) -> str:
+    """Return what to write instead of a word that is not one flag; empty if it is. A macro's value may have blanks."""
+    if found := _HEADERS.match(word):
+        return "write #include into the sources" if found["file"] else "folders of headers belong into include-dirs"
+    return "several flags; write them as a list" if re.search(r"\s-", word) and not is_macro else ""
+
+
+def flag_in(message: str) -> str:
+    """Return the flag that a message of ``extra_flags`` names; empty if it names none."""
     words = [word for word in message.split() if word.startswith("-")]
     return words[-1] if words else ""
