@@ -52,6 +52,15 @@ def _source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
 
 
+def _adopting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("modules", nargs="*", metavar="PACKAGE", help="the Python package, and more modules of it")
+    parser.add_argument("--prefix", action="store_true", help="begin all names with the operators' namespace")
+    help_ = "rename the first argument of these operators, or of all, to self, which makes them methods"
+    parser.add_argument("--methods", nargs="*", metavar="OP", help=help_)
+    parser.add_argument("--dry-run", action="store_true", help="print the table, and write nothing")
+    _report(parser)
+
+
 # The options that are paths.
 _PATHS = ("native", "out", "wheel", "source", "project")
 
@@ -86,6 +95,10 @@ VERBS = (
     Verb(
         *("new", "write the skeleton of a new operator", "graft.new.skeleton:new_op"),
         *("pin native wheel cxx python schema kind variants project", THERE),
+    ),
+    Verb(
+        *("adopt", "write the operators of an installed extension as a native folder", "graft.adopt.adopt:adopt"),
+        *("native python cxx", NONE, _adopting),
     ),
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply_fetched", _TREE, RELEASE),

@@ -86,7 +86,7 @@ def environment_of(python: str) -> Environment | None:
 def _check(verb: Verb, request: Request) -> None:
     takes = verb.takes.split()
     checks = {
-        "native": lambda: None if verb.name == "import" else _check_natives(request, is_new=verb.name == "new"),
+        "native": lambda: _check_natives(verb, request),
         "out": lambda: _require_folder("OUT", request.out, "a folder; it is created if missing"),
         "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
         "source": lambda: _check_source(request.source),
@@ -98,9 +98,14 @@ def _check(verb: Verb, request: Request) -> None:
     run_all(*(check for option, check in checks.items() if option in takes))
 
 
-def _check_natives(request: Request, *, is_new: bool) -> None:
-    """Check the native folders. If a new operator is written into the first, check that folder and ``SCHEMA``."""
-    if not is_new:
+def _check_natives(verb: Verb, request: Request) -> None:
+    """Check the native folders. If something is written into the first, check that; for a new operator, ``SCHEMA``."""
+    if verb.name == "import":
+        return
+    if verb.name == "adopt":
+        _require_folder("NATIVE", request.native[0], "a new folder")
+        return
+    if verb.name != "new":
         load_natives(request.native)
         require_native(request.native)
         return

@@ -28,11 +28,16 @@ def _scalar(text: str) -> str:
     return yaml.safe_dump([text], width=10**6).removeprefix("- ").rstrip()
 
 
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader(_TEMPLATES),
-    undefined=StrictUndefined,  # a name without a value is an error
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+def environment_in(folder: Path) -> Environment:
+    """Return Jinja's environment of the templates in a folder."""
+    return Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,  # a name without a value is an error
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+_ENVIRONMENT = environment_in(_TEMPLATES)
 _ENVIRONMENT.filters["scalar"] = _scalar

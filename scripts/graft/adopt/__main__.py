@@ -1,0 +1,90 @@
+"""``python -m graft.adopt BASE REQUEST``: print what becomes of the operators of an extension, as JSON.
+
+The request is a file with JSON: what the dispatcher said, and the options. torchgen is in the base's tree, so this is a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ..check.__main__ import check
+from ..check.base import BaseOperators
+from ..check.cplusplus import is_keyword
+from ..codegen.torchgen import SKIP_PYTHON_BINDINGS
+from ..inputs.native import load_natives
+from .forwards import files_of
+from .names import Names
+from .plan import Adopted, Operator, Planner
+from .schema import Schema
+
+
+def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[list[Adopted], dict[str, str]]:
+    """Return what becomes of each operator, and the texts of the files by name. ``folder`` is for trials."""
+    operators = [Operator.read(each) for each in request["operators"]]
+    taken = base.torch_names | base.base_names | {*request["taken"]}
+    names = Names(
+        namespace_first=request["prefix"],
+        is_taken=lambda name: name in taken,
+        is_bound=lambda name: not any(pattern.match(name) for pattern in SKIP_PYTHON_BINDINGS),
+        is_word=lambda name: keyword.iskeyword(name) or is_keyword(name),
+    )
+    methods = None if request["methods"] == ["all"] else request["methods"]
+    plan = Planner(operators, names, methods, base.tensor_names).plan()
+    # What is refused may be the reason for which another is.
+    while True:
+        texts = files_of(plan, request["modules"], request["libraries"])
+        refused = _refused(texts, folder, base)
+        if not refused:
+            return plan, texts
+        plan = [_refusing(each, refused) for each in plan]
+
+
+def _refused(texts: dict[str, str], folder: Path, base: BaseOperators) -> dict[str, tuple[str, str]]:
+    """Check the files as those of any native folder. Return the reason and the remedy for each entry with an error."""
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    lines = texts["native_functions.yaml"].splitlines()
+    refused: dict[str, tuple[str, str]] = {}
+    for finding in check(load_natives([folder]), base).errors:
+        above = [line for line in lines[: finding.line] if line.startswith("- func: ")]
+        if finding.file.name != "native_functions.yaml" or not above:
+            raise AssertionError(f"an adopted folder has an error: {finding}")
+        operator = above[-1].removeprefix("- func: ").partition("(")[0]
+        refused.setdefault(operator, (finding.what, finding.todo))
+    return refused
+
+
+def _refusing(adopted: Adopted, refused: dict[str, tuple[str, str]]) -> Adopted:
+    if adopted.schema is None or adopted.refusal or adopted.schema.operator not in refused:
+        return adopted
+    what, todo = refused[adopted.schema.operator]
+    return replace(adopted, refusal=what, todo=todo)
+
+
+def _shown(adopted: Adopted) -> dict[str, Any]:
+    schema: Schema | None = adopted.schema
+    return {
+        **asdict(adopted.operator),
+        "full": adopted.operator.full,
+        "entry": str(schema) if schema and not adopted.refusal else "",
+        "function": schema.name if schema else "",
+        "is_method": adopted.is_method,
+        "kernels": adopted.operator.kernels,
+        "has_kernel": adopted.has_kernel,
+        "needs": adopted.needs,
+        "notes": adopted.notes,
+        "refusal": adopted.refusal,
+        "todo": adopted.todo,
+    }
+
+
+if __name__ == "__main__":
+    tree, file = map(Path, sys.argv[1:])
+    found, texts = adopt(BaseOperators(tree), json.loads(file.read_text(encoding="utf-8")), file.parent / "trial")
+    print(json.dumps({"operators": [*map(_shown, found)], "files": texts}))

@@ -1,0 +1,93 @@
+"""``python child.py OUT PROBE MODULE ...``: write what the dispatcher has after the modules were imported, and had not
+before, as JSON. The user's Python runs this file alone; it has torch, and perhaps none of Graft's requirements.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.metadata
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+# The dispatch keys that are shown: those of kernels, then those of what surrounds them.
+_KERNELS = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CPU", "CUDA", "MPS", "XPU", "PrivateUse1")
+_AROUND = ("Meta", "Autograd", "AutogradCPU", "AutogradCUDA", "AutocastCPU", "AutocastCUDA", "FuncTorchBatched")
+
+
+class Probe:
+    """The library that knows the C++ signatures of operators."""
+
+    def __init__(self, path: str) -> None:
+        self._describe = ctypes.CDLL(path).graft_describe
+        self._describe.restype = ctypes.c_char_p
+
+    def describe(self, name: str, overload: str) -> dict[str, str]:
+        """Return the schema, its alias analysis, and the signatures without and with ``SymInt``, as far as known."""
+        lines = self._describe(name.encode(), overload.encode()).decode().split("\n")
+        return dict(zip(("schema", "alias", "signature", "symint_signature"), lines))  # noqa: B905
+
+
+def described(full: str, probe: Probe) -> dict[str, Any] | None:
+    """Return what there is to know of an operator; None for an implementation without a schema."""
+    name, _, overload = full.partition(".")
+    facts: dict[str, Any] = {**probe.describe(name, overload)}
+    if not facts["schema"]:
+        return None
+    keys = [key for key in (*_KERNELS, *_AROUND) if torch._C._dispatch_has_kernel_for_dispatch_key(full, key)]
+    python: set[str] = getattr(torch.library, "_impls", set())  # ns/op.overload/key
+    in_python = [key for key in keys if f"{full.replace('::', '/')}/{key}" in python]
+    namespace, op = name.split("::")
+    found = getattr(getattr(getattr(torch.ops, namespace), op), overload or "default")
+    tags = sorted(str(tag).rpartition(".")[2] for tag in found.tags)
+    return {"name": name, "overload": overload, "keys": keys, "in_python": in_python, "tags": tags, **facts}
+
+
+def distribution_of(module: str) -> list[str] | None:
+    """Return the name and the version of the distribution with a module; None if there is none."""
+    names = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
+    return [names[0], importlib.metadata.version(names[0])] if names else None
+
+
+def libraries_in(site: Path, modules: Sequence[str]) -> list[str]:
+    """Return the libraries beside torch that the modules opened, by their paths there."""
+    tops = tuple(f"{module.partition('.')[0]}." for module in modules)
+    files = [getattr(each, "__file__", None) for name, each in list(sys.modules.items()) if f"{name}.".startswith(tops)]
+    files += sorted(torch.ops.loaded_libraries)
+    found = [os.path.relpath(file, site) for file in files if file and ".so" in Path(file).name]
+    return sorted({file for file in found if not file.startswith(("..", "torch/"))})
+
+
+def read(probe: str, modules: Sequence[str]) -> dict[str, Any]:
+    """Import the modules. Return what they registered, or the error."""
+    before = {*torch._C._dispatch_get_all_op_names()}
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    except BaseException as error:
+        known = importlib.metadata.packages_distributions().items()
+        named = [top for top, names in known if modules[0].replace("-", "_") in (n.replace("-", "_") for n in names)]
+        last = traceback.format_exception_only(type(error), error)[-1].strip()
+        return {"error": last, "meant": [top for top in named if top != modules[0]]}
+    new = sorted({*torch._C._dispatch_get_all_op_names()} - before)
+    library = Probe(probe)
+    return {
+        "torch": torch.__version__,
+        "distributions": dict.fromkeys(modules) | {module: distribution_of(module) for module in modules},
+        "operators": list(filter(None, (described(full, library) for full in new))),
+        "taken": sorted({*dir(torch), *dir(torch.Tensor)}),
+        "libraries": libraries_in(Path(torch.__file__).parent.parent, modules),
+    }
+
+
+if __name__ == "__main__":
+    out, probe, *modules = sys.argv[1:]
+    sys.path.pop(0)  # the folder of this file
+    Path(out).write_text(json.dumps(read(probe, modules)), encoding="utf-8")

@@ -1,0 +1,81 @@
+"""Ask the dispatcher of an environment's torch what an extension registers, in a child process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ..base.base import Base
+from ..base.installed import Environment
+from ..core.errors import CommandError, UsageError
+from ..core.layout import Layout
+from ..core.process import python_path, run
+from ..inputs.pin import pin_of
+from ..inputs.toolchain import find_toolchain
+
+_HERE = Path(__file__).parent
+_PROBE = _HERE / "templates/probe.cpp"
+
+
+def ask(
+    environment: Environment, base: Base, layout: Layout, modules: Sequence[str], paths: Sequence[Path] = ()
+) -> Mapping[str, Any]:
+    """Import ``modules`` in a child process, with ``paths`` first on its path. Return what they register: the answer of
+    ``child.py``.
+
+    Raises:
+        UsageError: they cannot be imported, or register nothing.
+    """
+    probe = _probe(base, layout)
+    with TemporaryDirectory(prefix="graft-adopt-") as folder:
+        answer = Path(folder) / "answer.json"
+        command: list[str | Path] = [environment.python, _HERE / "child.py", answer, probe, *modules]
+        done = run(command, cwd=Path(folder), env={"PYTHONPATH": python_path(*paths)} if paths else None, check=False)
+        if not answer.is_file():
+            raise UsageError(
+                f"{' '.join(modules)}: the process that imported it ended with exit code {done.returncode}",
+                cause=done.stdout.strip()[-2000:] or "it printed nothing",
+                todo=f"try `{environment.python} -c 'import {modules[0]}'`",
+            )
+        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if error := found.get("error"):
+        meant = " or ".join(found["meant"])
+        todo = f"did you mean {meant}, the package of that distribution?" if meant else "install what it needs"
+        raise UsageError(f"{' '.join(modules)}: {environment.python} cannot import it: {error}", todo=todo)
+    return found
+
+
+def _probe(base: Base, layout: Layout) -> Path:
+    """Return the library that knows the signatures of operators; it is compiled once for each torch."""
+    toolchain = find_toolchain(pin_of(layout), layout.cxx)
+    key = hashlib.sha256(f"{_PROBE.read_text(encoding='utf-8')}{toolchain.description}".encode()).hexdigest()[:12]
+    library = layout.base / f"probe-{key}.so"
+    if library.is_file():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    flags = [flag for flag in toolchain.flags if not flag.startswith("-O")]
+    linked = [f"-L{base.libraries}", "-ltorch_cpu", "-lc10"]
+    with TemporaryDirectory(prefix=".probe-", dir=library.parent) as folder:
+        made = Path(folder) / library.name
+        command: list[str | Path] = [
+            toolchain.compiler,
+            *flags,
+            "-O0",
+            "-shared",
+            f"-I{base.include}",
+            _PROBE,
+            "-o",
+            made,
+            *linked,
+        ]
+        try:
+            run(command)
+        except CommandError as error:
+            error.todo = error.todo or "`graft adopt` compiles a file of its own with the headers of that torch"
+            raise
+        made.replace(library)
+    return library

@@ -1,0 +1,97 @@
+"""Names of adopted operators and of their arguments, where their own ones will not do."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field, replace
+
+from .schema import Schema, Value
+
+# Names that say nothing outside of their namespace.
+_GENERIC = frozenset(
+    {"apply", "backward", "bwd", "call", "clear", "close", "compute", "create", "destroy", "dispose", "exec", "execute"}
+    | {"finalize", "forward", "free", "fwd", "get", "init", "initialize", "launch", "load", "main", "new", "op", "open"}
+    | {"process", "release", "reset", "run", "set", "setup", "shutdown", "start", "step", "stop", "sync", "test"}
+    | {"update", "version"}
+)
+
+# Of names with these parts torchgen makes no function in Python (SKIP_PYTHON_BINDINGS); names that end in `_out` it
+# reserves.
+_INSTEAD = (("_forward", "_fwd"), ("_backward", "_bwd"))
+_PARTS = re.compile("|".join(re.escape(part) + r"(?=$|_)" for part, _ in _INSTEAD))
+
+# Names that generated code uses.
+_USED = frozenset({"op", "self_", "ks", "out_"})
+
+
+@dataclass
+class Names:
+    """Chooses the names of operators.
+
+    Args:
+        namespace_first: whether all names begin with the namespace.
+        is_taken: whether torch has a name.
+        is_bound: whether torchgen makes a Python function of this name.
+        is_word: whether a name cannot be that of an argument.
+    """
+
+    namespace_first: bool
+    is_taken: Callable[[str], bool]
+    is_bound: Callable[[str], bool]
+    is_word: Callable[[str], bool]
+    _chosen: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def name(self, namespace: str, op: str) -> str:
+        """Return the name of ``namespace::op``, the same for all its overloads."""
+        if (namespace, op) not in self._chosen:
+            self._chosen[namespace, op] = self._choose(namespace, op)
+        return self._chosen[namespace, op]
+
+    def _choose(self, namespace: str, op: str) -> str:
+        name = re.sub(r"_out$", "_into", op)
+        if not self.is_bound(name):
+            name = _PARTS.sub(lambda hit: dict(_INSTEAD)[hit[0]], name)
+        longer = f"{namespace.strip('_')}_{name.lstrip('_')}"
+        longer = f"_{longer}" if name.startswith("_") else longer
+        is_short = name.strip("_") in _GENERIC or len(name.strip("_")) < 3
+        if self.namespace_first or is_short or self._is_used(name) or not self.is_bound(name):
+            name = longer
+        while self._is_used(name):
+            name = f"{longer}_{2 + sum(each.startswith(longer) for each in self._chosen.values())}"
+            longer = f"{longer}_"
+        return name
+
+    def _is_used(self, name: str) -> bool:
+        return self.is_taken(name) or keyword.iskeyword(name) or name in self._chosen.values()
+
+
+def with_own_arguments(schema: Schema, names: Names) -> tuple[Schema, dict[str, str]]:
+    """Return a schema whose arguments have names that Python and C++ allow, each once; and what was renamed."""
+    renamed, seen = {}, set[str]()
+
+    def one(value: Value) -> Value:
+        name = value.name or "value"
+        has_self = schema.positional[:1] and schema.positional[0].name == "self"
+        while names.is_word(name) or name in _USED or name in seen or (name == "input" and has_self):
+            name += "_"
+        seen.add(name)
+        if name != value.name:
+            renamed[value.name] = name
+        return replace(value, name=name)
+
+    positional, keyword_only = tuple(map(one, schema.positional)), tuple(map(one, schema.keyword_only))
+    return replace(schema, positional=positional, keyword_only=keyword_only), renamed
+
+
+def told(renamed: dict[str, str]) -> Iterable[str]:
+    """Yield what is said of renamed arguments."""
+    return (f"argument `{old}` is `{new}`" for old, new in renamed.items())
+
+
+def is_method(schema: Schema, taken: Container[str]) -> bool:
+    """Return whether an operator becomes a method: its first argument is the tensor ``self``."""
+    first = schema.positional[:1]
+    is_self = bool(first) and first[0].name == "self" and first[0].is_tensor and not first[0].is_optional
+    return is_self and schema.name not in taken

@@ -1,0 +1,258 @@
+"""What becomes of each operator: the schema of its entry, how its kernel calls it, and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .names import Names, is_method, told, with_own_arguments
+from .schema import Schema, UnreadableError, Value, aliased_arguments, read_schema, spelled
+
+# The C++ types of results, by the type in the schema, for operators whose kernels have no C++ signature.
+_RESULTS = {
+    "Tensor": "at::Tensor",
+    "Tensor?": "std::optional<at::Tensor>",
+    "Tensor[]": "std::vector<at::Tensor>",
+    "Scalar": "at::Scalar",
+    "SymInt": "c10::SymInt",
+    "bool": "bool",
+    "float": "double",
+    "int": "int64_t",
+    "int[]": "std::vector<int64_t>",
+    "float[]": "std::vector<double>",
+    "str": "std::string",
+}
+
+_NO_KERNEL = "no kernel on this machine"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of the extension, as the dispatcher has it.
+
+    Args:
+        name: its name with the namespace.
+        overload: its overload; empty for none.
+        schema: as it is printed.
+        keys: the dispatch keys that have kernels.
+        signature: the C++ signature of its kernels, with ``SymInt`` if one has it; empty if they have none.
+        alias: its kind of alias analysis.
+        in_python: the dispatch keys whose kernels are in Python.
+        tags: its tags.
+    """
+
+    name: str
+    overload: str
+    schema: str
+    keys: tuple[str, ...]
+    signature: str
+    alias: str
+    in_python: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> Operator:
+        """Read what the child process wrote."""
+        # Each call has SymInt where the schema has.
+        symint = facts["symint_signature"]
+        signature = symint if "SymInt" in facts["schema"] and "SymInt" in symint else facts["signature"]
+        names = (facts["name"], facts["overload"], facts["schema"], tuple(facts["keys"]))
+        return cls(*names, signature, facts["alias"], tuple(facts["in_python"]), tuple(facts["tags"]))
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.name.partition("::")[0]
+
+    @property
+    def full(self) -> str:
+        """Its name with the overload."""
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+    @property
+    def kernels(self) -> str:
+        """Where it has kernels, for people."""
+        shown = [f"{key} in Python" if key in self.in_python else key for key in self.keys]
+        if shown and not self.signature and not self.in_python:
+            shown.append("stable ABI")  # kernels without a C++ signature: boxed ones
+        return ", ".join(shown) or _NO_KERNEL
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """An operator, and what becomes of it.
+
+    Args:
+        operator: the extension's.
+        schema: that of its entry; None if it can have none.
+        arguments: the names that the entry gives to the operator's arguments, in the operator's order.
+        results: what the operator returns, as C++ without a signature has it.
+        kept: the positions of the results that ATen's function returns, too; None for all.
+        methods: whether it is a method, too.
+        notes: what differs from the extension's.
+        needs: what an author has to say of it.
+        refusal: why it cannot be an entry; empty if it can.
+        todo: what to write instead.
+    """
+
+    operator: Operator
+    schema: Schema | None = None
+    arguments: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    kept: tuple[int, ...] | None = None
+    is_method: bool = False
+    notes: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    refusal: str = ""
+    todo: str = ""
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether it can be called on this machine."""
+        return bool({*self.operator.keys} - {"Meta"})
+
+
+@dataclass
+class Planner:
+    """Makes entries of operators.
+
+    Args:
+        operators: all that the extension registers.
+        names: chooses names.
+        methods: the operators whose first argument is to be called `self`; None for all.
+        tensor_names: the names that Tensor has.
+    """
+
+    operators: Sequence[Operator]
+    names: Names
+    methods: Collection[str] | None
+    tensor_names: Collection[str]
+    _functional: set[str] = field(default_factory=set)
+
+    def plan(self) -> list[Adopted]:
+        """Return what becomes of each operator."""
+        self._functional = {each.name for each in self.operators if "!" not in each.schema}
+        return [self._adopted(operator) for operator in self.operators]
+
+    def _adopted(self, operator: Operator) -> Adopted:
+        try:
+            theirs = spelled(read_schema(operator.schema))
+            results = tuple(_RESULTS[_form(each)] for each in theirs.results)
+        except UnreadableError as error:
+            return Adopted(
+                operator, refusal=f"no entry can have {error}", todo="write an operator without it, which calls it"
+            )
+        except KeyError as error:
+            what = f"no entry can have a result of type {error.args[0]}"
+            return Adopted(
+                operator, refusal=what, todo="write an operator that returns tensors or numbers, and calls it"
+            )
+        schema, renamed = with_own_arguments(theirs, self.names)
+        name = self.names.name(operator.namespace, theirs.name)
+        notes = [*told(renamed)]
+        schema, more = self._named(schema, operator)
+        notes += more
+        arguments = tuple(each.name for each in schema.arguments)
+        schema, kept, more = self._written(schema, operator)
+        notes += more
+        schema = replace(schema, name=_renamed(schema.name, theirs.name, name))
+        if schema.name != theirs.name:
+            notes.append(f"torch.{theirs.name} is torch.{schema.name}")
+        if any(each.is_optional for each in schema.results):
+            schema = replace(schema, results=tuple(replace(each, is_optional=False) for each in schema.results))
+        by_name = {each.name: each for each in schema.arguments}
+        same = tuple(name for name in arguments if name in by_name)
+        method = is_method(schema, self.tensor_names)
+        return Adopted(operator, schema, same, results, kept, method, tuple(notes))
+
+    def _named(self, schema: Schema, operator: Operator) -> tuple[Schema, list[str]]:
+        """Return a schema whose first argument is `self`, where that is wished."""
+        is_wished = self.methods is None or operator.name.rpartition("::")[2] in self.methods
+        first = schema.positional[:1]
+        if not is_wished or not first or not first[0].is_tensor or first[0].is_optional or first[0].name == "self":
+            return schema, []
+        if any(each.name == "input" for each in schema.arguments[1:]):
+            return schema, ["no method: another argument is `input`, as functions of Python call `self`"]
+        return _with_self(schema), [f"argument `{first[0].name}` is `self`; torch.{schema.name} calls it `input`"]
+
+    def _written(self, schema: Schema, operator: Operator) -> tuple[Schema, tuple[int, ...] | None, list[str]]:
+        """Return a schema whose written arguments and results are as torchgen wants them, the positions of the results
+        that stay, and what is told.
+        """
+        if not schema.written:
+            return schema, None, []
+        returned = [*aliased_arguments(schema)]
+        if schema.name.endswith("_") and not schema.name.endswith("__"):
+            return self._in_place(schema, returned)
+        keywords = [each for each in schema.keyword_only if each.is_written]
+        if keywords and keywords == schema.written:
+            return self._out(schema, keywords, operator)
+        if is_out(schema) and operator.name in self._functional and len(returned) == len(schema.written):
+            moved = schema.written
+            positional = tuple(each for each in schema.positional if each not in moved)
+            schema = replace(schema, positional=positional, keyword_only=(*schema.keyword_only, *moved))
+            shown = " and ".join(f"`{each.name}`" for each in moved)
+            schema, kept, notes = self._out(schema, moved, operator)
+            return schema, kept, [f"{shown} can only be given by name", *notes]
+        return _without_written(schema, returned)
+
+    def _in_place(
+        self, schema: Schema, returned: Sequence[Value | None]
+    ) -> tuple[Schema, tuple[int, ...] | None, list[str]]:
+        first = schema.positional[0] if schema.positional else None
+        if first is None or schema.written != [first] or (returned and returned != [first]):
+            notes = [f"torch.{schema.name} is torch.{schema.name[:-1]}: it is not in place"]
+            schema, kept, more = _without_written(replace(schema, name=schema.name[:-1]), returned)
+            return schema, kept, notes + more
+        notes = [] if first.name == "self" else [f"argument `{first.name}` is `self`"]
+        if not returned:
+            notes.append(f"it returns `{first.name}`")
+        result = Value("Tensor", alias=first.alias)
+        return _with_self(replace(schema, results=(result,))), (), notes
+
+    def _out(
+        self, schema: Schema, written: Sequence[Value], operator: Operator
+    ) -> tuple[Schema, tuple[int, ...] | None, list[str]]:
+        if operator.name not in self._functional:  # torchgen wants the operator that returns new tensors beside it
+            moved = (*schema.positional, *(replace(each, default="") for each in written))
+            rest = tuple(each for each in schema.keyword_only if each not in written)
+            notes = [f"`{each.name}` is a positional argument" for each in written]
+            schema = replace(schema, positional=moved, keyword_only=rest)
+            schema, kept, more = _without_written(schema, [*aliased_arguments(schema)])
+            return schema, kept, notes + more
+        notes = [] if schema.results else ["it returns what it writes"]
+        results = tuple(Value("Tensor", each.lists, alias=each.alias) for each in written)
+        overload = schema.overload or "out"
+        return replace(schema, overload=overload, results=results), (), notes
+
+
+def is_out(schema: Schema) -> bool:
+    """Return whether an operator that writes is an out variant, by its overload or the names of what it writes."""
+    return schema.overload.split("_")[-1] == "out" or all(each.name.startswith("out") for each in schema.written)
+
+
+def _form(value: Value) -> str:
+    mark = "?" if value.is_optional else ""
+    return f"{value.base}{value.lists}{mark}"
+
+
+def _renamed(name: str, theirs: str, chosen: str) -> str:
+    """Return the chosen name with the underscore of an in-place operator only where ``name`` has it still."""
+    return chosen.rstrip("_") if theirs.endswith("_") and not name.endswith("_") else chosen
+
+
+def _with_self(schema: Schema) -> Schema:
+    first, *others = schema.positional
+    return replace(schema, positional=(replace(first, name="self"), *others))
+
+
+def _without_written(
+    schema: Schema, returned: Sequence[Value | None]
+) -> tuple[Schema, tuple[int, ...] | None, list[str]]:
+    """Return a schema that returns nothing that it writes."""
+    if not any(returned):
+        return schema, None, []
+    kept = tuple(position for position, each in enumerate(returned) if each is None)
+    names = " and ".join(f"`{each.name}`" for each in returned if each)
+    return replace(schema, results=tuple(schema.results[i] for i in kept)), kept, [f"it does not return {names}"]

@@ -1,0 +1,195 @@
+"""Schemas as the dispatcher prints them, and as native_functions.yaml spells them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+# `Tensor(a!)[2]?`: what torchgen reads. The dispatcher also takes annotations behind the brackets.
+_TYPE = re.compile(
+    r"(?P<base>[^()\[\]?]+)(?P<first>\([^()]*\))?(?P<lists>(?:\??\[\d*\])*)(?P<last>\([^()]*\))?(?P<mark>\??)"
+)
+_OPENING, _CLOSING = "([", ")]"
+
+
+@dataclass(frozen=True)
+class Value:
+    """An argument or a result.
+
+    Args:
+        base: its type, without what follows: ``Tensor`` of ``Tensor(a!)[]?``.
+        lists: the brackets, with a ``?`` before those of a list of optional values.
+        is_optional: whether it may be None.
+        alias: its alias annotation, ``a`` or ``a!``; empty for none.
+        name: its name; results may have none.
+        default: its default, as schemas write it; empty for none.
+    """
+
+    base: str
+    lists: str = ""
+    is_optional: bool = False
+    alias: str = ""
+    name: str = ""
+    default: str = ""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the operator writes it."""
+        return self.alias.endswith("!")
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is one tensor, or None."""
+        return self.base == "Tensor" and not self.lists
+
+    def __str__(self) -> str:
+        alias = f"({self.alias})" if self.alias else ""
+        name = f" {self.name}" if self.name else ""
+        default = f"={self.default}" if self.default else ""
+        return f"{self.base}{alias}{self.lists}{'?' if self.is_optional else ''}{name}{default}"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The schema of an operator."""
+
+    name: str
+    overload: str
+    positional: tuple[Value, ...]
+    keyword_only: tuple[Value, ...]
+    results: tuple[Value, ...]
+
+    @property
+    def arguments(self) -> tuple[Value, ...]:
+        """All arguments."""
+        return (*self.positional, *self.keyword_only)
+
+    @property
+    def operator(self) -> str:
+        """Its name with the overload."""
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+    @property
+    def written(self) -> list[Value]:
+        """The arguments that it writes."""
+        return [each for each in self.arguments if each.is_written]
+
+    def __str__(self) -> str:
+        star = ["*"] if self.keyword_only else []
+        arguments = ", ".join([*map(str, self.positional), *star, *map(str, self.keyword_only)])
+        results = ", ".join(map(str, self.results))
+        return f"{self.operator}({arguments}) -> {results if len(self.results) == 1 else f'({results})'}"
+
+
+class UnreadableError(Exception):
+    """A schema that no entry can have. Its text says which part."""
+
+
+def read_schema(printed: str) -> Schema:
+    """Read a schema as the dispatcher prints it: ``ns::op.overload(Tensor x, *, int n=1) -> Tensor``.
+
+    Raises:
+        UnreadableError: it takes any number of arguments, or its types are nested in a way that has no name here.
+    """
+    name, _, rest = printed.partition("(")
+    arguments, _, results = rest.rpartition(") -> ")
+    if "..." in (arguments, results):
+        raise UnreadableError("`...`: any number of values")
+    operator, _, overload = name.rpartition("::")[2].partition(".")
+    words = _split(arguments)
+    star = words.index("*") if "*" in words else len(words)
+    is_one = not results.startswith("(")
+    return Schema(
+        operator,
+        overload,
+        tuple(map(_value, words[:star])),
+        tuple(map(_value, words[star + 1 :])),
+        tuple(map(_value, [results] if is_one else _split(results[1:-1]))),
+    )
+
+
+def _split(text: str) -> list[str]:
+    """Divide a text at the commas outside brackets and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if quote:
+            position += character == "\\"
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character == "," and not depth:
+            parts.append(text[start:position].strip())
+            start = position + 1
+        else:
+            depth += (character in _OPENING) - (character in _CLOSING)
+        position += 1
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
+
+
+def _value(text: str) -> Value:
+    declared, _, default = text.partition("=")
+    kind, _, name = declared.rpartition(" ")
+    if not kind or re.fullmatch(r".*[\])?]", name):  # a result without a name
+        kind, name = declared, ""
+    found = _TYPE.fullmatch(kind.strip())
+    if not found:
+        raise UnreadableError(f"the type `{kind}`")
+    alias = (found["first"] or found["last"] or "")[1:-1]
+    return Value(found["base"], found["lists"], bool(found["mark"]), alias, name, default)
+
+
+def spelled(schema: Schema) -> Schema:
+    """Return a schema as torchgen prints it: alias sets with one letter each, no annotation without an effect, no
+    blanks in lists, no made-up names of results.
+    """
+    letters: dict[str, str] = {}
+    results = [_name_of_set(each) for each in schema.results]
+    return replace(
+        schema,
+        positional=tuple(_argument(each, results, letters) for each in schema.positional),
+        keyword_only=tuple(_argument(each, results, letters) for each in schema.keyword_only),
+        results=tuple(_result(each, letters) for each in schema.results),
+    )
+
+
+def _name_of_set(value: Value) -> str:
+    """Return the name of an alias set; empty for none, or for one that is no single set."""
+    found = re.fullmatch(r"(\w+)!?", value.alias)
+    return found[1] if found and value.base == "Tensor" else ""
+
+
+def _argument(value: Value, results: Sequence[str], letters: dict[str, str]) -> Value:
+    name = _name_of_set(value)
+    is_shared = name in results
+    if not name or not (value.is_written or is_shared):
+        return replace(value, alias="", default=_default(value))
+    letter = letters.setdefault(name, chr(ord("a") + len(letters)))
+    return replace(value, alias=f"{letter}{'!' if value.is_written else ''}", default=_default(value))
+
+
+def _result(value: Value, letters: dict[str, str]) -> Value:
+    letter = letters.get(_name_of_set(value), "")
+    alias = f"{letter}{'!' if value.is_written else ''}" if letter else ""
+    return replace(value, alias=alias, name="" if re.fullmatch(r"_\d+", value.name) else value.name)
+
+
+def _default(value: Value) -> str:
+    """Return a default as torchgen writes it: `[0,1]` for lists, one number for a list of so many times the same."""
+    default = value.default
+    if not default.startswith("["):
+        return default
+    items = _split(default[1:-1])
+    if re.fullmatch(r"\[\d+\]", value.lists) and items and len({*items}) == 1:
+        return items[0]
+    return f"[{','.join(items)}]"
+
+
+def aliased_arguments(schema: Schema) -> Iterator[Value | None]:
+    """Yield, for each result, the written argument that it is; None for other results."""
+    sets = {each.alias: each for each in schema.written}
+    for result in schema.results:
+        yield sets.get(result.alias) if result.is_written else None

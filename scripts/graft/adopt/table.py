@@ -1,0 +1,57 @@
+"""What is told of adopted operators: a table, changes, a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..core.console import table
+
+# What a line says of an operator.
+Line = Mapping[str, Any]
+
+
+def verdict(operator: Line) -> str:
+    """Return whether an operator is whole, needs a line, or cannot be."""
+    return "cannot be" if operator["refusal"] else "needs a line" if operator["needs"] else "whole"
+
+
+def shown(operators: Sequence[Line]) -> str:
+    """Return the table: each operator, what it becomes, where it has kernels; and below what differs."""
+    lines = [[each["full"], _function(each), verdict(each), each["kernels"]] for each in operators]
+    notes = [f"  {each['full']}: {note}" for each in operators for note in _notes(each)]
+    verdicts = [verdict(each) for each in operators]
+    total = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(sorted(verdicts, reverse=True)))
+    return "\n".join(
+        [table([["operator", "becomes", "", "kernels"], *lines]), *notes, f"{len(lines)} operators: {total}"]
+    )
+
+
+def _function(operator: Line) -> str:
+    if operator["refusal"]:
+        return "-"
+    return f"torch.{operator['function']}" + (f", x.{operator['function']}" if operator["is_method"] else "")
+
+
+def _notes(operator: Line) -> Iterator[str]:
+    if operator["refusal"]:
+        yield f"{operator['refusal']}; {operator['todo']}"
+    else:
+        yield from operator["needs"]
+        yield from operator["notes"]
+
+
+def changes(before: Mapping[str, Line], operators: Sequence[Line]) -> str:
+    """Return what is another than when it was adopted; empty for nothing."""
+    after = {each["full"]: each for each in operators}
+    lines = [f"  new: {name}" for name in after if name not in before]
+    lines += [f"  gone: {name}" for name in before if name not in after]
+    for name, old in before.items():
+        new = after.get(name, old)
+        lines += [f"  {name}: {old[key]} is now {new[key]}" for key in ("schema", "signature") if old[key] != new[key]]
+    return "\n".join(["changed since it was adopted:", *lines]) if before and lines else ""
+
+
+def report_of(operators: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return the table for other programs."""
+    return [{**each, "verdict": verdict(each)} for each in operators]
