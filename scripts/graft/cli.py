@@ -57,6 +57,8 @@ def _adopting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prefix", action="store_true", help="begin all names with the operators' namespace")
     help_ = "rename the first argument of these operators, or of all, to self, which makes them methods"
     parser.add_argument("--methods", nargs="*", metavar="OP", help=help_)
+    help_ = "give this operator the extension's kernels, and a formula in derivatives.yaml; may be repeated"
+    parser.add_argument("--own", action="append", default=[], metavar="OP", help=help_)
     parser.add_argument("--dry-run", action="store_true", help="print the table, and write nothing")
     _report(parser)
 

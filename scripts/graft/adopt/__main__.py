@@ -17,6 +17,7 @@ from ..check.__main__ import check
 from ..check.base import BaseOperators
 from ..check.cplusplus import is_keyword
 from ..codegen.torchgen import SKIP_PYTHON_BINDINGS
+from ..core.files import lay_out_files
 from ..inputs.native import load_natives
 from .forwards import files_of
 from .names import Names
@@ -35,7 +36,7 @@ def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[l
         is_word=lambda name: keyword.iskeyword(name) or is_keyword(name),
     )
     methods = None if request["methods"] == ["all"] else request["methods"]
-    plan = Planner(operators, names, methods, base.tensor_names).plan()
+    plan = Planner(operators, names, methods, request["own"], base.tensor_names).plan()
     # What is refused may be the reason for which another is.
     while True:
         texts = files_of(plan, request["modules"], request["libraries"])
@@ -47,8 +48,7 @@ def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[l
 
 def _refused(texts: dict[str, str], folder: Path, base: BaseOperators) -> dict[str, tuple[str, str]]:
     """Check the files as those of any native folder. Return the reason and the remedy for each entry with an error."""
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    lay_out_files(folder, {name: text.encode() for name, text in texts.items()})
     lines = texts["native_functions.yaml"].splitlines()
     refused: dict[str, tuple[str, str]] = {}
     for finding in check(load_natives([folder]), base).errors:

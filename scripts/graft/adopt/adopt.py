@@ -18,7 +18,7 @@ from ..core.console import Steps, say
 from ..core.errors import UsageError
 from ..core.files import build_lock, read_json
 from ..core.keys import FILE as PROJECT
-from ..inputs.native import FUNCTIONS
+from ..inputs.native import DERIVATIVES, FUNCTIONS
 from ..new.skeleton import write_all
 from ..options import Request
 from .asked import FILE, Asked, read_asked, with_given
@@ -28,6 +28,10 @@ from .table import changes, report_of, shown
 
 # What adopt wrote, by file, and the operators: what a later run compares.
 RECORD = "adopted.json"
+
+
+# What is the author's once it is there.
+AUTHORS = {PROJECT, FILE, str(DERIVATIVES)}
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
 
 def _asked(folder: Path, own: argparse.Namespace) -> Asked:
     methods = () if own.methods is None else tuple(own.methods) or ("all",)
-    asked = with_given(read_asked(folder), {"modules": tuple(own.modules), "prefix": own.prefix, "methods": methods})
+    given = {"modules": tuple(own.modules), "prefix": own.prefix, "methods": methods, "own": tuple(own.own)}
+    asked = with_given(read_asked(folder), given)
     if not asked.modules:
         raise UsageError(
             "no package is given", todo="name one that is installed: `graft adopt torchvision --native ~/my_ops`"
@@ -113,6 +118,7 @@ def _planned(tree: Path, asked: Asked, found: Mapping[str, Any], before: Mapping
         "modules": asked.modules,
         "prefix": asked.prefix,
         "methods": asked.methods,
+        "own": asked.own,
     }
     with TemporaryDirectory(prefix="graft-adopt-") as folder:
         file = Path(folder) / "request.json"
@@ -128,14 +134,18 @@ def _planned(tree: Path, asked: Asked, found: Mapping[str, Any], before: Mapping
 def _write(
     folder: Path, texts: Mapping[str, str], operators: Sequence[Mapping[str, Any]], before: Mapping[str, Any]
 ) -> None:
-    kept = {PROJECT, FILE}  # the author's from now on
     record = {
-        "files": {name: _hash(text) for name, text in texts.items() if name not in kept},
+        "files": {name: _hash(text) for name, text in texts.items() if name not in AUTHORS},
         "operators": {
             each["full"]: {key: each[key] for key in ("function", "entry", "schema", "signature")} for each in operators
         },
     }
     folder.mkdir(parents=True, exist_ok=True)
+    texts = {
+        name: text
+        for name, text in texts.items()
+        if name not in AUTHORS or not (folder / name).exists() or name == FILE
+    }
     write_all(folder, {**texts, RECORD: json.dumps(record, indent=1)})
     for name in {*before.get("files", {})} - {*texts}:
         (folder / name).unlink(missing_ok=True)

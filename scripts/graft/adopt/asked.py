@@ -20,6 +20,7 @@ _TEXT = """# What `graft adopt` is asked for. After an edit, and after an upgrad
 _HELP = {
     "modules": "the modules that register the operators; the first call imports the first",
     "prefix": "whether all names begin with the namespace",
+    "own": "operators that get the extension's kernels and formulas in derivatives.yaml, in place of calls",
     "methods": 'operators whose first argument is renamed `self`, which makes them methods; ["all"] for all',
 }
 
@@ -32,11 +33,13 @@ class Asked:
         modules: the modules to import.
         prefix: whether all names begin with the namespace.
         methods: the operators whose first argument is to be called `self`; ``all`` for all of them.
+        own: the operators that are to have the extension's kernels as their own.
     """
 
     modules: tuple[str, ...] = ()
     prefix: bool = False
     methods: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return the text of the file."""

@@ -15,7 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+# Without what `make develop` added.
+sys.path[:] = [path for path in sys.path if "torch.graft" not in path.split(os.sep)]
+
+import torch  # noqa: E402
 
 # The dispatch keys that are shown: those of kernels, then those of what surrounds them.
 _KERNELS = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CPU", "CUDA", "MPS", "XPU", "PrivateUse1")

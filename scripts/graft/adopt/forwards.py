@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..codegen.torchgen import FunctionSchema, NativeSignature, cpp, local
 from ..new.rendering import environment_in
 from .plan import Adopted
-from .schema import Schema
+from .schema import Schema, split
 
 _TEMPLATES = environment_in(Path(__file__).parent / "templates")
 # torchgen wants the kernel of a composite operator to have its name, unless it takes SymInt.
 _ENTRY = """- func: {schema}
   variants: {variants}
 """
-_WITH_SYMINT = (
-    _ENTRY
-    + """  dispatch:
-    CompositeImplicitAutograd: {kernel}
-"""
-)
+_DISPATCH = "  dispatch:\n"
+_KERNEL = "    {key}: {kernel}\n"
+_COMPOSITE = "CompositeImplicitAutograd"
+# torch.library gives its operators this tag. Without it, torch.compile may give inputs other strides.
+_TAGS = "  tags: needs_exact_strides\n"
+# torchgen takes an operator that makes a tensor of none for a factory, which has the arguments of one.
+_NO_FACTORY = "  category_override: dummy\n"
+
+# What the dispatcher makes of SymInt for kernels that take integers (c10::remove_symint).
+_UNPACKED = re.compile(r"long|std::optional<long>|c10::(Optional)?ArrayRef<long>")
+
+
+# Kernels in one source: two compilers share what a large extension has.
+_AT_ONCE = 64
+
+_DIFFERENTIABLE = {"Autograd", "AutogradCPU", "AutogradCUDA"}
 
 
 class Forward(NamedTuple):
@@ -30,31 +41,37 @@ class Forward(NamedTuple):
 
     Args:
         variable: the C++ variable of the operator.
+        operator: the adopted operator's name with its overload.
         name: the operator's name with the namespace.
         overload: its overload.
         schema: its schema, as the dispatcher prints it.
         declaration: the kernel's declaration.
         theirs: the C++ signature of the operator's kernels.
+        key: the dispatch key whose kernel is called; empty for the operator itself.
         arguments: what is passed on.
         written: the arguments that are written.
         tensors: the arguments that hold tensors.
         returns: the C++ type of the result; empty if there is none, or if what is written is returned.
         kept: the positions of the call's results that are returned; None for all.
         returned: the expression of the written arguments that are returned; empty if the call's result is.
+        alias: its kind of alias analysis, if that is not what its schema says.
     """
 
     variable: str
+    operator: str
     name: str
     overload: str
     schema: str
     declaration: str
     theirs: str
+    key: str
     arguments: str
     written: list[str]
     tensors: list[str]
     returns: str
     kept: tuple[int, ...] | None
     returned: str
+    alias: str
 
 
 def files_of(plan: Sequence[Adopted], modules: Sequence[str], libraries: Sequence[str]) -> dict[str, str]:
@@ -67,22 +84,68 @@ def files_of(plan: Sequence[Adopted], modules: Sequence[str], libraries: Sequenc
         "scope": f"adopted_{package}",
         "libraries": libraries,
         "forwards": forwards,
+        "kinds": any(each.alias for each in forwards),
         "writes": any(forward.written for forward in forwards),
     }
-    texts = {
-        f"{package}_adopted.h": _TEMPLATES.get_template("adopted.h.in").render(values),
-        f"{package}_forwards.cpp": _TEMPLATES.get_template("forwards.cpp.in").render(values),
-    }
+    groups = {"": [each for each in forwards if each.key != "CUDA"]}
+    cuda = [each for each in forwards if each.key == "CUDA"]
+    parts = range(0, len(groups[""]), _AT_ONCE)
+    sources = {f"{package}_forwards{i // _AT_ONCE or ''}.cpp": groups[""][i : i + _AT_ONCE] for i in parts}
+    sources |= {f"cuda/{package}_forwards.cpp": cuda} if cuda else {}
     head = f"# The operators of the Python package {modules[0]}, which `graft adopt` wrote.\n\n"
-    return {"native_functions.yaml": head + "\n".join(map(_entry, entries)), **texts}
+    return {
+        "native_functions.yaml": head + "\n".join(map(_entry, entries)),
+        f"{package}_adopted.h": _TEMPLATES.get_template("adopted.h.in").render(values),
+        **{name: _source({**values, "forwards": some}) for name, some in sources.items()},
+        **_derivatives(entries, head),
+        **_fakes(entries, modules[0]),
+    }
+
+
+def _source(values: dict[str, Any]) -> str:
+    """Return the text of a source with some of the kernels."""
+    kinds = sorted({each.alias for each in values["forwards"]} - {""})
+    named = {kind: sorted({each.operator for each in values["forwards"] if each.alias == kind}) for kind in kinds}
+    operators = {each.variable: each for each in values["forwards"]}
+    values = {**values, "kinds": named, "operators": operators.values()}
+    values["writes"] = any(each.written for each in values["forwards"])
+    return _TEMPLATES.get_template("forwards.cpp.in").render(values)
+
+
+def _derivatives(entries: Sequence[Adopted], head: str) -> dict[str, str]:
+    """Return derivatives.yaml, for the operators that no longer call one with a gradient."""
+    own = [each.schema for each in entries if each.own and each.schema and {*each.operator.keys} & _DIFFERENTIABLE]
+    formulas = []
+    for schema in own:
+        tensors = [each.name for each in schema.arguments if each.base == "Tensor"]
+        todo = f'not_implemented("{schema.operator}")  # TODO: the formula of its gradient'
+        formulas.append(f"- name: {schema}\n  {', '.join(tensors)}: {todo}\n")
+    return {"derivatives.yaml": head + "\n".join(formulas)} if formulas else {}
+
+
+def _fakes(entries: Sequence[Adopted], module: str) -> dict[str, str]:
+    """Return the Python file that gives fake implementations to operators with kernels of their own."""
+    own = {f"aten::{each.schema.operator}": each.operator.full for each in entries if each.own and each.schema}
+    if not own:
+        return {}
+    return {"python/_meta_registrations.py": _TEMPLATES.get_template("fakes.py.in").render(own=own, module=module)}
 
 
 def _entry(adopted: Adopted) -> str:
     schema = adopted.schema
     assert schema is not None
     variants = "function, method" if adopted.is_method else "function"
-    return (_WITH_SYMINT if _has_symint(schema) else _ENTRY).format(
-        schema=schema, variants=variants, kernel=_kernel_with_symint(schema)
+    makes_tensor = any(each.base == "Tensor" for each in schema.results)
+    is_factory = makes_tensor and not any(each.base == "Tensor" for each in schema.arguments)
+    keys = adopted.own or ((_COMPOSITE,) if _has_symint(schema) else ())
+    kernels = [_KERNEL.format(key=key, kernel=_kernel(schema, key)) for key in keys]
+    return "".join(
+        (
+            _ENTRY.format(schema=schema, variants=variants),
+            _NO_FACTORY if is_factory else "",
+            *([_DISPATCH, *kernels] if kernels else []),
+            _TAGS if adopted.own else "",
+        )
     )
 
 
@@ -90,43 +153,56 @@ def _has_symint(schema: Schema) -> bool:
     return any(each.base == "SymInt" for each in (*schema.arguments, *schema.results))
 
 
-def _kernel_with_symint(schema: Schema) -> str:
-    return f"{schema.operator.replace('.', '_')}_symint"
+def _kernel(schema: Schema, key: str) -> str:
+    """Return the name of an operator's kernel for a dispatch key, where the entry names it."""
+    of_key = "" if key == _COMPOSITE else f"_{key.lower()}"
+    return f"{schema.operator.replace('.', '_')}{of_key}{'_symint' if _has_symint(schema) else ''}"
 
 
 def _forwards(adopted: Adopted) -> Iterator[Forward]:
-    """Yield the kernel of an operator. Of a schema that torchgen cannot read there is none; the check reports it."""
+    """Yield the kernels of an operator. Of a schema that torchgen cannot read there is none; the check reports it."""
     schema = adopted.schema
     assert schema is not None
-    try:
+    given = {"use_const_ref_for_mutable_tensors": False, "use_ilistref_for_tensor_lists": False}
+    with suppress(AssertionError, RuntimeError, ValueError), local.parametrize(**given):
         function = FunctionSchema.parse(str(schema))
-    except (AssertionError, RuntimeError, ValueError):
-        return
-    with local.parametrize(use_const_ref_for_mutable_tensors=False, use_ilistref_for_tensor_lists=False):
-        yield _forward(adopted, schema, function)
+        for key in adopted.own or (_COMPOSITE,):
+            has_table = adopted.own or _has_symint(schema)
+            kernel = _kernel(schema, key) if has_table else cpp.name(function)
+            yield _forward(adopted, schema, function, kernel, key if adopted.own else "")
 
 
-def _forward(adopted: Adopted, schema: Schema, function: FunctionSchema) -> Forward:
+def _forward(adopted: Adopted, schema: Schema, function: FunctionSchema, kernel: str, key: str) -> Forward:
     operator = adopted.operator
     signature = NativeSignature(function, symint=_has_symint(schema))
-    kernel = _kernel_with_symint(schema) if _has_symint(schema) else cpp.name(function)
     types = {binding.name: binding.nctype.cpp_type() for binding in signature.arguments()}
     returns = signature.returns_type().cpp_type()
     returned = [each.name for each in schema.arguments if each.is_written and adopted.kept == () and "&" in returns]
     return Forward(
         variable=re.sub(r"\W", "_", f"{operator.full.rpartition('::')[2]}_of_{operator.namespace}"),
+        operator=schema.operator,
         name=operator.name,
         overload=operator.overload,
         schema=operator.schema.replace("\\", "\\\\").replace('"', '\\"'),
         declaration=signature.defn(kernel),
-        theirs=operator.signature or _natural(adopted, types),
+        theirs=_theirs(adopted, schema) or _natural(adopted, types),
+        key=key,
         arguments=", ".join(adopted.arguments),
-        written=[each.name for each in schema.written],
+        written=[each.name for each in schema.arguments if each.is_written or each.is_written_untold],
         tensors=[each.name for each in schema.arguments if each.base == "Tensor"],
         returns="" if returned or returns == "void" else returns,
         kept=adopted.kept,
         returned=_all_of(returned, returns),
+        alias=_alias(adopted, schema),
     )
+
+
+def _alias(adopted: Adopted, schema: Schema) -> str:
+    """Return the kind of alias analysis for an operator whose schema does not tell what it writes."""
+    if any(each.is_written_untold for each in schema.arguments):
+        return "CONSERVATIVE"
+    kind = adopted.operator.alias
+    return "" if kind == "FROM_SCHEMA" or "(" in str(schema).partition("(")[2].rpartition(")")[0] else kind
 
 
 def _all_of(names: Sequence[str], type_: str) -> str:
@@ -134,6 +210,26 @@ def _all_of(names: Sequence[str], type_: str) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{type_}({', '.join(names)})"
+
+
+def _theirs(adopted: Adopted, schema: Schema) -> str:
+    """Return the C++ signature of the operator's kernels, with SymInt where the schema has it; empty if there is none:
+    no kernel in C++, or types that the dispatcher does not unpack from SymInt.
+    """
+    signature = adopted.operator.signature
+    if not signature or "SymInt" in signature or not _has_symint(schema):
+        return signature
+    returned, _, rest = signature.partition(" (")
+    values = {each.name: each for each in schema.arguments}
+    types = split(rest.removesuffix(")"))
+    if not rest or len(types) != len(adopted.arguments):
+        return ""
+    for position, name in enumerate(adopted.arguments):
+        if values[name].base == "SymInt":
+            if not _UNPACKED.fullmatch(types[position]):
+                return ""
+            types[position] = types[position].replace("long", "c10::SymInt")
+    return f"{returned} ({', '.join(types)})"
 
 
 def _natural(adopted: Adopted, types: dict[str, str]) -> str:

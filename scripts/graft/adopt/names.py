@@ -17,10 +17,14 @@ _GENERIC = frozenset(
     | {"update", "version"}
 )
 
-# Of names with these parts torchgen makes no function in Python (SKIP_PYTHON_BINDINGS); names that end in `_out` it
-# reserves.
-_INSTEAD = (("_forward", "_fwd"), ("_backward", "_bwd"))
-_PARTS = re.compile("|".join(re.escape(part) + r"(?=$|_)" for part, _ in _INSTEAD))
+# Of names with these parts torchgen makes no function in Python (SKIP_PYTHON_BINDINGS).
+_INSTEAD = {"_forward": "_fwd", "_backward": "_bwd"}
+_PARTS = re.compile(rf"({'|'.join(_INSTEAD)})(?=$|_)")
+# Names that end so have a meaning for torchgen: out variants, and factories.
+_ENDINGS = {"_out": "_into", "_like": "_alike"}
+_ENDING = re.compile(rf"({'|'.join(_ENDINGS)})$")
+# So begin factories, too.
+_FACTORY = "new_"
 
 # Names that generated code uses.
 _USED = frozenset({"op", "self_", "ks", "out_"})
@@ -50,13 +54,14 @@ class Names:
         return self._chosen[namespace, op]
 
     def _choose(self, namespace: str, op: str) -> str:
-        name = re.sub(r"_out$", "_into", op)
+        name = _ENDING.sub(lambda hit: _ENDINGS[hit[0]], op)
         if not self.is_bound(name):
-            name = _PARTS.sub(lambda hit: dict(_INSTEAD)[hit[0]], name)
+            name = _PARTS.sub(lambda hit: _INSTEAD[hit[0]], name)
         longer = f"{namespace.strip('_')}_{name.lstrip('_')}"
         longer = f"_{longer}" if name.startswith("_") else longer
-        is_short = name.strip("_") in _GENERIC or len(name.strip("_")) < 3
-        if self.namespace_first or is_short or self._is_used(name) or not self.is_bound(name):
+        says_nothing = name.strip("_") in _GENERIC or len(name.strip("_")) < 3
+        is_refused = name.startswith(_FACTORY) or not self.is_bound(name)
+        if self.namespace_first or says_nothing or is_refused or self._is_used(name):
             name = longer
         while self._is_used(name):
             name = f"{longer}_{2 + sum(each.startswith(longer) for each in self._chosen.values())}"

@@ -24,6 +24,9 @@ _RESULTS = {
     "str": "std::string",
 }
 
+# The dispatch keys of kernels that an operator can take over.
+_OWNED = ("CPU", "CUDA", "CompositeExplicitAutograd", "Meta")
+
 _NO_KERNEL = "no kernel on this machine"
 
 
@@ -89,7 +92,8 @@ class Adopted:
         arguments: the names that the entry gives to the operator's arguments, in the operator's order.
         results: what the operator returns, as C++ without a signature has it.
         kept: the positions of the results that ATen's function returns, too; None for all.
-        methods: whether it is a method, too.
+        is_method: whether it is a method, too.
+        own: the dispatch keys whose kernels it takes over; none if its kernel calls the operator.
         notes: what differs from the extension's.
         needs: what an author has to say of it.
         refusal: why it cannot be an entry; empty if it can.
@@ -102,6 +106,7 @@ class Adopted:
     results: tuple[str, ...] = ()
     kept: tuple[int, ...] | None = None
     is_method: bool = False
+    own: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     refusal: str = ""
@@ -121,12 +126,14 @@ class Planner:
         operators: all that the extension registers.
         names: chooses names.
         methods: the operators whose first argument is to be called `self`; None for all.
+        own: the operators that are to have the extension's kernels as their own.
         tensor_names: the names that Tensor has.
     """
 
     operators: Sequence[Operator]
     names: Names
     methods: Collection[str] | None
+    own: Collection[str]
     tensor_names: Collection[str]
     _functional: set[str] = field(default_factory=set)
 
@@ -161,15 +168,27 @@ class Planner:
             notes.append(f"torch.{theirs.name} is torch.{schema.name}")
         if any(each.is_optional for each in schema.results):
             schema = replace(schema, results=tuple(replace(each, is_optional=False) for each in schema.results))
-        by_name = {each.name: each for each in schema.arguments}
-        same = tuple(name for name in arguments if name in by_name)
+        own, more = self._owned(schema, operator)
         method = is_method(schema, self.tensor_names)
-        return Adopted(operator, schema, same, results, kept, method, tuple(notes))
+        return Adopted(operator, schema, arguments, results, kept, method, own, tuple([*notes, *more]))
+
+    def _owned(self, schema: Schema, operator: Operator) -> tuple[tuple[str, ...], list[str]]:
+        """Return the dispatch keys whose kernels the operator takes over, if that is wished, and what is told."""
+        if operator.name.rpartition("::")[2] not in self.own:
+            return (), []
+        keys = tuple(key for key in operator.keys if key in _OWNED)
+        if any(each.is_written or each.is_written_untold for each in schema.arguments):
+            return (), ["not its own: it writes arguments"]
+        if not {*keys} - {"Meta"}:
+            return (), ["not its own: it has no kernel for a device here"]
+        return keys, []
 
     def _named(self, schema: Schema, operator: Operator) -> tuple[Schema, list[str]]:
         """Return a schema whose first argument is `self`, where that is wished."""
-        is_wished = self.methods is None or operator.name.rpartition("::")[2] in self.methods
         first = schema.positional[:1]
+        if _is_in_place(schema) and first[0].name != "self":
+            return _with_self(schema), [f"argument `{first[0].name}` is `self`"]
+        is_wished = self.methods is None or operator.name.rpartition("::")[2] in self.methods
         if not is_wished or not first or not first[0].is_tensor or first[0].is_optional or first[0].name == "self":
             return schema, []
         if any(each.name == "input" for each in schema.arguments[1:]):
@@ -183,12 +202,16 @@ class Planner:
         if not schema.written:
             return schema, None, []
         returned = [*aliased_arguments(schema)]
-        if schema.name.endswith("_") and not schema.name.endswith("__"):
-            return self._in_place(schema, returned)
+        if _is_in_place(schema):
+            notes = [] if returned else ["it returns `self`"]
+            return replace(schema, results=(Value("Tensor", alias=schema.written[0].alias),)), (), notes
+        if schema.name.endswith("_"):
+            schema, kept, notes = _without_written(replace(schema, name=schema.name.rstrip("_")), returned)
+            return schema, kept, ["it is not in place", *notes]
         keywords = [each for each in schema.keyword_only if each.is_written]
         if keywords and keywords == schema.written:
             return self._out(schema, keywords, operator)
-        if is_out(schema) and operator.name in self._functional and len(returned) == len(schema.written):
+        if _is_out(schema) and operator.name in self._functional and len(returned) == len(schema.written):
             moved = schema.written
             positional = tuple(each for each in schema.positional if each not in moved)
             schema = replace(schema, positional=positional, keyword_only=(*schema.keyword_only, *moved))
@@ -196,20 +219,6 @@ class Planner:
             schema, kept, notes = self._out(schema, moved, operator)
             return schema, kept, [f"{shown} can only be given by name", *notes]
         return _without_written(schema, returned)
-
-    def _in_place(
-        self, schema: Schema, returned: Sequence[Value | None]
-    ) -> tuple[Schema, tuple[int, ...] | None, list[str]]:
-        first = schema.positional[0] if schema.positional else None
-        if first is None or schema.written != [first] or (returned and returned != [first]):
-            notes = [f"torch.{schema.name} is torch.{schema.name[:-1]}: it is not in place"]
-            schema, kept, more = _without_written(replace(schema, name=schema.name[:-1]), returned)
-            return schema, kept, notes + more
-        notes = [] if first.name == "self" else [f"argument `{first.name}` is `self`"]
-        if not returned:
-            notes.append(f"it returns `{first.name}`")
-        result = Value("Tensor", alias=first.alias)
-        return _with_self(replace(schema, results=(result,))), (), notes
 
     def _out(
         self, schema: Schema, written: Sequence[Value], operator: Operator
@@ -227,7 +236,14 @@ class Planner:
         return replace(schema, overload=overload, results=results), (), notes
 
 
-def is_out(schema: Schema) -> bool:
+def _is_in_place(schema: Schema) -> bool:
+    """Return whether an operator writes its first argument alone, returns it or nothing, and has the name for it."""
+    first, returned = schema.positional[:1], [*aliased_arguments(schema)]
+    is_named = schema.name.endswith("_") and not schema.name.endswith("__")
+    return is_named and bool(first) and schema.written == [*first] and returned in ([], [*first])
+
+
+def _is_out(schema: Schema) -> bool:
     """Return whether an operator that writes is an out variant, by its overload or the names of what it writes."""
     return schema.overload.split("_")[-1] == "out" or all(each.name.startswith("out") for each in schema.written)
 

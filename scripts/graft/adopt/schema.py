@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 _TYPE = re.compile(
     r"(?P<base>[^()\[\]?]+)(?P<first>\([^()]*\))?(?P<lists>(?:\??\[\d*\])*)(?P<last>\([^()]*\))?(?P<mark>\??)"
 )
-_OPENING, _CLOSING = "([", ")]"
+_OPENING, _CLOSING = "([<", ")]>"
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Value:
         alias: its alias annotation, ``a`` or ``a!``; empty for none.
         name: its name; results may have none.
         default: its default, as schemas write it; empty for none.
+        is_written_untold: whether it is written, though its annotation cannot be spelt.
     """
 
     base: str
@@ -32,6 +33,7 @@ class Value:
     alias: str = ""
     name: str = ""
     default: str = ""
+    is_written_untold: bool = False
 
     @property
     def is_written(self) -> bool:
@@ -97,7 +99,7 @@ def read_schema(printed: str) -> Schema:
     if "..." in (arguments, results):
         raise UnreadableError("`...`: any number of values")
     operator, _, overload = name.rpartition("::")[2].partition(".")
-    words = _split(arguments)
+    words = split(arguments.replace(" -> ", "|"))  # alias annotations
     star = words.index("*") if "*" in words else len(words)
     is_one = not results.startswith("(")
     return Schema(
@@ -105,12 +107,12 @@ def read_schema(printed: str) -> Schema:
         overload,
         tuple(map(_value, words[:star])),
         tuple(map(_value, words[star + 1 :])),
-        tuple(map(_value, [results] if is_one else _split(results[1:-1]))),
+        tuple(map(_value, [results] if is_one else split(results[1:-1].replace(" -> ", "|")))),
     )
 
 
-def _split(text: str) -> list[str]:
-    """Divide a text at the commas outside brackets and quotes."""
+def split(text: str) -> list[str]:
+    """Divide a text at the commas outside brackets and quotes: arguments of a schema, or types in C++."""
     parts, depth, quote, start = [], 0, "", 0
     position = 0
     while position < len(text):
@@ -167,6 +169,8 @@ def _argument(value: Value, results: Sequence[str], letters: dict[str, str]) -> 
     is_shared = name in results
     if not name or not (value.is_written or is_shared):
         return replace(value, alias="", default=_default(value))
+    if value.lists.startswith("?"):
+        return replace(value, alias="", default=_default(value), is_written_untold=value.is_written)
     letter = letters.setdefault(name, chr(ord("a") + len(letters)))
     return replace(value, alias=f"{letter}{'!' if value.is_written else ''}", default=_default(value))
 
@@ -178,11 +182,15 @@ def _result(value: Value, letters: dict[str, str]) -> Value:
 
 
 def _default(value: Value) -> str:
-    """Return a default as torchgen writes it: `[0,1]` for lists, one number for a list of so many times the same."""
+    """Return a default as torchgen writes it: `[0,1]` for lists, one number for a list of so many times the same, `0`
+    for an integer that C++ gave as `0.`.
+    """
     default = value.default
+    if value.base in ("int", "SymInt") and not value.lists:
+        return re.sub(r"\.0*$", "", default)
     if not default.startswith("["):
         return default
-    items = _split(default[1:-1])
+    items = split(default[1:-1])
     if re.fullmatch(r"\[\d+\]", value.lists) and items and len({*items}) == 1:
         return items[0]
     return f"[{','.join(items)}]"
