@@ -22,7 +22,7 @@ graft = $(run) graft $@ $(ARGS)
 kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op pin apply export \
+.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op adopt pin apply export \
     import test test-all test-sanitize test-nightly test-mutants test-matrix fuzz surfaces bench bench-build bench-peers lint dist clean clean-bases
 
 help: ## print this
@@ -46,6 +46,8 @@ check-cuda: ## compile the CUDA sources of NATIVE against a CUDA wheel; no GPU i
 	$(graft)
 new-op: ## write the skeleton of the operator SCHEMA into NATIVE: YAML, kernel, tests
 	$(run) graft new $(ARGS)
+adopt: ## write the operators of the extension PACKAGE, which PYTHON has installed, as a native folder NATIVE
+	$(run) graft adopt $(PACKAGE) $(ARGS)
 pin: ## write the pin of the release TORCH into patches/
 	$(graft)
 apply: ## turn the PyTorch checkout SOURCE into the fork: patches and operators as commits

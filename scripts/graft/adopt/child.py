@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 # Without what `make develop` added.
-sys.path[:] = [path for path in sys.path if "torch.graft" not in path.split(os.sep)]
+sys.path[:] = [path for path in sys.path if "/torch.graft/" not in f"{path}/"]
 
 import torch  # noqa: E402
 
@@ -48,9 +48,9 @@ def described(full: str, probe: Probe) -> dict[str, Any] | None:
     python: set[str] = getattr(torch.library, "_impls", set())  # ns/op.overload/key
     in_python = [key for key in keys if f"{full.replace('::', '/')}/{key}" in python]
     namespace, op = name.split("::")
-    found = getattr(getattr(getattr(torch.ops, namespace), op), overload or "default")
-    tags = sorted(str(tag).rpartition(".")[2] for tag in found.tags)
-    return {"name": name, "overload": overload, "keys": keys, "in_python": in_python, "tags": tags, **facts}
+    packet = getattr(getattr(torch.ops, namespace), op)
+    position = packet.overloads().index(overload or "default")  # torch.ops takes the first that fits
+    return {"name": name, "overload": overload, "keys": keys, "in_python": in_python, "position": position, **facts}
 
 
 def distribution_of(module: str) -> list[str] | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .names import Names, is_method, told, with_own_arguments
+from .overloads import ambiguous
 from .schema import Schema, UnreadableError, Value, aliased_arguments, read_schema, spelled
 
 # The C++ types of results, by the type in the schema, for operators whose kernels have no C++ signature.
@@ -42,7 +43,7 @@ class Operator:
         signature: the C++ signature of its kernels, with ``SymInt`` if one has it; empty if they have none.
         alias: its kind of alias analysis.
         in_python: the dispatch keys whose kernels are in Python.
-        tags: its tags.
+        position: its position among the overloads of its name.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Operator:
     signature: str
     alias: str
     in_python: tuple[str, ...]
-    tags: tuple[str, ...]
+    position: int
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Operator:
@@ -61,7 +62,7 @@ class Operator:
         symint = facts["symint_signature"]
         signature = symint if "SymInt" in facts["schema"] and "SymInt" in symint else facts["signature"]
         names = (facts["name"], facts["overload"], facts["schema"], tuple(facts["keys"]))
-        return cls(*names, signature, facts["alias"], tuple(facts["in_python"]), tuple(facts["tags"]))
+        return cls(*names, signature, facts["alias"], tuple(facts["in_python"]), facts["position"])
 
     @property
     def namespace(self) -> str:
@@ -140,7 +141,7 @@ class Planner:
     def plan(self) -> list[Adopted]:
         """Return what becomes of each operator."""
         self._functional = {each.name for each in self.operators if "!" not in each.schema}
-        return [self._adopted(operator) for operator in self.operators]
+        return _with_ambiguous([self._adopted(operator) for operator in self.operators])
 
     def _adopted(self, operator: Operator) -> Adopted:
         try:
@@ -170,7 +171,7 @@ class Planner:
             schema = replace(schema, results=tuple(replace(each, is_optional=False) for each in schema.results))
         own, more = self._owned(schema, operator)
         method = is_method(schema, self.tensor_names)
-        return Adopted(operator, schema, arguments, results, kept, method, own, tuple([*notes, *more]))
+        return Adopted(operator, schema, arguments, results, kept, method, own, (*notes, *more))
 
     def _owned(self, schema: Schema, operator: Operator) -> tuple[tuple[str, ...], list[str]]:
         """Return the dispatch keys whose kernels the operator takes over, if that is wished, and what is told."""
@@ -246,6 +247,26 @@ def _is_in_place(schema: Schema) -> bool:
 def _is_out(schema: Schema) -> bool:
     """Return whether an operator that writes is an out variant, by its overload or the names of what it writes."""
     return schema.overload.split("_")[-1] == "out" or all(each.name.startswith("out") for each in schema.written)
+
+
+def _with_ambiguous(plan: list[Adopted]) -> list[Adopted]:
+    """Return a plan that tells of overloads that fit the same call."""
+    known = [(each.operator.position, each.schema) for each in plan if each.schema]
+    notes = {
+        f"{name}.{one}" if one else name: f"torch.ops tries {_shown(one)} before {_shown(other)} where both fit, "
+        f"torch.{name} may not"
+        for name, one, other in ambiguous(known)
+    }
+    return [
+        replace(each, notes=(*each.notes, notes[each.schema.operator]))
+        if each.schema and each.schema.operator in notes
+        else each
+        for each in plan
+    ]
+
+
+def _shown(overload: str) -> str:
+    return f".{overload}" if overload else "the one without a name"
 
 
 def _form(value: Value) -> str:

@@ -1,0 +1,260 @@
+"""``graft adopt``: an extension of the field becomes native operators, and is itself unchanged. Each first call is in a
+process of its own, since it imports the extension.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from users import Environment, make
+
+_HERE = Path(__file__).parent
+
+# What calls give in a process without Graft is what they give with it: each line is run with `torch.ops.heads` and
+# with `torch`.
+SAME = """
+x = torch.arange(12.0).reshape(3, 4)
+show(NS.scale_by(x), NS.scale_by(x, 3.0), NS.top_heads(x, 2), NS.lambda_only(x), NS.copy_to(x, torch.empty(3, 4)))
+show(NS.sum_lists([x, x]), NS.sum_lists([x, x], [0], 0.5, "mean"), NS.widen(x[:1], [3, 4]), NS.repeat(x[0], 2))
+show(NS.maybe(x, True), NS.maybe(x, False), NS.python_twice(x, 3), NS.nonzero_of(x), NS.shift(x, 2), NS.shift(x, 0.5))
+query, key, into = torch.zeros(3, 4), torch.ones(3, 4), torch.ones(3, 4)
+NS.rotate(x, query, key), NS.rotate(x, query, None), NS.accumulate(into, x)
+show(query, key, into)
+y = x.clone().requires_grad_()
+(NS.scale_by(y, 3.0).sum() + NS.python_twice(y, 5).sum()).backward()
+show(y.grad)
+"""
+
+# The same calls, first in the process.
+FIRST = {
+    "eight threads": """
+import threading
+out, go = [], threading.Barrier(8)
+def call():
+    go.wait()
+    out.append(torch.scale_by(x, 3.0))
+threads = [threading.Thread(target=call) for _ in range(8)]
+[each.start() for each in threads], [each.join() for each in threads]
+assert len(out) == 8 and all(torch.equal(each, x * 3) for each in out)
+""",
+    "fake tensors": """
+from torch._subclasses import FakeTensorMode
+with FakeTensorMode():
+    assert torch.top_heads(torch.randn(3, 4), 2)[0].shape == (3, 2)
+import heads
+assert torch.equal(torch.scale_by(x), x * 2)
+""",
+    "vmap": "assert torch.equal(torch.vmap(lambda a: torch.scale_by(a, 3.0))(x), x * 3)",
+    "compile": """
+f = torch.compile(lambda a: torch.scale_by(a, 3.0).sin(), fullgraph=True)
+assert torch.allclose(f(x), (x * 3).sin())
+""",
+    "dynamic shapes": """
+from torch._dynamo.testing import CompileCounter
+counter = CompileCounter()
+f = torch.compile(lambda a, n: torch.repeat(a, n), fullgraph=True, dynamic=True, backend=counter)
+assert all(f(x[0], n).shape == (4 * n,) for n in (3, 4, 5, 6, 7)) and counter.frame_count == 1
+""",
+    "export": """
+class Model(torch.nn.Module):
+    def forward(self, a):
+        return torch.scale_by(a, 3.0)
+program = torch.export.export(Model(), (x,))
+assert torch.equal(program.module()(x), x * 3)
+assert "torch.ops.aten.scale_by" in str(program.graph)
+assert "torch.ops.heads.scale_by" in str(program.run_decompositions().graph)
+""",
+    "script": """
+@torch.jit.script
+def f(a):
+    return torch.scale_by(a, 3.0)
+assert torch.equal(f(x), x * 3)
+@torch.jit.script
+def g():
+    n = torch.heads_version()
+    return 1
+assert "heads_version" in str(g.graph_for())
+""",
+    "trace": "assert torch.equal(torch.jit.trace(lambda a: torch.scale_by(a, 3.0), x)(x + 1), (x + 1) * 3)",
+    "no grad": """
+with torch.no_grad():
+    torch.scale_by(x)
+y = x.clone().requires_grad_()
+torch.scale_by(y, 3.0).sum().backward()
+assert torch.equal(y.grad, torch.full_like(x, 3.0))
+""",
+    "defined again": """
+assert torch.equal(torch.python_twice(x, 3), x * 3)
+@torch.library.custom_op("heads::python_twice", mutates_args=())
+def python_twice(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    return x * times + 1
+assert torch.equal(torch.python_twice(x, 3), x * 3 + 1)
+@torch.library.custom_op("heads::python_twice", mutates_args=())
+def python_twice(x: torch.Tensor, times: float = 2) -> torch.Tensor:
+    return x * times
+try:
+    torch.python_twice(x, 3)
+except RuntimeError as error:
+    assert str(error).startswith("heads::python_twice is another operator than the one that was adopted"), error
+else:
+    raise AssertionError
+""",
+    "half-imported": """
+import heads
+assert heads.BEFORE_ITS_END == [4.0, 4.0]
+""",
+    "not there": """
+import sys
+sys.modules["heads"] = None
+try:
+    torch.scale_by(x)
+except RuntimeError as error:
+    assert str(error).startswith("heads::scale_by needs the Python package heads, which cannot be imported"), error
+else:
+    raise AssertionError
+""",
+    "writing": """
+into = torch.zeros(3, 4)
+before = into._version
+torch.accumulate(into, x)
+assert into._version > before and torch.equal(into, x)
+try:
+    torch.accumulate(torch.zeros(3, 4, requires_grad=True), x)
+except RuntimeError as error:
+    assert "leaf Variable" in str(error), error
+else:
+    raise AssertionError
+y = x.clone().requires_grad_()
+z = y * 1
+torch.accumulate(z, x)
+try:
+    z.sum().backward()
+except RuntimeError as error:
+    assert "heads::accumulate is not implemented" in str(error), error
+else:
+    raise AssertionError
+f = torch.compile(lambda a, b: (torch.accumulate(a, b), a + 1)[1], fullgraph=True, backend="aot_eager")
+assert torch.equal(f(torch.ones(3, 4), x), x + 2)
+""",
+    "opcheck": """
+torch.library.opcheck(torch.ops.aten.scale_by.default, (x.clone().requires_grad_(), 3.0))
+torch.library.opcheck(torch.ops.aten.nonzero_of.default, (x,), test_utils=["test_schema", "test_faketensor"])
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def installed(stock_copy: Environment) -> Environment:
+    """An environment with the extension. Nothing of Graft compiled it."""
+    package = stock_copy.packages / "heads"
+    package.mkdir()
+    (package / "__init__.py").write_bytes((_HERE / "heads.py").read_bytes())
+    torch = stock_copy.packages / "torch"
+    headers = [f"-I{torch}/include", f"-I{torch}/include/torch/csrc/api/include"]
+    libraries = [f"-L{torch}/lib", "-ltorch_cpu", "-lc10", "-ltorch"]
+    command = ["g++", "-std=c++20", "-O1", "-fPIC", "-shared", _HERE / "heads.cpp", "-o", package / "_ops.so"]
+    subprocess.run([*command, *headers, *libraries], check=True)
+    return stock_copy
+
+
+@pytest.fixture(scope="module")
+def folder(installed: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The adopted folder; its operators are in the environment."""
+    native = tmp_path_factory.mktemp("adopted") / "heads_ops"
+    before = _hash_of(installed.packages / "heads")
+    said = make("adopt", installed, "heads", "--native", native, "--own", "nonzero_of", "--report", native.parent / "r")
+    assert "16 operators: 15 whole, 1 cannot be" in said
+    make("develop", installed, "--native", native)
+    assert _hash_of(installed.packages / "heads") == before
+    return native
+
+
+def _hash_of(package: Path) -> str:
+    files = sorted(path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def test_table(folder: Path) -> None:
+    lines = {each["full"]: each for each in json.loads((folder.parent / "r").read_text(encoding="utf-8"))}
+    assert lines["heads::widen"]["is_method"] and not lines["heads::repeat"]["is_method"]
+    assert lines["heads::version"]["function"] == "heads_version"
+    assert lines["heads::of_class"]["verdict"] == "cannot be"
+    assert lines["heads::copy_to"]["notes"] == ["it does not return `out`"]
+    assert "Meta in Python" in lines["heads::scale_by"]["kernels"]
+    fit = "torch.ops tries .integer before .number where both fit, torch.shift may not"
+    assert lines["heads::shift.integer"]["notes"] == [fit]
+
+
+def test_calls_are_the_extensions(folder: Path, installed: Environment) -> None:
+    show = "import heads, torch\ndef show(*values):\n    print(*values, sep='\\n')\n"
+    # torch.ops returns what is written.
+    theirs, ours = (
+        installed.run(show + SAME.replace("NS.copy_to", copy).replace("NS", namespace)).stdout
+        for namespace, copy in (
+            ("torch.ops.heads", "torch.ops.heads.copy_to"),
+            ("torch", "(lambda x, out: (torch.copy_to(x, out), out)[1])"),
+        )
+    )
+    assert ours.replace("torch.return_types.top_heads(\nvalues=", "(").replace("\nindices=", " ") and theirs
+    assert _numbers(ours) == _numbers(theirs)
+
+
+def _numbers(text: str) -> list[str]:
+    plain = text.replace("torch.return_types.top_heads", "").replace("values=", "").replace("indices=", "")
+    return plain.split()[:0] + [word.strip("(),") for word in plain.split() if word.strip("(),")]
+
+
+@pytest.mark.parametrize("case", FIRST)
+def test_first_call(case: str, folder: Path, installed: Environment) -> None:
+    installed.run(f"import torch\nx = torch.arange(12.0).reshape(3, 4)\n{FIRST[case]}", PYTHONWARNINGS="ignore")
+
+
+def test_spawned_worker(folder: Path, installed: Environment, tmp_path: Path) -> None:
+    script = tmp_path / "spawns.py"
+    script.write_text(
+        "import torch, torch.multiprocessing as mp\n"
+        "def work(queue):\n    queue.put(torch.scale_by(torch.ones(2), 3.0).tolist())\n"
+        "if __name__ == '__main__':\n"
+        "    context = mp.get_context('spawn')\n    queue = context.Queue()\n"
+        "    process = context.Process(target=work, args=(queue,))\n"
+        "    process.start()\n    print(queue.get(timeout=100))\n    process.join()\n",
+        encoding="utf-8",
+    )
+    assert installed.run(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')").stdout == "[3.0, 3.0]\n"
+
+
+def test_again(folder: Path, installed: Environment) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    make("adopt", installed, "--native", folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    package = installed.packages / "heads/__init__.py"
+    text = package.read_text(encoding="utf-8")
+    package.write_text(text.replace("times: int = 2", "times: int = 3"), encoding="utf-8")
+    said = make("adopt", installed, "--native", folder, "--dry-run")
+    package.write_text(text, encoding="utf-8")
+    assert "changed since it was adopted:\n  heads::python_twice: " in said
+    assert "times=2) -> Tensor is now heads::python_twice(Tensor x, SymInt times=3) -> Tensor" in said
+    entries = folder / "native_functions.yaml"
+    entries.write_bytes(before[entries] + b"# mine\n")
+    said = make("adopt", installed, "--native", folder, is_right=False)
+    assert f"{entries}: it was edited since `graft adopt` wrote it" in said
+    entries.write_bytes(before[entries])
+
+
+def test_mistakes(installed: Environment, tmp_path: Path) -> None:
+    (installed.packages / "broken.py").write_text("import no_such_module\n", encoding="utf-8")
+    (installed.packages / "empty.py").touch()
+    faults = {
+        "broken": "cannot import it: ModuleNotFoundError: No module named 'no_such_module'",
+        "empty": "importing it registers no operator",
+        "no_such_package": "cannot import it: ModuleNotFoundError: No module named 'no_such_package'",
+    }
+    for package, fault in faults.items():
+        said = make("adopt", installed, package, "--native", tmp_path / "ops", is_right=False)
+        assert fault in said and len(said.splitlines()) < 8
+        assert not (tmp_path / "ops").exists()
+    assert "no package is given" in make("adopt", installed, "--native", tmp_path / "ops", is_right=False)
