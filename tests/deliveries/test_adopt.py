@@ -182,7 +182,7 @@ def test_table(folder: Path) -> None:
     lines = {each["full"]: each for each in json.loads((folder.parent / "r").read_text(encoding="utf-8"))}
     assert lines["heads::widen"]["is_method"] and not lines["heads::repeat"]["is_method"]
     assert lines["heads::version"]["function"] == "heads_version"
-    assert lines["heads::of_class"]["verdict"] == "cannot be"
+    assert lines["heads::of_lists"]["verdict"] == "cannot be"
     assert lines["heads::copy_to"]["notes"] == ["it does not return `out`"]
     assert "Meta in Python" in lines["heads::scale_by"]["kernels"]
     fit = "torch.ops tries .integer before .number where both fit, torch.shift may not"
