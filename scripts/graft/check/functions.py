@@ -6,12 +6,14 @@ import keyword
 
 from ..codegen.description import PYTHON_MODULES
 from ..codegen.torchgen import SKIP_PYTHON_BINDINGS, SchemaKind, Variant, cpp, should_generate_py_binding
+from ..codegen.writing import is_optional
 from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import is_keyword
 from .groups import check_groups
 from .schemas import Function, parse_entry, place_of_argument
+from .writing import refuse_optional
 
 
 def check_functions(entries: list[Entry], base: BaseOperators, findings: Findings) -> list[Function]:
@@ -93,9 +95,14 @@ def _check_arguments(function: Function, findings: Findings) -> None:
 def _check_keys(function: Function, kernel: Function, findings: Findings) -> None:
     """Check what other keys ask for. ``kernel`` is the entry with the kernel of ``function``."""
     entry, native, schema = function.entry, function.native, function.schema
-    if Variant.method in native.variants and schema.arguments.self_arg is None:
+    refuse_optional(schema, entry, findings)
+    self_arg = schema.arguments.self_arg
+    if Variant.method in native.variants and self_arg is None:
         what = f"{schema.name} is a method, but no argument is named `self`"
         findings.add(entry.place("variants"), what, "name the tensor `self`, or leave `method` out")
+    elif Variant.method in native.variants and self_arg and is_optional(self_arg.argument):
+        what = f"{schema.name} is a method, but `self` may be None"
+        findings.add(entry.place("variants"), what, "leave `method` out")
     if native.python_module is not None and native.python_module not in PYTHON_MODULES:
         what = f"operators cannot be bound in a Python module `{native.python_module}`"
         findings.add(entry.place("python_module"), what, nearest(native.python_module, PYTHON_MODULES))
@@ -103,6 +110,11 @@ def _check_keys(function: Function, kernel: Function, findings: Findings) -> Non
     if is_factory and schema.arguments.tensor_options is None:
         what = f"{schema.name} is no factory: it does not take dtype, layout, device and pin_memory"
         findings.add(entry.place("category_override"), what, "leave it out, or add these arguments")
+    is_called = schema.arguments.tensor_options or any(a.type.is_tensor_like() for a in schema.arguments.flat_all)
+    if entry.kernels and not (is_called or entry.is_replacing) and not any("Composite" in key for key in entry.kernels):
+        what = f"{schema.name} takes no tensor, so no call reaches its kernel for {next(iter(entry.kernels))}"
+        todo = f"write `CompositeExplicitAutograd: {next(iter(entry.kernels.values()))}`"
+        findings.add(entry.place("dispatch"), what, todo, is_warning=True)
     if native.manual_cpp_binding:
         what = "manual_cpp_binding needs a handwritten C++ function in PyTorch's sources"
         findings.add(entry.place("manual_cpp_binding"), what, "leave it out; the function is then generated")

@@ -66,10 +66,7 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
     arguments, results = _known_forms(tree, has_binding)
     for argument in function.schema.arguments.flat_all:
         form, place = form_of(argument), place_of_argument(argument.name, function.entry)
-        if argument.annotation and argument.annotation.is_write and form.endswith("?"):
-            what = f"`{argument.name}` is written, and optional"
-            findings.add(place, what, "write `Tensor(a!)`, and a second overload without it")
-        elif form not in arguments | _ARGUMENTS or (form in _UNTRACED and should_trace(function.native)):
+        if form not in arguments | _ARGUMENTS or (form in _UNTRACED and should_trace(function.native)):
             todo = _INSTEAD_OF_ARGUMENT.get(form, _other(form))
             _refuse(f"an argument of type {argument.type}", place, todo, findings)
         elif (default := argument.default) not in (None, "None") and _is_list_without_defaults(argument):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..codegen.torchgen import BaseTy, BaseType, FunctionSchema, NativeFunction
-from ..codegen.writing import is_writing, written
+from ..codegen.writing import is_optional, is_writing, written
 from ..inputs.entries import Entry
 from . import Findings
 
@@ -14,6 +14,10 @@ REMEDIES_OF_WRITING = (
         "move the written argument before the `*`, or return it: `*, Tensor(a!) out) -> Tensor(a!)`",
     ),
     (
+        r"out= ops that accept tensor lists",
+        "return `()` for a list of out arguments; write an optional argument before the `*`",
+    ),
+    (
         r"mutable pre_self_positional",
         "write `self` before the written arguments, or give it another name, such as `input`",
     ),
@@ -22,6 +26,18 @@ REMEDIES_OF_WRITING = (
         "return nothing, `-> ()`, or write the argument after the `*`, as `*, Tensor(a!) out) -> Tensor(a!)`",
     ),
 )
+
+
+def refuse_optional(schema: FunctionSchema, entry: Entry, findings: Findings) -> None:
+    """Report an optional argument that is written where it, or a variant, would be returned."""
+    out = next((a for a in schema.arguments.out if is_optional(a)), None)
+    autogen = next((a for a in written(schema) if is_optional(a)), None) if "autogen" in entry.fields else None
+    if out:
+        what = f"`{out.name}` is an out argument, which cannot be optional"
+        findings.add(entry.value("func"), what, f"move `{out}` before the `*`, or leave `?` out")
+    if autogen:
+        what = f"`{autogen.name}` is written and may be None, which the variants of `autogen` would return"
+        findings.add(entry.place("autogen"), what, "leave `autogen` out")
 
 
 def is_accepted(entry: Entry, native: NativeFunction, findings: Findings) -> bool:

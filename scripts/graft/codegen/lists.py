@@ -6,18 +6,20 @@ A graft extends them in the generating process. A source tree gets the same text
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from functools import partial
 
 from ..inputs.entries import Entry
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders
 from .torchgen import (
+    APPENDED,
     FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT,
     GRADIENT_IMPLEMENTED_FOR_COMPLEX,
+    TYPES,
     VIEW_FUNCTIONS,
     FunctionSchema,
     SchemaKind,
 )
-from .writing import written
+from .writing import is_optional, written
 
 # torchgen's files with lists, or with generators that texts in appended/ extend.
 _VARIANTS = "torchgen/native_function_generation.py"
@@ -26,8 +28,6 @@ _TRACE, _VIEWS, _AUTOGRAD = (
     f"torchgen/packaged/autograd/{name}.py"
     for name in ("gen_trace_type", "gen_inplace_or_view_type", "gen_variable_type")
 )
-
-_APPENDED = Path(__file__).resolve().parent / "appended"
 
 _ADDED_VIEWS = """\
 _ADDED_VIEWS = {{
@@ -61,11 +61,16 @@ def missing_names(natives: NativeFolders) -> dict[str, str]:
     of_lists = [str(s.name) for s in writing if any(a.type.is_list_like() for a in written(s))]
     traced = [str(s.name) for s in writing if not _has_list_in_place(s)]
 
-    def of_writing(file: str) -> str:
-        return (_APPENDED / file).read_text(encoding="utf-8") if writing else ""
+    has_optionals = any(is_optional(a) for s in writing for a in written(s))
+
+    def text_of(file: str, *, is_needed: bool) -> str:
+        return (APPENDED / file).read_text(encoding="utf-8") if is_needed else ""
+
+    of_writing = partial(text_of, is_needed=bool(writing))
 
     added_views = _lines(f'"{name}": "{viewed}"' for name, viewed in views.items())
     texts = {
+        **{file: [text_of(file, is_needed=has_optionals)] for file in TYPES},
         _VARIANTS: [
             _call("FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT.extend", without_out(e.schema for e in functions)),
             _call("MUTABLE_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT.extend", alone),

@@ -149,6 +149,10 @@ LOOP_VARIABLES = frozenset(re.findall(r"\w+", DERIVATIVE_SINGLE_FOREACH.pattern)
 # Templates of our own.
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
+# Texts for the end of torchgen's files, and those of them that give C++ types to written optionals.
+APPENDED = Path(__file__).resolve().parent / "appended"
+TYPES = ("torchgen/api/cpp.py", "torchgen/api/native.py")
+
 # The modules of torchgen.packaged.autograd that create a FileManager themselves.
 _AUTOGRAD_GENERATORS = (
     *("gen_autograd_functions", "gen_inplace_or_view_type", "gen_trace_type"),
@@ -227,6 +231,10 @@ def extend_modules(texts: Mapping[str, str]) -> None:
     """Run each text as if it stood at the end of torchgen's file of that name."""
     for file, text in texts.items():
         exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
+
+
+# Whoever asks torchgen for C++ types, also for a check or a new operator, gets these.
+extend_modules({file: (APPENDED / file).read_text(encoding="utf-8") for file in TYPES})
 
 
 def accepted_without_out(names: Iterable[str]) -> AbstractContextManager[Any]:

@@ -13,9 +13,12 @@ from collections.abc import Iterable
 from .torchgen import (
     MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION,
     Argument,
+    BaseTy,
+    BaseType,
     DispatchKey,
     FunctionSchema,
     NativeFunction,
+    OptionalType,
     SchemaKind,
 )
 
@@ -31,6 +34,11 @@ def written(schema: FunctionSchema) -> list[Argument]:
     positional = () if schema.kind() == SchemaKind.out else schema.arguments.flat_positional
     is_written = [a for a in positional if a.annotation is not None and a.annotation.is_write]
     return [a for a in is_written if a.annotation not in returned]
+
+
+def is_optional(argument: Argument) -> bool:
+    """Return whether an argument is one tensor or None."""
+    return argument.type == OptionalType(BaseType(BaseTy.Tensor))
 
 
 def is_writing(f: NativeFunction) -> bool:

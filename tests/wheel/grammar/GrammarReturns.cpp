@@ -101,4 +101,26 @@ ScalarType gr_promoted(const Tensor& self, const Scalar& other) {
   return at::result_type(self, other);
 }
 
+// The double, and the triple if there are both.
+std::tuple<Tensor, Tensor> gr_parts(const Tensor& x, bool both) {
+  return {x.mul(2), both ? x.mul(3) : Tensor()};
+}
+
+Tensor gr_parts_backward(const std::optional<Tensor>& grad_first, const std::optional<Tensor>& grad_second) {
+  const auto times = [](const std::optional<Tensor>& grad, int64_t by) {
+    return grad.has_value() && grad->defined() ? grad->mul(by) : Tensor();
+  };
+  const Tensor first = times(grad_first, 2);
+  const Tensor second = times(grad_second, 3);
+  return first.defined() && second.defined() ? first.add(second) : first.defined() ? first : second;
+}
+
+std::tuple<Tensor, Tensor> gr_parts_composed(const Tensor& x, bool both) {
+  return {x.mul(2), both ? x.mul(3) : Tensor()};
+}
+
+Tensor gr_part(const Tensor& x, bool is_there) {
+  return is_there ? x.mul(2) : Tensor();
+}
+
 } // namespace at::native

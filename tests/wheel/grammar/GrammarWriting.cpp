@@ -2,8 +2,12 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/gr_add_to_native.h>
+#include <ATen/ops/gr_fill_some_native.h>
+#include <ATen/ops/gr_keep_composed_native.h>
+#include <ATen/ops/gr_keep_native.h>
 #include <ATen/ops/gr_put_native.h>
 #include <ATen/ops/gr_sides_native.h>
+#include <ATen/ops/gr_turn_native.h>
 
 namespace at::native {
 
@@ -43,6 +47,38 @@ Tensor gr_sides_meta(const Tensor& x, Tensor& low, Tensor& high) {
 std::tuple<Tensor, Tensor> gr_sides_two(Tensor& count, const Tensor& x) {
   count.add_(1);
   return {x.neg(), x.abs()};
+}
+
+void gr_turn(const Tensor& positions, Tensor& query, const std::optional<Tensor>& key, int64_t head_size) {
+  query.add_(positions);
+  if (key.has_value()) {
+    key->sub_(positions, head_size);
+  }
+}
+
+Tensor gr_keep(const Tensor& x, const std::optional<Tensor>& kept, int64_t by) {
+  if (kept.has_value()) {
+    kept->copy_(x.mul(by));
+  }
+  return x.neg();
+}
+
+Tensor gr_keep_meta(const Tensor& x, const std::optional<Tensor>& kept, int64_t by) {
+  return x.neg();
+}
+
+void gr_fill_some(const std::optional<Tensor>& first, const std::optional<Tensor>& second, const Scalar& value) {
+  for (const auto& each : {first, second}) {
+    if (each.has_value()) {
+      each->fill_(value);
+    }
+  }
+}
+
+void gr_keep_composed(const Tensor& x, const std::optional<Tensor>& kept) {
+  if (kept.has_value()) {
+    kept->copy_(x.mul(2));
+  }
 }
 
 } // namespace at::native

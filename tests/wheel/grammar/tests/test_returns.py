@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -83,3 +84,42 @@ def test_nothing_returned() -> None:
 def test_quantization_scheme_returned() -> None:
     x = torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8)
     assert torch.gr_scheme(x) == torch.per_tensor_affine
+
+
+PARTS = pytest.mark.parametrize("parts", [torch.gr_parts, torch.gr_parts_explicit, torch.gr_parts_composed])
+
+
+@PARTS
+def test_none_among_results(parts: Callable[..., tuple[torch.Tensor, torch.Tensor | None]]) -> None:
+    x = real(3)
+    for both in (False, True):
+        torch.testing.assert_close(parts(x, both), (2 * x, 3 * x if both else None))
+    check_gradients(lambda x: parts(x, False)[0], x, forward=False)
+    check_gradients(lambda x: parts(x, True), x, forward=False)
+    torch.testing.assert_close(torch.vmap(lambda x: parts(x, False)[0])(torch.ones(2, 3)), torch.full((2, 3), 2.0))
+    assert parts(x.detach().to("meta"), False)[1] is None
+
+
+@PARTS
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_none_among_results_compiled(
+    parts: Callable[..., tuple[torch.Tensor, torch.Tensor | None]], backend: str
+) -> None:
+    compiled = torch.compile(lambda x, both: parts(x, both), backend=backend, fullgraph=True)
+    for both in (False, True):
+        x = torch.randn(3, requires_grad=True)
+        results = compiled(x, both)
+        torch.testing.assert_close(results, (2 * x, 3 * x if both else None))
+        sum(each.sum() for each in results if each is not None).backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == [5 if both else 2] * 3
+
+
+def test_a_result_that_is_none() -> None:
+    x = real(3)
+    assert torch.gr_part(x, False) is None
+    check_gradients(lambda x: torch.gr_part(x, True), x)
+    compiled = torch.compile(lambda x: (torch.gr_part(x, False), x + 1), backend="aot_eager", fullgraph=True)
+    none, more = compiled(x)
+    assert none is None
+    torch.testing.assert_close(more, x + 1)

@@ -51,6 +51,18 @@ def _sides(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return x.abs()
 
 
+def _turn(positions: Tensor, query: Tensor, key: Tensor | None, head_size: int) -> None:
+    query.add_(positions)
+    if key is not None:
+        key.sub_(positions, alpha=head_size)
+
+
+def _keep(x: Tensor, kept: Tensor | None = None, by: int = 2) -> Tensor:
+    if kept is not None:
+        kept.copy_(by * x)
+    return -x
+
+
 # The operators of torch.library: their schemas, without the name of the operator, and kernels.
 BESIDE: dict[str, tuple[str, Callable[..., Any]]] = {
     "gr_put": ("(Tensor x, Tensor(a!) out) -> ()", _put),
@@ -59,6 +71,8 @@ BESIDE: dict[str, tuple[str, Callable[..., Any]]] = {
     "gr_put.list": ("(Tensor x, Tensor(a!)[] outs) -> ()", _put_list),
     "gr_add_to": ("(Tensor(a!) self, Tensor x) -> ()", _add_to),
     "gr_sides": ("(Tensor x, Tensor(a!) low, Tensor(b!) high) -> Tensor", _sides),
+    "gr_turn": ("(Tensor positions, Tensor(a!) query, Tensor(b!)? key, int head_size) -> ()", _turn),
+    "gr_keep": ("(Tensor x, Tensor(a!)? kept=None, SymInt by=2) -> Tensor", _keep),
 }
 
 
@@ -69,6 +83,7 @@ def _beside() -> Iterator[None]:
         library.define(name + schema)
         library.impl(name, kernel, "CPU")
     library.impl("gr_sides", lambda x, low, high: x.abs(), "Meta")
+    library.impl("gr_keep", lambda x, kept=None, by=2: -x, "Meta")
     torch.library.register_vmap("gr_beside::gr_add_to", _add_to_each, lib=library)
     yield
     library._destroy()
@@ -94,6 +109,22 @@ def test_calls() -> None:
     assert [each.tolist() for each in aten.gr_sides.two(out, x)] == [[0, -1, -2], [0, 1, 2]]
 
 
+def test_calls_with_none() -> None:
+    x, query, key = torch.arange(3.0), torch.zeros(3), torch.zeros(3)
+    assert torch.gr_turn(x, query, key, 2) is None
+    assert (query.tolist(), key.tolist()) == ([0, 1, 2], [0, -2, -4])
+    assert torch.gr_turn(x, query, None, 2) is None
+    assert (query.tolist(), key.tolist()) == ([0, 2, 4], [0, -2, -4])
+    assert torch.gr_keep(x).tolist() == torch.gr_keep(x, key, by=3).tolist() == [0, -1, -2]
+    assert key.tolist() == [0, 3, 6]
+    torch.gr_fill_some(None, key, 5)
+    torch.gr_fill_some(None, None, 7)
+    assert key.tolist() == [5, 5, 5]
+    torch.gr_keep_composed(x, None)
+    torch.gr_keep_composed(x, key)
+    assert key.tolist() == [0, 2, 4]
+
+
 def test_versions_of_written_tensors_grow() -> None:
     x, y, z = torch.ones(2), torch.ones(2), torch.ones(2)
     for write in (
@@ -104,6 +135,10 @@ def test_versions_of_written_tensors_grow() -> None:
         lambda: torch.gr_put(x, [y, z]),
         lambda: torch.gr_sides(x, y, z),
         lambda: aten.gr_sides.two(y, x),
+        lambda: torch.gr_turn(x, y, None, 2),
+        lambda: torch.gr_keep(x, y),
+        lambda: torch.gr_fill_some(None, y, 2),
+        lambda: torch.gr_keep_composed(x, y),
     ):
         before = x._version, y._version
         write()
@@ -121,7 +156,15 @@ def test_a_saved_tensor_that_is_written_is_noticed() -> None:
         y.sum().backward()
 
 
-@pytest.mark.parametrize("write", [lambda x, y: torch.gr_put(x, y), lambda x, y: torch.gr_put(x, [y])])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, y: torch.gr_put(x, y),
+        lambda x, y: torch.gr_put(x, [y]),
+        lambda x, y: torch.gr_keep(x, y),
+        lambda x, y: torch.gr_turn(x, x.clone(), y, -2),
+    ],
+)
 def test_writing_a_leaf_is_refused_as_in_place(write: Callable[[Tensor, Tensor], None]) -> None:
     x = torch.ones(3, dtype=torch.double)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
@@ -130,7 +173,7 @@ def test_writing_a_leaf_is_refused_as_in_place(write: Callable[[Tensor, Tensor],
         write(x, real(2, 3)[0])
     with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
         write(x, (real(2, 3) * 1).unbind()[0])
-    leaf = real(3)
+    leaf = torch.zeros(3, dtype=torch.double, requires_grad=True)
     with torch.no_grad():
         write(x, leaf)
     assert leaf.tolist() == [2, 2, 2]
@@ -149,12 +192,30 @@ def test_backward_through_a_written_tensor_raises_with_the_name() -> None:
     for each in (torch.gr_sides(x, low, high), low, high):
         with pytest.raises(RuntimeError, match="derivative for gr_sides is not implemented"):
             each.sum().backward(retain_graph=True)
+    query, key = torch.zeros(3, dtype=torch.double), torch.zeros(3, dtype=torch.double)
+    torch.gr_turn(x, query, None, 2)
+    torch.gr_fill_some(None, key, 2)
+    assert (query.requires_grad, key.requires_grad) == (True, False)
+    torch.gr_turn(x, query, key, 2)
+    for each in (query, key):
+        with pytest.raises(RuntimeError, match="derivative for gr_turn is not implemented"):
+            each.sum().backward(retain_graph=True)
     count = torch.zeros(1, dtype=torch.long)
     negative, _ = aten.gr_sides.two(count, x)
     assert (count.requires_grad, negative.requires_grad) == (False, True)
 
 
+def test_gradients_of_what_a_composite_kernel_writes() -> None:
+    x, kept = real(3), torch.zeros(3, dtype=torch.double)
+    torch.gr_keep_composed(x, kept)
+    kept.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2, 2, 2]
+
+
 def test_forward_mode_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="forward AD with gr_turn that does not support it"):
+        torch.func.jvp(lambda x: torch.gr_turn(x, torch.zeros(3), None, 2), (torch.ones(3),), (torch.ones(3),))
     with pytest.raises(NotImplementedError, match="forward AD with gr_put that does not support it"):
         torch.func.jvp(lambda x: torch.gr_put(x, torch.zeros(3)), (torch.ones(3),), (torch.ones(3),))
 
@@ -179,6 +240,14 @@ PROGRAMS: dict[str, Callable[[Any, Tensor], Any]] = {
         high := torch.empty_like(x),
         ops.gr_sides(x, low, high) + low - high,
     )[2],
+    "an optional": lambda ops, x: (
+        query := x.clone(),
+        key := torch.zeros_like(x),
+        ops.gr_turn(x[0], query, key[1], 2),
+        ops.gr_turn(query, key, None, 2),
+        query * key,
+    )[4],
+    "an optional beside a result": lambda ops, x: (y := torch.empty_like(x), ops.gr_keep(x, y, by=3) + y)[1],
 }
 IS_ODD = pytest.mark.filterwarnings("ignore:Using `self`")  # the name of an argument, also of torch.library
 
@@ -228,6 +297,8 @@ def test_tensors_without_data() -> None:
     x = torch.ones(3, device="meta")
     assert torch.gr_put(x, x.clone()) is None
     assert torch.gr_put(x, [x.clone()]) is None
+    assert torch.gr_turn(x, x.clone(), None, 2) is None
+    assert torch.gr_keep(x, x.clone()).shape == (3,)
 
 
 # TorchScript does not keep the names of arguments: it takes gr_put.scaled for gr_put.row.
@@ -283,12 +354,15 @@ def _inputs(name: str) -> tuple[tuple[Any, ...], dict[str, int]]:
     x, out = torch.ones(3), torch.zeros(3)
     if name == "gr_put.row":
         return (torch.zeros(2, 3), x), {"at": 1}
+    if name == "gr_turn":
+        return (x, out, out.clone(), 2), {}
     last = {"gr_put.scaled": (out, 3), "gr_put.list": ([out, out.clone()],), "gr_sides": (out, out.clone())}
     return (x, *last.get(name, (out,))), {}
 
 
-# opcheck computes derivatives of results, which gr_sides does not have.
-CHECKED = [*((name, False) for name in BESIDE), *((name, True) for name in BESIDE if name != "gr_sides")]
+# opcheck computes derivatives of results, which these do not have.
+WITH_RESULTS = ("gr_sides", "gr_keep")
+CHECKED = [*((name, False) for name in BESIDE), *((name, True) for name in BESIDE if name not in WITH_RESULTS)]
 
 
 @BOTH
@@ -312,6 +386,20 @@ def test_inductor(name: str, options: dict[str, bool]) -> None:
     wanted = program(beside, x)
     torch.testing.assert_close(found, (wanted, wanted))
     torch.testing.assert_close((ours, theirs), (x, x))
+
+
+@pytest.mark.parametrize("options", [{}, {"cpp_wrapper": True}], ids=["", "cpp_wrapper"])
+def test_inductor_with_none_beside_a_result(options: dict[str, bool]) -> None:
+    compiled = torch.compile(lambda x: (torch.gr_keep(x), torch.gr_keep(x + 1, None) * 2), options=options)
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(x), (-x, -2 * x - 2))
+
+
+@BOTH
+def test_opcheck_with_none(ops: Any) -> None:
+    x, query = torch.ones(3, requires_grad=True), torch.zeros(3)
+    torch.library.opcheck(ops.gr_turn.default, (x, query, None, 2))
+    torch.library.opcheck(ops.gr_keep.default, (x.detach(), None))
 
 
 @BOTH
@@ -383,6 +471,13 @@ def program(x: Tensor) -> Tensor:
     return torch.ops.OPS.gr_sides(x, low, high) + low - high + y
 """
 
+SCRIPT_WITH_AN_OPTIONAL = """
+def program(x: Tensor, key: Optional[Tensor]) -> Tensor:
+    query = x.clone()
+    torch.ops.OPS.gr_turn(x, query, key, 3)
+    return query
+"""
+
 
 @BOTH
 def test_script_keeps_the_call(ops: Any) -> None:
@@ -391,3 +486,13 @@ def test_script_keeps_the_call(ops: Any) -> None:
     x = torch.randn(3, 4)
     for _ in range(3):  # with profiling, then optimized
         torch.testing.assert_close(program(x), x * torch.tensor([[2.0], [3.0], [1.0]]))
+
+
+@BOTH
+def test_script_with_an_optional(ops: Any) -> None:
+    program = torch.jit.CompilationUnit(SCRIPT_WITH_AN_OPTIONAL.replace("OPS", ops.name)).program
+    x = torch.randn(3)
+    for _ in range(3):
+        key = torch.zeros(3)
+        torch.testing.assert_close((program(x, key), key), (2 * x, -3 * x))
+        torch.testing.assert_close(program(x, None), 2 * x)

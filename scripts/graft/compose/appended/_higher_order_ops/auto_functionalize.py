@@ -19,3 +19,20 @@ def _accept_added_operators(upstreams):
 
 
 can_auto_functionalize = _accept_added_operators(can_auto_functionalize)
+
+
+def _return_two(upstreams):
+    """Make ``auto_functionalized_v2_dense``, of an added operator that returns one tensor and writes none since all are
+    None, return it twice: Inductor's pattern matcher takes a tuple of one for the tensor itself.
+    """
+
+    @functools.wraps(upstreams)
+    def auto_functionalized_v2_dense(mutable_op, *args, **kwargs):
+        results = upstreams(mutable_op, *args, **kwargs)
+        is_added = isinstance(mutable_op, OpOverload) and mutable_op.name() in _added_operators.WRITING
+        return results * 2 if is_added and len(results) == 1 and results[0] is not None else results
+
+    return auto_functionalized_v2_dense
+
+
+auto_functionalized_v2_dense = _return_two(auto_functionalized_v2_dense)

@@ -42,3 +42,24 @@ def _with_added_operators(upstreams):
 
 
 get_fast_op_impls = _with_added_operators(get_fast_op_impls)
+
+
+def _makes_without_device(func):
+    """Return whether an added operator takes no tensor and no device, and returns a tensor, by a kernel that calls
+    other operators.
+    """
+    return (
+        func.name() in _added_operators.OPERATORS
+        and _is_tensor_constructor(func)
+        and not any(argument.name == "device" for argument in func._schema.arguments)
+        and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeExplicitAutograd")
+    )
+
+
+def _make_without_device(fake_mode, func, *args, **kwargs):
+    with fake_mode:
+        return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+
+
+# Upstream takes it for a factory, and calls it with a device.
+op_implementations_checks.insert(0, (_makes_without_device, _make_without_device))

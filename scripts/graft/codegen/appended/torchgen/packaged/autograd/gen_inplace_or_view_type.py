@@ -23,6 +23,15 @@ def _written(f):
     return [a for a in f.func.arguments.flat_positional if a.annotation is not None and a.annotation.is_write]
 
 
+def _for_written(a, statement):
+    """Return the C++ statement for the tensor of a written argument, or for each of a list; none for None."""
+    if a.type.is_list_like():
+        return f"for (const auto& _each : {a.name}) {{ {statement.format('_each')} }}"
+    if str(a.type) == "Tensor?":
+        return f"if ({a.name}.has_value() && {a.name}->defined()) {{ {statement.format('*' + a.name)} }}"
+    return statement.format(a.name)
+
+
 def _returns_of_writing(f):
     """Return how a kernel of ``f`` begins the call below it, and how it ends."""
     if not f.func.returns:
@@ -35,13 +44,6 @@ def _definition_of_writing(f):
     """Return the kernel for ADInplaceOrView."""
     assign, returns = _returns_of_writing(f)
     exprs = [a.expr for a in DispatcherSignature.from_schema(f.func).exprs()]
-    lists = {a.name for a in _written(f) if a.type.is_list_like()}
-    increments = [
-        f"for (const auto& _each : {a.name}) {{ increment_version(_each); }}"
-        if a.name in lists
-        else f"increment_version({a.name});"
-        for a in _written(f)
-    ]
     return METHOD_DEFINITION.substitute(
         return_type=cpp.returns_type(f.func.returns, symint=True).cpp_type(),
         type_wrapper_name=type_wrapper_name(f),
@@ -50,7 +52,7 @@ def _definition_of_writing(f):
             assign=assign,
             name=f.func.name.unambiguous_name(),
             args=", ".join(["ks & c10::after_ADInplaceOrView_keyset", *exprs]),
-            increments=increments,
+            increments=[_for_written(a, "increment_version({});") for a in _written(f)],
             returns=returns,
         ),
     )

@@ -5,7 +5,7 @@ import functools
 
 from torchgen.api.types import DispatcherSignature
 
-from .gen_inplace_or_view_type import _returns_of_writing, _written
+from .gen_inplace_or_view_type import _for_written, _returns_of_writing, _written
 from .gen_trace_type import _WRITING
 
 _WRITING_BODY = CodeTemplate(
@@ -64,7 +64,7 @@ def _definition_of_writing(f):
         any_requires_grad=SETUP_ANY_REQUIRES_GRAD.substitute(
             args_with_derivatives=names, extra_differentiability_conditions=""
         ),
-        checks=[f"check_inplace({a.name}, _any_requires_grad);" for a in _written(f)],
+        checks=[_for_written(a, "check_inplace({}, _any_requires_grad);") for a in _written(f)],
         forbid_forward=FW_DERIVATIVE_FORBID_TEMPLATE.substitute(
             cond=" || ".join(tangents), name=name, msg="because it writes its arguments"
         ),
