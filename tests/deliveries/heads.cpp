@@ -75,7 +75,7 @@ TORCH_LIBRARY(heads, m) {
   m.def("accumulate(Tensor(out!) into, Tensor x) -> ()");
   m.def("rotate(Tensor positions, Tensor(a!) query, Tensor(b!)? key) -> ()");
   m.def("widen(Tensor self, SymInt[] sizes) -> Tensor");
-  m.def("repeat(Tensor x, SymInt times) -> Tensor");
+  m.def("repeat_of(Tensor x, SymInt times) -> Tensor");
   m.def("version", &version);
   m.def("maybe(Tensor x, bool give) -> Tensor?");
   m.def("copy_to(Tensor x, Tensor(a!) out) -> Tensor(a!)");
@@ -92,7 +92,7 @@ TORCH_LIBRARY_IMPL(heads, CPU, m) {
   m.impl("rotate", &rotate);
   m.impl("maybe", &maybe);
   m.impl("copy_to", &copy_to);
-  m.impl("repeat", &repeat);
+  m.impl("repeat_of", &repeat);
   m.impl("lambda_only", [](const Tensor& x) { return x + 5; });
   m.impl("shift.integer", &of_integers);
   m.impl("shift.number", &of_floats);

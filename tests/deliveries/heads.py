@@ -26,7 +26,7 @@ def _(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return scores.new_empty(shape), scores.new_empty(shape, dtype=torch.long)
 
 
-@torch.library.register_fake("heads::repeat")
+@torch.library.register_fake("heads::repeat_of")
 def _(x: torch.Tensor, times: int) -> torch.Tensor:
     return x.new_empty(x.shape[0] * times)
 
