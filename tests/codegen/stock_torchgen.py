@@ -32,6 +32,7 @@ from graft.codegen.torchgen import IGNORED_KEYS
 from graft.inputs.entries import read_entries
 from graft.inputs.native import load_natives
 from torchgen import gen
+from torchgen.api import cpp, native
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
 
 TREE = Path(torchgen.__file__).parents[1]
@@ -46,6 +47,8 @@ KNOWN = BaseOperators(TREE)
 
 
 def main() -> None:
+    for module in (cpp, native):  # graft extends these when it is imported
+        module.argumenttype_type = module.argumenttype_type.__wrapped__
     cases = {file.stem: yaml.safe_load(file.read_text()) for file in sorted(FOLDER.glob("*.yaml"))}
     warm_up()
     # A process for each case, since torchgen caches what it has parsed.

@@ -30,6 +30,9 @@ ACCEPTED = {
     "f.some(Tensor x, Tensor(a!) out, SymInt n) -> ()": "void f(const Tensor& x, Tensor& out, int64_t n)",
     "f(Tensor x, Tensor(a!) out) -> Tensor": "Tensor f(const Tensor& x, Tensor& out)",
     "f(Tensor(a!) self, Tensor x) -> Tensor": "Tensor f(Tensor& self, const Tensor& x)",
+    "f(Tensor x, Tensor(a!)? out) -> ()": "void f(const Tensor& x, const std::optional<Tensor>& out)",
+    "f(Tensor(a!)? self, int n) -> ()": "void f(const std::optional<Tensor>& self, int64_t n)",
+    "f(Tensor x, Tensor(a!)? out=None) -> Tensor": "Tensor f(const Tensor& x, const std::optional<Tensor>& out)",
     "f(Tensor x, Tensor(a!) out) -> (Tensor, Tensor)": "std::tuple<Tensor, Tensor> f(const Tensor& x, Tensor& out)",
 }
 
@@ -42,6 +45,14 @@ REFUSED = {
     "f(Tensor(a!) out, Tensor self) -> ()": (
         "write `self` before the written arguments, or give it another name",
         "f(Tensor(a!) out, Tensor input) -> ()",
+    ),
+    "f(Tensor x, *, Tensor(a!)? out) -> ()": (
+        "move `Tensor(a!)? out` before the `*`",
+        "f(Tensor x, Tensor(a!)? out) -> ()",
+    ),
+    "f(Tensor x, *, Tensor(a!)? out) -> Tensor(a!)": (
+        "return `()` for a list of out arguments; write an optional argument before the `*`",
+        "f(Tensor x, Tensor(a!)? out) -> ()",
     ),
     "f(Tensor x, Tensor(a!) out) -> Tensor(a!)": ("return nothing, `-> ()`", "f(Tensor x, Tensor(a!) out) -> ()"),
 }
@@ -81,6 +92,22 @@ def test_a_derivative_formula_is_refused_at_its_place(known: BaseOperators, tmp_
     assert "; leave this entry out; write a functional operator with the formula" in line
 
 
+def test_variants_that_would_return_none_are_refused(known: BaseOperators, tmp_path: Path) -> None:
+    schema = "f(Tensor x, Tensor(a!)? out=None) -> Tensor"
+    lines = said_of(
+        tmp_path,
+        known,
+        {
+            "native_functions.yaml": f"- func: {schema}\n{KERNELS.format('f')}  autogen: f_functional, f.out\n",
+            "F.cpp": f"namespace at::native {{\n{ACCEPTED[schema]} {{}}\n}}\n",
+        },
+    )
+    assert [line for line in lines if "warning" not in line] == [
+        "native_functions.yaml:4:3: `out` is written and may be None, which the variants of `autogen` would return; "
+        "leave `autogen` out"
+    ]
+
+
 def test_results_that_graphs_cannot_have_are_a_warning(known: BaseOperators, tmp_path: Path) -> None:
     (line,) = found(known, tmp_path, "f(Tensor x, Tensor(a!) out) -> int", "int64_t f(const Tensor& x, Tensor& out)")
     assert line.startswith("native_functions.yaml:1:9: warning: torch.compile cannot use f")
@@ -104,8 +131,19 @@ def test_kernels_are_made_of_the_written_arguments(tmp_path: Path) -> None:
     assert "for (const auto& _each : others) { increment_version(_each); }" in versions
     assert "increment_version(x)" not in versions
     (autograd,) = gen_variable_type.gen_variable_type_func(of_native)["type_derived_method_definitions_Default"]
-    assert all(f"check_inplace({name}, _any_requires_grad);" in autograd for name in ("low", "others"))
+    assert all(f"check_inplace({name}, _any_requires_grad);" in autograd for name in ("low", "_each"))
     assert "flatten_tensor_args( low, others )" in autograd
+
+
+def test_kernels_skip_an_optional_that_is_none(tmp_path: Path) -> None:
+    schema = "f(Tensor x, Tensor(a!)? out) -> ()"
+    native = generators_know(tmp_path, f"- func: {schema}\n{KERNELS.format('f')}")
+    of_native = NativeFunctionWithDifferentiabilityInfo(func=native, info=None, fw_derivatives=None)
+    (versions,) = gen_inplace_or_view_type.gen_inplace_or_view_type_env(of_native)["inplace_or_view_method_definitions"]
+    (autograd,) = gen_variable_type.gen_variable_type_func(of_native)["type_derived_method_definitions_Default"]
+    for kernel, call in (versions, "increment_version(*out);"), (autograd, "check_inplace(*out, _any_requires_grad);"):
+        assert "const ::std::optional<at::Tensor> & out" in kernel
+        assert f"if (out.has_value() && out->defined()) {{ {call} }}" in kernel
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@
 #include <ATen/ops/gr_keep_native.h>
 #include <ATen/ops/gr_put_native.h>
 #include <ATen/ops/gr_sides_native.h>
-#include <ATen/ops/gr_turn_native.h>
+#include <ATen/ops/gr_rotate_native.h>
 
 namespace at::native {
 
@@ -49,7 +49,7 @@ std::tuple<Tensor, Tensor> gr_sides_two(Tensor& count, const Tensor& x) {
   return {x.neg(), x.abs()};
 }
 
-void gr_turn(const Tensor& positions, Tensor& query, const std::optional<Tensor>& key, int64_t head_size) {
+void gr_rotate(const Tensor& positions, Tensor& query, const std::optional<Tensor>& key, int64_t head_size) {
   query.add_(positions);
   if (key.has_value()) {
     key->sub_(positions, head_size);

@@ -39,7 +39,9 @@ def test_calls_reach_the_kernel_in_transforms() -> None:
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_tensors_made_in_a_graph(backend: str) -> None:
-    compiled = torch.compile(lambda x: x + torch.gr_steps(3) + torch.gr_steps_composed(), backend=backend, fullgraph=True)
+    compiled = torch.compile(
+        lambda x: x + torch.gr_steps(3) + torch.gr_steps_composed(), backend=backend, fullgraph=True
+    )
     assert compiled(torch.ones(3)).tolist() == [1, 3, 5]
 
 

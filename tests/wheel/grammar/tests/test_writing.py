@@ -51,7 +51,7 @@ def _sides(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return x.abs()
 
 
-def _turn(positions: Tensor, query: Tensor, key: Tensor | None, head_size: int) -> None:
+def _rotate(positions: Tensor, query: Tensor, key: Tensor | None, head_size: int) -> None:
     query.add_(positions)
     if key is not None:
         key.sub_(positions, alpha=head_size)
@@ -71,8 +71,8 @@ BESIDE: dict[str, tuple[str, Callable[..., Any]]] = {
     "gr_put.list": ("(Tensor x, Tensor(a!)[] outs) -> ()", _put_list),
     "gr_add_to": ("(Tensor(a!) self, Tensor x) -> ()", _add_to),
     "gr_sides": ("(Tensor x, Tensor(a!) low, Tensor(b!) high) -> Tensor", _sides),
-    "gr_turn": ("(Tensor positions, Tensor(a!) query, Tensor(b!)? key, int head_size) -> ()", _turn),
-    "gr_keep": ("(Tensor x, Tensor(a!)? kept=None, SymInt by=2) -> Tensor", _keep),
+    "gr_rotate": ("(Tensor positions, Tensor(a!) query, Tensor(b!)? key, int head_size) -> ()", _rotate),
+    "gr_keep": ("(Tensor x, Tensor(a!)? kept=None, int by=2) -> Tensor", _keep),
 }
 
 
@@ -111,9 +111,9 @@ def test_calls() -> None:
 
 def test_calls_with_none() -> None:
     x, query, key = torch.arange(3.0), torch.zeros(3), torch.zeros(3)
-    assert torch.gr_turn(x, query, key, 2) is None
+    assert torch.gr_rotate(x, query, key, 2) is None
     assert (query.tolist(), key.tolist()) == ([0, 1, 2], [0, -2, -4])
-    assert torch.gr_turn(x, query, None, 2) is None
+    assert torch.gr_rotate(x, query, None, 2) is None
     assert (query.tolist(), key.tolist()) == ([0, 2, 4], [0, -2, -4])
     assert torch.gr_keep(x).tolist() == torch.gr_keep(x, key, by=3).tolist() == [0, -1, -2]
     assert key.tolist() == [0, 3, 6]
@@ -135,7 +135,7 @@ def test_versions_of_written_tensors_grow() -> None:
         lambda: torch.gr_put(x, [y, z]),
         lambda: torch.gr_sides(x, y, z),
         lambda: aten.gr_sides.two(y, x),
-        lambda: torch.gr_turn(x, y, None, 2),
+        lambda: torch.gr_rotate(x, y, None, 2),
         lambda: torch.gr_keep(x, y),
         lambda: torch.gr_fill_some(None, y, 2),
         lambda: torch.gr_keep_composed(x, y),
@@ -162,7 +162,7 @@ def test_a_saved_tensor_that_is_written_is_noticed() -> None:
         lambda x, y: torch.gr_put(x, y),
         lambda x, y: torch.gr_put(x, [y]),
         lambda x, y: torch.gr_keep(x, y),
-        lambda x, y: torch.gr_turn(x, x.clone(), y, -2),
+        lambda x, y: torch.gr_rotate(x, x.clone(), y, -2),
     ],
 )
 def test_writing_a_leaf_is_refused_as_in_place(write: Callable[[Tensor, Tensor], None]) -> None:
@@ -193,12 +193,12 @@ def test_backward_through_a_written_tensor_raises_with_the_name() -> None:
         with pytest.raises(RuntimeError, match="derivative for gr_sides is not implemented"):
             each.sum().backward(retain_graph=True)
     query, key = torch.zeros(3, dtype=torch.double), torch.zeros(3, dtype=torch.double)
-    torch.gr_turn(x, query, None, 2)
+    torch.gr_rotate(x, query, None, 2)
     torch.gr_fill_some(None, key, 2)
     assert (query.requires_grad, key.requires_grad) == (True, False)
-    torch.gr_turn(x, query, key, 2)
+    torch.gr_rotate(x, query, key, 2)
     for each in (query, key):
-        with pytest.raises(RuntimeError, match="derivative for gr_turn is not implemented"):
+        with pytest.raises(RuntimeError, match="derivative for gr_rotate is not implemented"):
             each.sum().backward(retain_graph=True)
     count = torch.zeros(1, dtype=torch.long)
     negative, _ = aten.gr_sides.two(count, x)
@@ -214,8 +214,8 @@ def test_gradients_of_what_a_composite_kernel_writes() -> None:
 
 
 def test_forward_mode_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match="forward AD with gr_turn that does not support it"):
-        torch.func.jvp(lambda x: torch.gr_turn(x, torch.zeros(3), None, 2), (torch.ones(3),), (torch.ones(3),))
+    with pytest.raises(NotImplementedError, match="forward AD with gr_rotate that does not support it"):
+        torch.func.jvp(lambda x: torch.gr_rotate(x, torch.zeros(3), None, 2), (torch.ones(3),), (torch.ones(3),))
     with pytest.raises(NotImplementedError, match="forward AD with gr_put that does not support it"):
         torch.func.jvp(lambda x: torch.gr_put(x, torch.zeros(3)), (torch.ones(3),), (torch.ones(3),))
 
@@ -243,8 +243,8 @@ PROGRAMS: dict[str, Callable[[Any, Tensor], Any]] = {
     "an optional": lambda ops, x: (
         query := x.clone(),
         key := torch.zeros_like(x),
-        ops.gr_turn(x[0], query, key[1], 2),
-        ops.gr_turn(query, key, None, 2),
+        ops.gr_rotate(x[0], query, key[1], 2),
+        ops.gr_rotate(query, key, None, 2),
         query * key,
     )[4],
     "an optional beside a result": lambda ops, x: (y := torch.empty_like(x), ops.gr_keep(x, y, by=3) + y)[1],
@@ -297,7 +297,7 @@ def test_tensors_without_data() -> None:
     x = torch.ones(3, device="meta")
     assert torch.gr_put(x, x.clone()) is None
     assert torch.gr_put(x, [x.clone()]) is None
-    assert torch.gr_turn(x, x.clone(), None, 2) is None
+    assert torch.gr_rotate(x, x.clone(), None, 2) is None
     assert torch.gr_keep(x, x.clone()).shape == (3,)
 
 
@@ -354,7 +354,7 @@ def _inputs(name: str) -> tuple[tuple[Any, ...], dict[str, int]]:
     x, out = torch.ones(3), torch.zeros(3)
     if name == "gr_put.row":
         return (torch.zeros(2, 3), x), {"at": 1}
-    if name == "gr_turn":
+    if name == "gr_rotate":
         return (x, out, out.clone(), 2), {}
     last = {"gr_put.scaled": (out, 3), "gr_put.list": ([out, out.clone()],), "gr_sides": (out, out.clone())}
     return (x, *last.get(name, (out,))), {}
@@ -398,7 +398,7 @@ def test_inductor_with_none_beside_a_result(options: dict[str, bool]) -> None:
 @BOTH
 def test_opcheck_with_none(ops: Any) -> None:
     x, query = torch.ones(3, requires_grad=True), torch.zeros(3)
-    torch.library.opcheck(ops.gr_turn.default, (x, query, None, 2))
+    torch.library.opcheck(ops.gr_rotate.default, (x, query, None, 2))
     torch.library.opcheck(ops.gr_keep.default, (x.detach(), None))
 
 
@@ -474,7 +474,7 @@ def program(x: Tensor) -> Tensor:
 SCRIPT_WITH_AN_OPTIONAL = """
 def program(x: Tensor, key: Optional[Tensor]) -> Tensor:
     query = x.clone()
-    torch.ops.OPS.gr_turn(x, query, key, 3)
+    torch.ops.OPS.gr_rotate(x, query, key, 3)
     return query
 """
 
