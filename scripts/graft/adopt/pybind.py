@@ -27,7 +27,7 @@ class PybindChoices:
 
     Args:
         namespace: the operators' namespace; that of the package's name if empty.
-        backends: the dispatch keys that the functions have kernels for; empty for CPU, and CUDA if there is code for it.
+        backends: the dispatch keys that the functions have kernels for; CPU if empty, and CUDA if there is code for it.
         writes: for each function, the arguments that it writes; none for a function that only checks something.
         fakes: for each function, ``package.module:function``, which makes empty results.
     """

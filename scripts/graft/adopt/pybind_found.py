@@ -14,6 +14,11 @@ from typing import Any
 
 # Sections of device code; a library for CUDA, or for ROCm, has one.
 _DEVICE_CODE = (b".nv_fatbin\0", b".hip_fatbin\0", b"libcudart.so", b"libamdhip64.so")
+
+# The types of what pybind11 2 and 3 bind functions to.
+_OWNERS = ("PyCapsule", "pybind11")
+
+# In a library that uses torch's.
 _TORCH = (b"libtorch", b"libc10")
 
 
@@ -100,17 +105,16 @@ def found_in(modules: Iterable[str]) -> FoundModules:
 def _functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """The functions that pybind11 made: each is bound to the record of its overloads."""
     for name, value in vars(module).items():
-        owner = type(getattr(value, "__self__", None)).__name__
-        if isinstance(value, BuiltinFunctionType) and (owner == "PyCapsule" or owner.startswith("pybind11")):
+        if isinstance(value, BuiltinFunctionType) and type(value.__self__).__name__.startswith(_OWNERS):
             yield name, value
 
 
 def _extension(module: ModuleType) -> bool:
     """Whether it is an extension, or a submodule that one has made."""
+    if isinstance(getattr(module, "__loader__", None), ExtensionFileLoader):
+        return True
     parent = sys.modules.get(module.__name__.rpartition(".")[0])
-    if getattr(module, "__file__", None) is None and parent is not None:
-        return _extension(parent)
-    return isinstance(getattr(module, "__loader__", None), ExtensionFileLoader)
+    return parent is not None and getattr(module, "__spec__", None) is None and _extension(parent)
 
 
 def _is_of(package: str, name: str) -> bool:

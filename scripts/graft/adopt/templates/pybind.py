@@ -1,4 +1,4 @@
-"""Registers functions of pybind11 modules as operators of ``their_package``. Graft writes this file: run `graft adopt` again."""
+"""Registers functions of pybind11 modules as operators of ``their_package``. `graft adopt` writes this file."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -43,8 +43,7 @@ def _kernel(function: Callable[..., Any], enums: dict[int | str, str]) -> Callab
 def _refusing(name: str) -> Callable[..., Any]:
     def refuse(_: Any, *gradients: Any) -> Any:
         raise RuntimeError(
-            f"{name} has no gradient: it is a pybind11 function. Write a torch.autograd.Function that calls it, or "
-            f'register one with torch.library.register_autograd("{name}", ...)'
+            f"{name} has no gradient: it is a pybind11 function. Write a torch.autograd.Function that calls it"
         )
 
     return refuse
