@@ -1,0 +1,128 @@
+"""The pybind11 modules of a package that is imported, and what they have. Uses only the standard library: it runs with
+the Python of the environment that has the extension.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
+from pathlib import Path
+from types import BuiltinFunctionType, ModuleType
+from typing import Any
+
+# Sections of device code; a library for CUDA, or for ROCm, has one.
+_DEVICE_CODE = (b".nv_fatbin\0", b".hip_fatbin\0", b"libcudart.so", b"libamdhip64.so")
+
+# The types of what pybind11 2 and 3 bind functions to.
+_OWNERS = ("PyCapsule", "pybind11")
+
+# In a library that uses torch's.
+_TORCH = (b"libtorch", b"libc10")
+
+
+@dataclass(frozen=True)
+class FoundFunction:
+    """A function, with the docstring that pybind11 wrote."""
+
+    module: str
+    name: str
+    doc: str
+
+    @property
+    def place(self) -> str:
+        """Where Python finds it."""
+        return f"{self.module}:{self.name}"
+
+
+@dataclass(frozen=True)
+class FoundModules:
+    """What modules have.
+
+    Args:
+        functions: in the order of their definitions.
+        enums: the enumerations, as signatures name them: ``package._C.Mode``.
+        classes: the other classes.
+        cuda: the modules have code for CUDA devices.
+    """
+
+    functions: tuple[FoundFunction, ...] = ()
+    enums: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    cuda: bool = field(default=False)
+
+
+def modules_of(package: str, before: Iterable[str] = ()) -> list[str]:
+    """Return the names of the pybind11 modules that are imported.
+
+    Args:
+        package: the package that was imported.
+        before: the names in ``sys.modules`` before that: an extension may lie beside the package.
+    """
+    old = set(before)
+    return sorted(
+        name
+        for name, module in sys.modules.items()
+        if isinstance(module, ModuleType)
+        and (_is_of(package, name) or (old and name not in old and "." not in name and _has(module, _TORCH)))
+        and _extension(module)
+        and any(True for _ in _functions(module))
+    )
+
+
+def not_imported(package: str) -> list[str]:
+    """Return the extension modules in the package's folder that its import leaves out. They may be for other machines,
+    so the author names those that are meant.
+    """
+    found = []
+    for folder in map(Path, getattr(sys.modules.get(package), "__path__", [])):
+        for path in sorted(folder.rglob("*.so")):
+            suffix = next((each for each in EXTENSION_SUFFIXES if path.name.endswith(each)), None)
+            stem = path.name.removesuffix(suffix or "")
+            name = ".".join([package, *path.relative_to(folder).parent.parts, stem])
+            if suffix and name not in sys.modules and f"PyInit_{stem}\0".encode() in path.read_bytes():
+                found.append(name)
+    return found
+
+
+def found_in(modules: Iterable[str]) -> FoundModules:
+    """Return what the imported modules ``modules`` have."""
+    functions: list[FoundFunction] = []
+    enums: list[str] = []
+    classes: list[str] = []
+    cuda = False
+    for name in modules:
+        module = sys.modules[name]
+        functions += (FoundFunction(name, each, value.__doc__ or "") for each, value in _functions(module))
+        for each, value in vars(module).items():
+            if isinstance(value, type) and value.__module__ == name:
+                (enums if hasattr(value, "__members__") else classes).append(f"{name}.{each}")
+        cuda = cuda or _has(module, _DEVICE_CODE)
+    return FoundModules(tuple(functions), tuple(enums), tuple(classes), cuda)
+
+
+def _functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """The functions that pybind11 made: each is bound to the record of its overloads."""
+    for name, value in vars(module).items():
+        if isinstance(value, BuiltinFunctionType) and type(value.__self__).__name__.startswith(_OWNERS):
+            yield name, value
+
+
+def _extension(module: ModuleType) -> bool:
+    """Whether it is an extension, or a submodule that one has made."""
+    if isinstance(getattr(module, "__loader__", None), ExtensionFileLoader):
+        return True
+    parent = sys.modules.get(module.__name__.rpartition(".")[0])
+    return parent is not None and getattr(module, "__spec__", None) is None and _extension(parent)
+
+
+def _is_of(package: str, name: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def _has(module: ModuleType, texts: Iterable[bytes]) -> bool:
+    """Whether the module's file has one of the texts."""
+    path = Path(getattr(module, "__file__", None) or "")
+    content = path.read_bytes() if path.is_file() else b""
+    return any(each in content for each in texts)

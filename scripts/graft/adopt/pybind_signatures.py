@@ -1,0 +1,124 @@
+"""The signatures that pybind11 writes into the ``__doc__`` of a function. Uses only the standard library: it runs with
+the Python of the environment that has the extension.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_OPENING = {"(": ")", "[": "]", "{": "}", "<": ">"}
+
+# The first of the overloads, and each that follows it.
+_OVERLOADED = "\nOverloaded function.\n\n"
+_NUMBERED = re.compile(r"^(\d+)\. ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument as pybind11 writes it.
+
+    Args:
+        name: its name, ``arg0`` where the author gave none.
+        type: its type, empty for one without: ``*args``.
+        default: the text of its default; None if it has none.
+        keyword_only: it stands behind ``*``.
+    """
+
+    name: str
+    type: str
+    default: str | None = None
+    keyword_only: bool = False
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function, or one of its overloads."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    result: str
+    doc: str = ""
+
+
+def signatures(name: str, doc: str) -> list[Signature]:
+    """Return the overloads of the function ``name``, in pybind11's order.
+
+    Empty if ``doc`` has none: ``py::options`` leaves them out.
+    """
+    head, overloaded, rest = doc.partition(_OVERLOADED)
+    if not overloaded or "\n" in head:
+        one = _signature(name, doc)
+        return [one] if one else []
+    return list(_numbered(name, rest))
+
+
+def split(text: str, separator: str = ",") -> list[str]:
+    """Return the parts of ``text`` between separators that stand in no brackets and no quotes."""
+    parts, start = [], 0
+    for position, depth in _depths(text):
+        if not depth and text.startswith(separator, position):
+            parts.append(text[start:position].strip())
+            start = position + len(separator)
+    last = text[start:].strip()
+    return [*parts, last] if last or parts else []
+
+
+def _numbered(name: str, text: str) -> Iterator[Signature]:
+    """The overloads behind ``1.``, ``2.``, ... . A docstring may have a list of its own: each must be a signature."""
+    places: list[tuple[int, int]] = []
+    for found in _NUMBERED.finditer(text):
+        if int(found[1]) == len(places) + 1 and _signature(name, text[found.end() :]):
+            places.append((found.start(), found.end()))
+    for number, (_, start) in enumerate(places, 1):
+        end = places[number][0] if number < len(places) else len(text)
+        if one := _signature(name, text[start:end]):
+            yield one
+
+
+def _signature(name: str, text: str) -> Signature | None:
+    if not text.startswith(f"{name}("):
+        return None
+    end = _closing(text, len(name))
+    if end is None or not text.startswith(" -> ", end + 1):
+        return None
+    result, _, doc = text[end + 5 :].partition("\n")
+    return Signature(name, tuple(_arguments(text[len(name) + 1 : end])), result.strip(), doc.strip())
+
+
+def _arguments(text: str) -> Iterator[Argument]:
+    keyword_only = False
+    for part in split(text):
+        if part == "*":
+            keyword_only = True
+        elif part != "/":
+            declared, *default = split(part, " = ")
+            name, _, type_ = declared.partition(":")
+            yield Argument(name.strip(), type_.strip(), " = ".join(default) if default else None, keyword_only)
+
+
+def _closing(text: str, opening: int) -> int | None:
+    """Return the position of the bracket that closes the one at ``opening``."""
+    for position, depth in _depths(text[opening:]):
+        if position and not depth:
+            return opening + position
+    return None
+
+
+def _depths(text: str) -> Iterator[tuple[int, int]]:
+    """Each position outside of quotes, with the number of brackets around it. A bracket that closes is outside."""
+    closing: list[str] = []
+    quote, escaped = "", False
+    for position, letter in enumerate(text):
+        if quote:
+            quote, escaped = ("" if letter == quote and not escaped else quote), letter == "\\" and not escaped
+            continue
+        if letter in "'\"":
+            quote, escaped = letter, False
+            continue
+        if closing and letter == closing[-1] and not (letter == ">" and text[position - 1] == "-"):
+            closing.pop()
+        yield position, len(closing)
+        if letter in _OPENING:
+            closing.append(_OPENING[letter])

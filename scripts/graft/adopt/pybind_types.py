@@ -1,0 +1,171 @@
+"""The types and defaults of pybind11's signatures, as schemas have them. Uses only the standard library.
+
+pybind11 2 writes ``List[int]`` or ``list[int]``, and ``Optional[float]``; pybind11 3 writes
+``collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]`` and ``typing.SupportsFloat | None``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Collection
+
+from .pybind_signatures import split
+
+_TYPES = {
+    "torch.Tensor": "Tensor",
+    "at::Tensor": "Tensor",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "complex": "Scalar",
+    "Number": "Scalar",
+    "torch.dtype": "ScalarType",
+    "torch.device": "Device",
+    "torch.layout": "Layout",
+    "torch.memory_format": "MemoryFormat",
+    "torch.Generator": "Generator",
+    "torch.SymInt": "SymInt",
+    "torch.SymFloat": "float",
+    "torch.SymBool": "bool",
+    "SupportsInt": "int",
+    "SupportsIndex": "int",
+    "SupportsFloat": "float",
+    "SupportsComplex": "Scalar",
+}
+
+# Of a union of numbers, the widest.
+_NUMBERS = ("bool", "int", "SymInt", "float", "Scalar")
+
+_ELEMENTS = ("Tensor", "Tensor?", "int", "SymInt", "float", "bool", "str", "Scalar")
+_LISTS = re.compile(r"(?:list|List|Sequence|Iterable|ArrayRef)\[(.*)\]", re.DOTALL)
+_FIXED = re.compile(r"(.*)\[\d+\]")
+_PREFIX = re.compile(r"^(?:typing\.|collections\.abc\.|builtins\.)")
+
+
+class UnknownTypeError(Exception):
+    """A type, or a default, that a schema cannot have."""
+
+
+def schema_type(written: str, enums: Collection[str] = ()) -> str:
+    """Return the type of an argument; that of an enumeration is ``int``.
+
+    Raises:
+        UnknownTypeError: schemas have no such type.
+    """
+    name = _PREFIX.sub("", written.strip())
+    alternatives = _alternatives(name)
+    if "None" in alternatives:
+        return _optional(_union([each for each in alternatives if each != "None"], written, enums), written)
+    if len(alternatives) > 1:
+        return _union(alternatives, written, enums)
+    if name in enums:
+        return "int"
+    if annotated := re.fullmatch(r"Annotated\[(.*)\]", name, re.DOTALL):
+        return schema_type(split(annotated[1])[0], enums)
+    if (element := _element(name)) is not None:
+        return _list(schema_type(element, enums), written)
+    if name not in _TYPES:
+        raise UnknownTypeError(f"{written or 'an argument without a type'} is no type of schemas")
+    return _TYPES[name]
+
+
+def schema_results(written: str) -> list[str]:
+    """Return the types of the results.
+
+    Raises:
+        UnknownTypeError: schemas have no such type.
+    """
+    name = _PREFIX.sub("", written.strip())
+    found = re.fullmatch(r"[tT]uple\[(.*)\]", name, re.DOTALL)
+    if name in ("None", "tuple[()]", "Tuple[()]"):
+        return []
+    if not found or split(found[1])[-1:] == ["..."]:
+        return [schema_type(name)]
+    results = [schema_type(each) for each in split(found[1])]
+    if len(results) == 1:
+        raise UnknownTypeError("a tuple of one result is not expressible: return the result itself")
+    return results
+
+
+def schema_default(written: str, type_: str) -> str | None:
+    """Return a default as a schema has it; None if a schema cannot have it."""
+    if enumerator := re.fullmatch(r"<[\w.]+: (-?\d+)>", written):
+        written = enumerator[1]
+    try:
+        value = ast.literal_eval(written)
+    except (ValueError, SyntaxError):
+        return None
+    return _literal(value, type_)
+
+
+def is_tensor(type_: str) -> bool:
+    """Whether the dispatcher chooses a kernel by arguments of this type."""
+    return type_.startswith("Tensor")
+
+
+def _literal(value: object, type_: str) -> str | None:
+    """A value of Python as a schema's text, None for a value that the type has not."""
+    if value is None:
+        return "None" if type_.endswith("?") else None
+    type_ = type_.removesuffix("?")
+    if type_.endswith("[]") and isinstance(value, (list, tuple)):
+        elements = [_literal(each, type_[:-2]) for each in value]
+        return None if None in elements else f"[{', '.join(map(str, elements))}]"
+    if type_ == "bool" and isinstance(value, int):
+        return str(bool(value))
+    if type_ == "str" and isinstance(value, str):
+        return json.dumps(value) if value.isprintable() and value.isascii() else None
+    if type_ == "float" and isinstance(value, (int, float)):
+        return repr(float(value)) if math.isfinite(value) else None
+    if type_ in ("int", "SymInt") and isinstance(value, int):
+        return str(int(value))
+    if type_ == "Scalar" and isinstance(value, (int, float)) and math.isfinite(value):
+        return repr(value)
+    return None
+
+
+def _alternatives(name: str) -> list[str]:
+    """The members of a union, however it is written."""
+    if optional := re.fullmatch(r"Optional\[(.*)\]", name, re.DOTALL):
+        return [*_alternatives(optional[1]), "None"]
+    if union := re.fullmatch(r"Union\[(.*)\]", name, re.DOTALL):
+        return split(union[1])
+    return split(name, "|")
+
+
+def _union(members: list[str], written: str, enums: Collection[str]) -> str:
+    types = {schema_type(each, enums) for each in members}
+    if len(types) == 1:
+        return types.pop()
+    if "SymInt" in types and types <= {"SymInt", "int"}:
+        return "SymInt"
+    if not types or not types <= set(_NUMBERS):
+        raise UnknownTypeError(f"{written} is no type of schemas")
+    return max(types, key=_NUMBERS.index)
+
+
+def _optional(type_: str, written: str) -> str:
+    if type_.endswith("?"):
+        raise UnknownTypeError(f"{written} is no type of schemas")
+    return f"{type_}?"
+
+
+def _element(name: str) -> str | None:
+    """The type of a list's elements."""
+    if name in ("Tuple[int, ...]", "tuple[int, ...]"):
+        return "int"
+    found = _LISTS.fullmatch(name)
+    if not found:
+        return None
+    fixed = _FIXED.fullmatch(found[1])  # pybind11 before 2.12: List[bool[3]]
+    return fixed[1] if fixed else found[1]
+
+
+def _list(element: str, written: str) -> str:
+    if element not in _ELEMENTS:
+        raise UnknownTypeError(f"{written}: schemas have no list of {element}")
+    return f"{element}[]"

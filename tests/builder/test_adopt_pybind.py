@@ -1,0 +1,272 @@
+"""Schemas of pybind11 functions: docstrings as pybind11 2 and 3 write them, and the schemas that are meant."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from graft.adopt.pybind import PybindChoices, PybindFindings, registered
+from graft.adopt.pybind_found import FoundFunction, FoundModules, found_in, modules_of, not_imported
+from graft.adopt.pybind_signatures import signatures, split
+
+_MODE = "their._C.Mode"
+
+
+def _found(*docs: str) -> FoundModules:
+    functions = tuple(FoundFunction("their._C", doc.partition("(")[0], doc + "\n") for doc in docs)
+    return FoundModules(functions, enums=(_MODE,))
+
+
+def _schemas(*docs: str, choices: PybindChoices | None = None) -> list[str]:
+    return [each.schema for each in registered("their", _found(*docs), choices).operators]
+
+
+def _reason(doc: str) -> str:
+    found = registered("their", _found(doc))
+    assert not found.operators and not found.text, found.operators
+    ((name, reason),) = found.left_out
+    assert name == "their._C:" + doc.partition("(")[0]
+    return reason
+
+
+# pybind11 2.10, 2.13, 3.0 of the same function, and its schema.
+_SAME = {
+    "numbers": (
+        "f(x: at::Tensor, n: int, p: float = 1e-05, b: bool = True) -> at::Tensor",
+        "f(x: torch.Tensor, n: int, p: float = 1e-05, b: bool = True) -> torch.Tensor",
+        "f(x: torch.Tensor, n: typing.SupportsInt | typing.SupportsIndex, p: typing.SupportsFloat | "
+        "typing.SupportsIndex = 1e-05, b: bool = True) -> torch.Tensor",
+        "f(Tensor x, int n, float p=1e-05, bool b=True) -> Tensor",
+    ),
+    "numbers of 3.0.0": (
+        "f(x: torch.Tensor, n: typing.SupportsInt, p: typing.SupportsFloat) -> float",
+        "f(x: torch.Tensor, n: int, p: float) -> float",
+        "f(x: torch.Tensor, n: typing.SupportsInt, p: typing.SupportsFloat) -> float",
+        "f(Tensor x, int n, float p) -> float",
+    ),
+    "optionals": (
+        "f(x: torch.Tensor, w: Optional[torch.Tensor] = None, d: Optional[List[float]] = None) -> torch.Tensor",
+        "f(x: torch.Tensor, w: Optional[torch.Tensor] = None, d: Optional[list[float]] = None) -> torch.Tensor",
+        "f(x: torch.Tensor, w: torch.Tensor | None = None, d: collections.abc.Sequence[typing.SupportsFloat | "
+        "typing.SupportsIndex] | None = None) -> torch.Tensor",
+        "f(Tensor x, Tensor? w=None, float[]? d=None) -> Tensor",
+    ),
+    "lists": (
+        "f(arg0: List[at::Tensor], arg1: Tuple[int, ...], arg2: List[bool[3]], arg3: List[Optional[at::Tensor]]) -> "
+        "List[at::Tensor]",
+        "f(arg0: list[torch.Tensor], arg1: Tuple[int, ...], arg2: Annotated[list[bool], FixedSize(3)], arg3: "
+        "list[Optional[torch.Tensor]]) -> list[torch.Tensor]",
+        "f(arg0: collections.abc.Sequence[torch.Tensor], arg1: Tuple[int, ...], arg2: typing.Annotated["
+        'collections.abc.Sequence[bool], "FixedSize(3)"], arg3: collections.abc.Sequence[torch.Tensor | None]) -> '
+        "list[torch.Tensor]",
+        "f(Tensor[] arg0, int[] arg1, bool[] arg2, Tensor?[] arg3) -> Tensor[]",
+    ),
+    "results": (
+        "f(arg0: torch.Tensor) -> Tuple[torch.Tensor, List[torch.Tensor], float, int, Optional[torch.Tensor]]",
+        "f(arg0: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor], float, int, Optional[torch.Tensor]]",
+        "f(arg0: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor], float, int, torch.Tensor | None]",
+        "f(Tensor arg0) -> (Tensor, Tensor[], float, int, Tensor?)",
+    ),
+    "types of torch": (
+        "f(x: torch.Tensor, t: Optional[torch.dtype], d: torch.device, l: torch.layout, s: Union[Number, torch.SymInt, "
+        "torch.SymFloat, torch.SymBool], y: Union[int, torch.SymInt], g: Optional[torch.Generator]) -> torch.Tensor",
+        "f(x: torch.Tensor, t: Optional[torch.dtype], d: torch.device, l: torch.layout, s: Union[Number, torch.SymInt, "
+        "torch.SymFloat, torch.SymBool], y: Union[int, torch.SymInt], g: Optional[torch.Generator]) -> torch.Tensor",
+        "f(x: torch.Tensor, t: torch.dtype | None, d: torch.device, l: torch.layout, s: Union[Number, torch.SymInt, "
+        "torch.SymFloat, torch.SymBool], y: Union[int, torch.SymInt], g: torch.Generator | None) -> torch.Tensor",
+        "f(Tensor x, ScalarType? t, Device d, Layout l, Scalar s, SymInt y, Generator? g) -> Tensor",
+    ),
+    "enumerations": (
+        "f(x: torch.Tensor, m: List[their._C.Mode], *, k: their._C.Mode = <Mode.one: 1>) -> torch.Tensor",
+        "f(x: torch.Tensor, m: list[their._C.Mode], *, k: their._C.Mode = <Mode.one: 1>) -> torch.Tensor",
+        "f(x: torch.Tensor, m: collections.abc.Sequence[their._C.Mode], *, k: their._C.Mode = <Mode.one: 1>) -> "
+        "torch.Tensor",
+        "f(Tensor x, int[] m, *, int k=1) -> Tensor",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _SAME)
+def test_generations(name: str) -> None:
+    *docs, schema = _SAME[name]
+    assert [_schemas(each) for each in docs] == [[schema]] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "schema"),
+    [
+        ('x: torch.Tensor, s: str = "su\'m, (x"', 'Tensor x, str s="su\'m, (x"'),
+        ("x: torch.Tensor, s: str = 'a \"b\" = c'", r'Tensor x, str s="a \"b\" = c"'),
+        ("x: torch.Tensor, d: list[int] = [1, -2]", "Tensor x, int[] d=[1, -2]"),
+        ("x: torch.Tensor, d: Tuple[int, ...] = (1, 2)", "Tensor x, int[] d=[1, 2]"),
+        ("x: torch.Tensor, p: float = 1", "Tensor x, float p=1.0"),
+        ("x: torch.Tensor, b: bool = 0", "Tensor x, bool b=False"),
+        # What a schema cannot have must be given, and so must what stands before it.
+        ("x: torch.Tensor, a: int = 1, p: float = inf, b: int = 2", "Tensor x, int a, float p, int b=2"),
+        (
+            "x: torch.Tensor, y: torch.Tensor = tensor([[1., 1.],\n        [1., 1.]]), n: int = 1",
+            "Tensor x, Tensor y, int n=1",
+        ),
+        ("x: torch.Tensor, a: int = 1, b: int", "Tensor x, int a, int b"),
+        # Keyword-only arguments have no order.
+        ("x: torch.Tensor, *, a: int = 1, b: int", "Tensor x, *, int a=1, int b"),
+        ("x: torch.Tensor, /, n: int = 3", "Tensor x, int n=3"),
+        # Positional arguments are passed by position, whatever their name.
+        ("x: torch.Tensor, class: int, x: int", "Tensor x, int arg1, int arg2"),
+    ],
+)
+def test_arguments(arguments: str, schema: str) -> None:
+    assert _schemas(f"f({arguments}) -> torch.Tensor") == [f"f({schema}) -> Tensor"]
+
+
+_OVERLOADED = """over(*args, **kwargs)
+Overloaded function.
+
+1. over(arg0: torch.Tensor) -> torch.Tensor
+
+The first.
+
+1. no overload
+2. over(neither is this)
+
+2. over(arg0: torch.Tensor, arg1: float) -> torch.Tensor
+
+3. over(arg0: torch.Tensor, arg1: int) -> torch.Tensor
+
+4. over(arg0: torch.Tensor, arg1: dict[str, int]) -> torch.Tensor
+
+5. over(arg0: torch.Tensor, arg1: int) -> torch.Tensor
+"""
+
+
+def test_overloads() -> None:
+    found = registered("their", _found(_OVERLOADED))
+    assert [each.schema for each in found.operators] == [
+        "over(Tensor arg0) -> Tensor",
+        "over.Tensor_int(Tensor arg0, int arg1) -> Tensor",  # before float: an int fits there, too
+        "over.Tensor_float(Tensor arg0, float arg1) -> Tensor",
+    ]
+    assert [reason for _, reason in found.left_out] == ["arg1: dict[str, int] is no type of schemas"]
+    assert found.operators[0].doc == "The first.\n\n1. no overload\n2. over(neither is this)"
+
+
+@pytest.mark.parametrize(
+    ("doc", "reason"),
+    [
+        ("f(x: torch.Tensor, *args, **kwargs) -> torch.Tensor", "any number of arguments (*args)"),
+        ("f(x: torch.Tensor, m: Dict[str, int]) -> torch.Tensor", "m: Dict[str, int] is no type of schemas"),
+        ("f(x: torch.Tensor, a: numpy.ndarray[numpy.float32]) -> torch.Tensor", "a: numpy.ndarray[numpy.float32]"),
+        ("f(x: torch.Tensor, a: std::map<int, std::vector<int>>, b: int) -> torch.Tensor", "a: std::map<int, std::vec"),
+        ("f(x: torch.Tensor, f: Callable[[int], int]) -> torch.Tensor", "f: Callable[[int], int] is no type"),
+        ("f(x: torch.Tensor, a: List[List[int]]) -> torch.Tensor", "schemas have no list of int[]"),
+        ("f(x: torch.Tensor, b: their._C.Box) -> torch.Tensor", "b: their._C.Box is no type of schemas"),
+        ("f(x: torch.Tensor) -> Dict[str, torch.Tensor]", "Dict[str, torch.Tensor] is no type of schemas"),
+        ("f(x: torch.Tensor) -> tuple[torch.Tensor]", "a tuple of one result"),
+        ("f(x: torch.Tensor, *, class: int) -> torch.Tensor", "keyword-only argument named class"),
+        ("f(n: int) -> int", "no argument is a tensor"),
+        ("f(x: torch.Tensor, o: object = <X 'unclosed>) -> torch.Tensor", "no signature"),
+        ("lambda(x: torch.Tensor) -> torch.Tensor", "lambda is no name of an operator"),
+        ("f", "no signature"),
+    ],
+)
+def test_left_out(doc: str, reason: str) -> None:
+    assert reason in _reason(doc)
+
+
+def test_writes_and_fakes() -> None:
+    docs = ("f(x: torch.Tensor, out: torch.Tensor, more: list[torch.Tensor], state: Optional[torch.Tensor]) -> None",)
+    unsaid = registered("their", _found(*docs))
+    assert unsaid.operators[0].needs == ("writes",) and not unsaid.text
+    said = registered("their", _found(*docs), PybindChoices(writes={"f": ["out", "more", "state"]}))
+    assert said.operators[0].schema == "f(Tensor x, Tensor(a!) out, Tensor(b!)[] more, Tensor(c!)? state) -> ()"
+    assert said.operators[0].needs == () and "Tensor(a!)" in said.text and not said.mistakes
+    reads = registered("their", _found(*docs), PybindChoices(writes={"f": []}))
+    assert reads.operators[0].needs == () and "(a!)" not in reads.text and reads.text
+    result = "g(x: torch.Tensor) -> torch.Tensor"
+    assert registered("their", _found(result)).operators[0].needs == ("fake",)
+    faked = registered("their", _found(result), PybindChoices(fakes={"g": "their.fakes:g"}))
+    assert faked.operators[0].needs == () and "their.fakes:g" in faked.text
+
+
+def test_mistakes() -> None:
+    choices = PybindChoices(writes={"f": ["y"], "h": []}, fakes={"f": "their.fakes.f"})
+    assert registered("their", _found("f(x: torch.Tensor) -> torch.Tensor"), choices).mistakes == (
+        "writes: no function is called h",
+        "writes: f has no argument y, only x",
+        "fakes: f: write package.module:function instead of their.fakes.f",
+    )
+
+
+def _calls(found: PybindFindings) -> list[tuple[list[object], dict[str, object]]]:
+    """The calls at the end of the text."""
+    calls = [each.value for each in ast.parse(found.text).body if isinstance(each, ast.Expr)][1:]
+    return [
+        (
+            [ast.literal_eval(each) for each in call.args],
+            {each.arg: ast.literal_eval(each.value) for each in call.keywords},
+        )
+        for call in calls
+        if isinstance(call, ast.Call)
+    ]
+
+
+def test_text() -> None:
+    doc = "f(x: torch.Tensor, m: their._C.Mode, *, k: list[their._C.Mode]) -> torch.Tensor"
+    found = _found(doc)
+    made = registered("their.package", found)
+    assert _calls(made) == [
+        (
+            ["f(Tensor x, int m, *, int[] k) -> Tensor", "their._C:f"],
+            {"backends": ["CPU"], "enums": {1: "their._C:Mode", "k": "their._C:Mode"}},
+        )
+    ]
+    assert 'NAMESPACE = "their_package"\n' in made.text
+    assert made.text == registered("their.package", found).text
+    compile(made.text, "their.py", "exec")
+    cuda = FoundModules(found.functions, found.enums, cuda=True)
+    assert _calls(registered("their", cuda))[0][1]["backends"] == ["CPU", "CUDA"]
+    chosen = PybindChoices(namespace="other", backends=("XPU",))
+    assert _calls(registered("their", cuda, chosen))[0][1]["backends"] == ["XPU"]
+    assert 'NAMESPACE = "other"\n' in registered("their", cuda, chosen).text
+    assert "Composite" not in made.text
+
+
+def test_names() -> None:
+    doc = "forward(x: torch.Tensor) -> torch.Tensor"
+    functions = (FoundFunction("their._a", "forward", doc), FoundFunction("their.b", "forward", doc))
+    found = registered("their", FoundModules((*functions, FoundFunction("their.b", "g", doc.replace("forward", "g")))))
+    assert [each.name for each in found.operators] == ["a_forward", "b_forward", "g"]
+    taken = registered("their", FoundModules(functions[:1]), existing=["other::forward.out"])
+    assert not taken.operators and "registers an operator of this name" in taken.left_out[0][1]
+
+
+def test_split() -> None:
+    assert split("a, [b, c], '(', f(g, h) -> {i, j}") == ["a", "[b, c]", "'('", "f(g, h) -> {i, j}"]
+    assert split("") == []
+    assert signatures("f", "f() -> None") and not signatures("f", "g() -> None")
+
+
+def test_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Modules are told by their loader, functions by what they are bound to; here the interpreter's own stand in."""
+    spec = ModuleSpec("their._C", ExtensionFileLoader("their._C", str(tmp_path / "_C.so")))
+    package, module, other = ModuleType("their"), ModuleType("their._C"), ModuleType("their.plain")
+    package.__path__ = [str(tmp_path)]
+    module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, str(tmp_path / "_C.so")
+    (tmp_path / "_C.so").write_bytes(b"\x7fELF\0.nv_fatbin\0")
+    (tmp_path / "_other.so").write_bytes(b"\x7fELF\0PyInit__other\0")
+    (tmp_path / "_kernels.so").write_bytes(b"\x7fELF\0")
+    monkeypatch.setattr("graft.adopt.pybind_found._OWNERS", ("module",))
+    module.__dict__["f"] = other.__dict__["f"] = len  # bound to the module builtins
+    module.__dict__["Mode"] = type("Mode", (), {"__members__": {}, "__module__": "their._C"})
+    module.__dict__["Box"] = type("Box", (), {"__module__": "their._C"})
+    for each in (package, module, other):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    assert modules_of("their") == ["their._C"]
+    assert not_imported("their") == ["their._other"]
+    found = found_in(["their._C"])
+    assert [(each.place, each.doc) for each in found.functions] == [("their._C:f", len.__doc__)]
+    assert found.enums == ("their._C.Mode",) and found.classes == ("their._C.Box",) and found.cuda
