@@ -111,7 +111,7 @@ sys.modules["heads"] = None
 try:
     torch.scale_by(x)
 except RuntimeError as error:
-    assert str(error).startswith("heads::scale_by needs the Python package heads, which cannot be imported"), error
+    assert str(error).startswith("heads::scale_by needs the Python module heads, which cannot be imported"), error
 else:
     raise AssertionError
 """,
@@ -215,7 +215,7 @@ for name, case in CASES.items():
     child = os.fork()
     if child == 0:
         try:
-            exec(case, {"torch": torch, "x": torch.arange(12.0).reshape(3, 4)})
+            exec(case, {"__name__": "case", "torch": torch, "x": torch.arange(12.0).reshape(3, 4)})
             code = 0
         except BaseException:
             print(f"{name}: {traceback.format_exc()}", flush=True)

@@ -36,10 +36,13 @@ def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[l
         is_word=lambda name: keyword.iskeyword(name) or is_keyword(name),
     )
     methods = None if request["methods"] == ["all"] else request["methods"]
+    needs = request["functions"]["needs"]
+    operators += [Operator.unregistered(name, schema) for name, (schema, *lines) in needs.items() if "writes" in lines]
     plan = Planner(operators, names, methods, request["own"], base.tensor_names).plan()
+    plan = [replace(each, needs=tuple(needs.get(each.operator.full, ())[1:])) for each in plan]
     # What is refused may be the reason for which another is.
     while True:
-        texts = files_of(plan, request["modules"], request["libraries"])
+        texts = files_of(plan, request["modules"], request["libraries"], request["functions"]["text"])
         refused = _refused(texts, folder, base)
         if not refused:
             return plan, texts
@@ -72,7 +75,7 @@ def _shown(adopted: Adopted) -> dict[str, Any]:
     return {
         **asdict(adopted.operator),
         "full": adopted.operator.full,
-        "entry": str(schema) if schema and not adopted.refusal else "",
+        "entry": str(schema) if adopted.is_entry else "",
         "function": schema.name if schema else "",
         "is_method": adopted.is_method,
         "kernels": adopted.operator.kernels,

@@ -31,7 +31,7 @@ RECORD = "adopted.json"
 
 
 # What is the author's once it is there.
-AUTHORS = {PROJECT, FILE, str(DERIVATIVES)}
+AUTHORS = {PROJECT, str(DERIVATIVES)}
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,11 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
     with build_lock(layout.base):
         base = base_of(environment, layout.base)
         with steps.step("ask the dispatcher"):
-            found = ask(environment, base, layout, asked.modules)
-    if not found["operators"]:
+            found = ask(environment, base, layout, asked)
+    functions = found["functions"]
+    if functions["mistakes"]:
+        raise UsageError("\n".join(f"{folder / FILE}: {each}" for each in functions["mistakes"]), todo="correct it")
+    if not found["operators"] and not functions["needs"]:
         raise UsageError(
             f"{' '.join(asked.modules)}: importing it registers no operator",
             cause="a module that it does not import may register them",
@@ -65,10 +68,10 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
     operators = answer["operators"]
     texts = {
         **answer["files"],
-        FILE: asked.text(),
+        **({} if asked == read_asked(folder) else {FILE: asked.text()}),
         **({} if (folder / PROJECT).is_file() else {PROJECT: project_text(folder, asked, found)}),
     }
-    say(shown(operators))
+    say(shown(operators, functions["left_out"]))
     if told := changes(before.get("operators", {}), operators):
         say(told)
     if not own.dry_run:
@@ -113,7 +116,7 @@ def _planned(tree: Path, asked: Asked, found: Mapping[str, Any], before: Mapping
     """Return what becomes of each operator, and the texts of the files."""
     ours = {each["function"] for each in before.get("operators", {}).values()}
     request = {
-        **{key: found[key] for key in ("operators", "libraries")},
+        **{key: found[key] for key in ("operators", "libraries", "functions")},
         "taken": sorted({*found["taken"]} - ours),
         "modules": asked.modules,
         "prefix": asked.prefix,
@@ -135,17 +138,13 @@ def _write(
     folder: Path, texts: Mapping[str, str], operators: Sequence[Mapping[str, Any]], before: Mapping[str, Any]
 ) -> None:
     record = {
-        "files": {name: _hash(text) for name, text in texts.items() if name not in AUTHORS},
+        "files": {name: _hash(text) for name, text in texts.items() if name not in {*AUTHORS, FILE}},
         "operators": {
             each["full"]: {key: each[key] for key in ("function", "entry", "schema", "signature")} for each in operators
         },
     }
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {
-        name: text
-        for name, text in texts.items()
-        if name not in AUTHORS or not (folder / name).exists() or name == FILE
-    }
+    texts = {name: text for name, text in texts.items() if name not in AUTHORS or not (folder / name).exists()}
     write_all(folder, {**texts, RECORD: json.dumps(record, indent=1)})
     for name in {*before.get("files", {})} - {*texts}:
         (folder / name).unlink(missing_ok=True)

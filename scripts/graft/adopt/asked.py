@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ _HELP = {
     "modules": "the modules that register the operators; the first call imports the first",
     "prefix": "whether all names begin with the namespace",
     "own": "operators that get the extension's kernels and formulas in derivatives.yaml, in place of calls",
+    "namespace": "the namespace of pybind11 functions; by default that of the package's name",
+    "backends": "the dispatch keys that pybind11 functions have kernels for; by default CPU, and CUDA if built for it",
+    "writes": 'the arguments that a pybind11 function writes, such as {f = ["out"]}; {f = []} if it writes none',
+    "fakes": 'what makes the empty results of a pybind11 function, such as {f = "package.module:function"}',
     "methods": 'operators whose first argument is renamed `self`, which makes them methods; ["all"] for all',
 }
 
@@ -34,12 +38,25 @@ class Asked:
         prefix: whether all names begin with the namespace.
         methods: the operators whose first argument is to be called `self`; ``all`` for all of them.
         own: the operators that are to have the extension's kernels as their own.
+        namespace: the namespace of pybind11 functions; empty for that of the package's name.
+        backends: the dispatch keys that they have kernels for; empty for those that they are built for.
+        writes: the arguments that functions write.
+        fakes: what makes the empty results of functions, as ``package.module:function``.
     """
 
     modules: tuple[str, ...] = ()
     prefix: bool = False
     methods: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
+    namespace: str = ""
+    backends: tuple[str, ...] = ()
+    writes: Mapping[str, list[str]] = field(default_factory=dict)
+    fakes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What is said of pybind11 functions."""
+        return {name: getattr(self, name) for name in ("namespace", "backends", "writes", "fakes")}
 
     def text(self) -> str:
         """Return the text of the file."""
@@ -49,6 +66,8 @@ class Asked:
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{json.dumps(key)} = {_toml(each)}' for key, each in value.items())}}}"
     return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 
@@ -57,21 +76,24 @@ def read_asked(folder: Path) -> Asked:
     file = folder / FILE
     if not file.is_file():
         return Asked()
-    table = read_toml(file)
-    kinds = {each.name: type(each.default) for each in fields(Asked)}
-    faults = [f"{file}: no key `{name}`" for name in table if name not in kinds]
-    for name, kind in kinds.items():
-        if name in table and not _is(table[name], kind):
-            faults.append(f"{file}: {name} is not {'true or false' if kind is bool else 'a list of names'}")
+    table, defaults = read_toml(file), Asked()
+    faults = [f"{file}: no key `{name}`" for name in table if name not in _HELP]
+    for name in _HELP:
+        if name in table and not _is_like(table[name], getattr(defaults, name)):
+            faults.append(f"{file}: {name} is not {_KINDS[type(getattr(defaults, name))]}")
     if faults:
-        raise UsageError("\n".join(faults), todo=f"write it as adopt does: {'; '.join(_HELP)}")
-    return with_given(Asked(), {name: tuple(each) if isinstance(each, list) else each for name, each in table.items()})
+        raise UsageError("\n".join(faults), todo=f"write some of: {', '.join(_HELP)}")
+    return with_given(defaults, {name: tuple(each) if isinstance(each, list) else each for name, each in table.items()})
 
 
-def _is(value: Any, kind: type) -> bool:
-    if kind is bool:
-        return isinstance(value, bool)
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+_KINDS = {bool: "true or false", str: "a text", tuple: "a list of names", dict: "a table such as {f = ...}"}
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Return whether a value of TOML is of the type of a default."""
+    if isinstance(default, tuple):
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, type(default))
 
 
 def with_given(asked: Asked, given: Mapping[str, Any]) -> Asked:

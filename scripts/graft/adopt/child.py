@@ -1,5 +1,5 @@
-"""``python child.py OUT PROBE MODULE ...``: write what the dispatcher has after the modules were imported, and had not
-before, as JSON. The user's Python runs this file alone; it has torch, and perhaps none of Graft's requirements.
+"""``python child.py REQUEST OUT``: write what the dispatcher has after the modules of a request were imported, and had
+not before, as JSON. The user's Python runs this file; it has torch, and perhaps none of Graft's requirements.
 """
 
 from __future__ import annotations
@@ -7,11 +7,12 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,36 @@ def libraries_in(site: Path, modules: Sequence[str]) -> list[str]:
     return sorted({file for file in found if not file.startswith(("..", "torch/"))})
 
 
-def read(probe: str, modules: Sequence[str]) -> dict[str, Any]:
+def beside(name: str) -> Any:
+    """Import a module beside this file. Its package is not installed for this Python."""
+    package = "graft_adopt"
+    if package not in sys.modules:
+        here = Path(__file__).parent
+        spec = importlib.util.spec_from_file_location(
+            package, here / "__init__.py", submodule_search_locations=[str(here)]
+        )
+        assert spec is not None
+        sys.modules[package] = importlib.util.module_from_spec(spec)
+    return importlib.import_module(f"{package}.{name}")
+
+
+def register_functions(modules: Sequence[str], before: Sequence[str], choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Register the functions of pybind11 modules as the adopted module will. Return what there is to tell of them."""
+    pybind, found = beside("pybind"), beside("pybind_found")
+    package = modules[0]
+    names = dict.fromkeys(name for module in modules for name in found.modules_of(module.partition(".")[0], before))
+    existing = torch._C._dispatch_get_all_op_names()
+    told = pybind.registered(package, found.found_in(names), pybind.PybindChoices(**choices), existing)
+    exec(compile(told.text, "adopted", "exec"), {"__name__": "adopted"})
+    namespace = choices["namespace"] or package.replace(".", "_")
+    needs = {f"{namespace}::{each.name}": [each.schema, *each.needs] for each in told.operators if each.needs}
+    return {"text": told.text, "needs": needs, "left_out": told.left_out, "mistakes": told.mistakes}
+
+
+def read(request: Mapping[str, Any]) -> dict[str, Any]:
     """Import the modules. Return what they registered, or the error."""
-    before = {*torch._C._dispatch_get_all_op_names()}
+    modules: list[str] = request["modules"]
+    before, imported = {*torch._C._dispatch_get_all_op_names()}, sorted(sys.modules)
     try:
         for module in modules:
             importlib.import_module(module)
@@ -79,18 +107,20 @@ def read(probe: str, modules: Sequence[str]) -> dict[str, Any]:
         named = [top for top, names in known if modules[0].replace("-", "_") in (n.replace("-", "_") for n in names)]
         last = traceback.format_exception_only(type(error), error)[-1].strip()
         return {"error": last, "meant": [top for top in named if top != modules[0]]}
+    functions = register_functions(modules, imported, request["choices"])
     new = sorted({*torch._C._dispatch_get_all_op_names()} - before)
-    library = Probe(probe)
+    library = Probe(request["probe"])
     return {
         "torch": torch.__version__,
         "distributions": dict.fromkeys(modules) | {module: distribution_of(module) for module in modules},
         "operators": list(filter(None, (described(full, library) for full in new))),
+        "functions": functions,
         "taken": sorted({*dir(torch), *dir(torch.Tensor)}),
         "libraries": libraries_in(Path(torch.__file__).parent.parent, modules),
     }
 
 
 if __name__ == "__main__":
-    out, probe, *modules = sys.argv[1:]
+    asked, out = map(Path, sys.argv[1:])
     sys.path.pop(0)  # the folder of this file
-    Path(out).write_text(json.dumps(read(probe, modules)), encoding="utf-8")
+    out.write_text(json.dumps(read(json.loads(asked.read_text(encoding="utf-8")))), encoding="utf-8")

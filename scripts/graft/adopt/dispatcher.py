@@ -16,24 +16,27 @@ from ..core.layout import Layout
 from ..core.process import python_path, run
 from ..inputs.pin import pin_of
 from ..inputs.toolchain import find_toolchain
+from .asked import Asked
 
 _HERE = Path(__file__).parent
 _PROBE = _HERE / "templates/probe.cpp"
 
 
 def ask(
-    environment: Environment, base: Base, layout: Layout, modules: Sequence[str], paths: Sequence[Path] = ()
+    environment: Environment, base: Base, layout: Layout, asked: Asked, paths: Sequence[Path] = ()
 ) -> Mapping[str, Any]:
-    """Import ``modules`` in a child process, with ``paths`` first on its path. Return what they register: the answer of
+    """Import modules in a child process, with ``paths`` first on its path. Return what they register: the answer of
     ``child.py``.
 
     Raises:
         UsageError: they cannot be imported, or register nothing.
     """
-    probe = _probe(base, layout)
+    modules = asked.modules
+    request = {"modules": modules, "probe": str(_probe(base, layout)), "choices": asked.choices}
     with TemporaryDirectory(prefix="graft-adopt-") as folder:
         answer = Path(folder) / "answer.json"
-        command: list[str | Path] = [environment.python, _HERE / "child.py", answer, probe, *modules]
+        answer.with_name("request.json").write_text(json.dumps(request), encoding="utf-8")
+        command: list[str | Path] = [environment.python, _HERE / "child.py", answer.with_name("request.json"), answer]
         done = run(command, cwd=Path(folder), env={"PYTHONPATH": python_path(*paths)} if paths else None, check=False)
         if not answer.is_file():
             raise UsageError(

@@ -74,13 +74,16 @@ class Forward(NamedTuple):
     alias: str
 
 
-def files_of(plan: Sequence[Adopted], modules: Sequence[str], libraries: Sequence[str]) -> dict[str, str]:
-    """Return the texts of a folder's files, by name."""
-    entries = [each for each in plan if each.schema and not each.refusal]
+def files_of(
+    plan: Sequence[Adopted], modules: Sequence[str], libraries: Sequence[str], functions: str
+) -> dict[str, str]:
+    """Return the texts of a folder's files, by name. ``functions`` is the Python module that registers functions."""
+    entries = [each for each in plan if each.is_entry and each.schema]
     forwards = [forward for each in entries for forward in _forwards(each)]
     package = modules[0].replace(".", "_")
     values = {
         "module": modules[0],
+        "modules": [*modules, *([f"torch._adopted_{package}"] if functions else [])],
         "scope": f"adopted_{package}",
         "libraries": libraries,
         "forwards": forwards,
@@ -99,6 +102,7 @@ def files_of(plan: Sequence[Adopted], modules: Sequence[str], libraries: Sequenc
         **{name: _source({**values, "forwards": some}) for name, some in sources.items()},
         **_derivatives(entries, head),
         **_fakes(entries, modules[0]),
+        **({f"python/_adopted_{package}.py": functions} if functions else {}),
     }
 
 

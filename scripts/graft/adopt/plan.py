@@ -64,6 +64,12 @@ class Operator:
         names = (facts["name"], facts["overload"], facts["schema"], tuple(facts["keys"]))
         return cls(*names, signature, facts["alias"], tuple(facts["in_python"]), facts["position"])
 
+    @classmethod
+    def unregistered(cls, full: str, schema: str) -> Operator:
+        """Return what is known of a function that is not registered, since a line is missing."""
+        name, _, overload = full.partition(".")
+        return cls(name, overload, f"{name.partition('::')[0]}::{schema}", (), "", "FROM_SCHEMA", (), 0)
+
     @property
     def namespace(self) -> str:
         """Its namespace."""
@@ -112,6 +118,11 @@ class Adopted:
     needs: tuple[str, ...] = ()
     refusal: str = ""
     todo: str = ""
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether it becomes an operator."""
+        return self.schema is not None and not self.refusal and "writes" not in self.needs
 
     @property
     def has_kernel(self) -> bool:

@@ -16,7 +16,14 @@ def verdict(operator: Line) -> str:
     return "cannot be" if operator["refusal"] else "needs a line" if operator["needs"] else "whole"
 
 
-def shown(operators: Sequence[Line]) -> str:
+# What an author writes into adopt.toml.
+_LINES = {
+    "writes": 'needs a line in adopt.toml: `writes = {{{0} = ["out"]}}`, or `[]` if it writes none of its arguments',
+    "fake": 'needs a line in adopt.toml for torch.compile: `fakes = {{{0} = "package.module:function"}}`',
+}
+
+
+def shown(operators: Sequence[Line], left_out: Sequence[tuple[str, str]]) -> str:
     """Return the table: each operator, what it becomes, where it has kernels; and below what differs."""
     lines = [[each["full"], _function(each), verdict(each), each["kernels"]] for each in operators]
     notes = [f"  {each['full']}: {note}" for each in operators for note in _notes(each)]
@@ -28,7 +35,7 @@ def shown(operators: Sequence[Line]) -> str:
 
 
 def _function(operator: Line) -> str:
-    if operator["refusal"]:
+    if not operator["entry"]:
         return "-"
     return f"torch.{operator['function']}" + (f", x.{operator['function']}" if operator["is_method"] else "")
 
@@ -37,7 +44,7 @@ def _notes(operator: Line) -> Iterator[str]:
     if operator["refusal"]:
         yield f"{operator['refusal']}; {operator['todo']}"
     else:
-        yield from operator["needs"]
+        yield from (_LINES[line].format(operator["name"].rpartition("::")[2]) for line in operator["needs"])
         yield from operator["notes"]
 
 
