@@ -21,7 +21,7 @@ from ..core.files import lay_out_files
 from ..inputs.native import load_natives
 from .forwards import files_of
 from .names import Names
-from .plan import Adopted, Operator, Planner
+from .plan import SEEDED, Adopted, Operator, Planner
 from .schema import Schema
 
 
@@ -67,6 +67,8 @@ def _refusing(adopted: Adopted, refused: dict[str, tuple[str, str]]) -> Adopted:
     if adopted.schema is None or adopted.refusal or adopted.schema.operator not in refused:
         return adopted
     what, todo = refused[adopted.schema.operator]
+    if SEEDED in todo and not adopted.is_seeded:
+        return replace(adopted, is_seeded=True)
     return replace(adopted, refusal=what, todo=todo)
 
 

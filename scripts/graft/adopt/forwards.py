@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..codegen.torchgen import FunctionSchema, NativeSignature, cpp, local
 from ..new.rendering import environment_in
-from .plan import Adopted
+from .plan import SEEDED, Adopted
 from .schema import Schema, split
 
 _TEMPLATES = environment_in(Path(__file__).parent / "templates")
@@ -22,7 +22,7 @@ _DISPATCH = "  dispatch:\n"
 _KERNEL = "    {key}: {kernel}\n"
 _COMPOSITE = "CompositeImplicitAutograd"
 # torch.library gives its operators this tag. Without it, torch.compile may give inputs other strides.
-_TAGS = "  tags: needs_exact_strides\n"
+_EXACT = "needs_exact_strides"
 # torchgen takes an operator that makes a tensor of none for a factory, which has the arguments of one.
 _NO_FACTORY = "  category_override: dummy\n"
 
@@ -142,13 +142,14 @@ def _entry(adopted: Adopted) -> str:
     makes_tensor = any(each.base == "Tensor" for each in schema.results)
     is_factory = makes_tensor and not any(each.base == "Tensor" for each in schema.arguments)
     keys = adopted.own or ((_COMPOSITE,) if _has_symint(schema) else ())
+    tags = [*([_EXACT] if adopted.own else []), *([SEEDED] if adopted.is_seeded else [])]
     kernels = [_KERNEL.format(key=key, kernel=_kernel(schema, key)) for key in keys]
     return "".join(
         (
             _ENTRY.format(schema=schema, variants=variants),
             _NO_FACTORY if is_factory else "",
             *([_DISPATCH, *kernels] if kernels else []),
-            _TAGS if adopted.own else "",
+            f"  tags: [{', '.join(tags)}]\n" if tags else "",
         )
     )
 

@@ -25,6 +25,9 @@ _RESULTS = {
     "str": "std::string",
 }
 
+# The tag that torchgen wants of operators with names like `random_walk`.
+SEEDED = "nondeterministic_seeded"
+
 # The dispatch keys of kernels that an operator can take over.
 _OWNED = ("CPU", "CUDA", "CompositeExplicitAutograd", "Meta")
 
@@ -101,6 +104,7 @@ class Adopted:
         kept: the positions of the results that ATen's function returns, too; None for all.
         is_method: whether it is a method, too.
         own: the dispatch keys whose kernels it takes over; none if its kernel calls the operator.
+        is_seeded: whether it has the tag of operators that draw random numbers.
         notes: what differs from the extension's.
         needs: what an author has to say of it.
         refusal: why it cannot be an entry; empty if it can.
@@ -114,6 +118,7 @@ class Adopted:
     kept: tuple[int, ...] | None = None
     is_method: bool = False
     own: tuple[str, ...] = ()
+    is_seeded: bool = False
     notes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     refusal: str = ""
@@ -182,7 +187,7 @@ class Planner:
             schema = replace(schema, results=tuple(replace(each, is_optional=False) for each in schema.results))
         own, more = self._owned(schema, operator)
         method = is_method(schema, self.tensor_names)
-        return Adopted(operator, schema, arguments, results, kept, method, own, (*notes, *more))
+        return Adopted(operator, schema, arguments, results, kept, method, own, notes=(*notes, *more))
 
     def _owned(self, schema: Schema, operator: Operator) -> tuple[tuple[str, ...], list[str]]:
         """Return the dispatch keys whose kernels the operator takes over, if that is wished, and what is told."""
