@@ -1,5 +1,5 @@
-"""What the build of an extension says: its sources, flags and libraries, and where it puts what it links. It is asked in
-a child process, and nothing is built.
+"""What the build of an extension says: its sources, flags and libraries, and where it puts what it links. It is asked
+in a child process, and nothing is built.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _of_setup(tree: Path, python: str | Path) -> TheirBuild:
     own = [Path(each) for each in said["own"]]
     return TheirBuild(
         tree,
-        tuple(_extension(each, own) for each in said["extensions"]),
+        tuple(_extension(tree, each, own) for each in said["extensions"]),
         _tops({name: Path(path) for name, path in (said["packages"] | said["modules"]).items()}),
         {name: globs for name, globs in said["data"].items() if globs},
         said["name"] or tree.name,
@@ -164,7 +164,7 @@ def _asked(tree: Path, python: str | Path, result: Path, overlay: Path) -> dict[
     raise UsageError(f"{file}: {said}", todo=f"set what its build asks for, or {_BY_HAND}")
 
 
-def _extension(said: Mapping[str, Any], own: Sequence[Path]) -> TheirExtension:
+def _extension(tree: Path, said: Mapping[str, Any], own: Sequence[Path]) -> TheirExtension:
     """Return an extension without what every build with torch has."""
 
     def others(folders: Iterable[str]) -> list[Path]:
@@ -174,9 +174,9 @@ def _extension(said: Mapping[str, Any], own: Sequence[Path]) -> TheirExtension:
     last = said["name"].rpartition(".")[2]
     suffix = Path(said["path"]).name.removeprefix(last)
     define = [name if value is None else f"{name}={value}" for name, value in said["define"]]
-    cxx, of_cxx = _without_folders(said["cxx"])
-    nvcc, of_nvcc = _without_folders(said["nvcc"])
-    link = _Link(said["link"])
+    cxx, of_cxx = _without_folders(tree, said["cxx"])
+    nvcc, of_nvcc = _without_folders(tree, said["nvcc"])
+    link = _Link(tree, said["link"])
     return TheirExtension(
         said["name"],
         "" if ".cpython-" in suffix else suffix,
@@ -191,12 +191,12 @@ def _extension(said: Mapping[str, Any], own: Sequence[Path]) -> TheirExtension:
     )
 
 
-def _without_folders(flags: Iterable[str]) -> tuple[list[str], list[str]]:
+def _without_folders(tree: Path, flags: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return flags without folders of headers, and these folders."""
     words, folders, waiting = [], [], iter(flags)
     for word in waiting:
         if found := re.fullmatch(r"(-I|-isystem)(.*)", word, re.S):
-            folders.append(os.path.abspath(found[2].strip() or next(waiting, ".")))
+            folders.append(os.path.normpath(tree / (found[2].strip() or next(waiting, "."))))
         else:
             words.append(word)
     return words, folders
@@ -205,7 +205,7 @@ def _without_folders(flags: Iterable[str]) -> tuple[list[str], list[str]]:
 class _Link:
     """The flags of a link: ``libraries``, their ``folders``, and other ``flags``."""
 
-    def __init__(self, words: Iterable[str]) -> None:
+    def __init__(self, tree: Path, words: Iterable[str]) -> None:
         self.flags: list[str] = []
         self.libraries: list[str] = []
         self.folders: list[str] = []
@@ -214,7 +214,7 @@ class _Link:
             if word.startswith("-l"):
                 self.libraries.append(word[2:] or next(waiting, ""))
             elif word.startswith("-L"):
-                self.folders.append(os.path.abspath(word[2:] or next(waiting, ".")))
+                self.folders.append(os.path.normpath(tree / (word[2:] or next(waiting, "."))))
             elif word != "-s":
                 self.flags.append(word)
 
@@ -247,7 +247,7 @@ def _with_cmake(tree: Path, build: TheirBuild | None, units: Mapping[str, Mappin
         given = {"name": named[number] if named else guessed, "path": f"{unit['file']}", **unit}
         last = given["name"].rpartition(".")[2]
         given["path"] = f"{last}{''.join(Path(given['path']).suffixes) or '.so'}"
-        extensions.append(_extension(given, [Path(each) for each in unit["own"]]))
+        extensions.append(_extension(tree, given, [Path(each) for each in unit["own"]]))
     return TheirBuild(
         tree,
         tuple(extensions),
@@ -262,7 +262,9 @@ def _with_cmake(tree: Path, build: TheirBuild | None, units: Mapping[str, Mappin
 
 def _packages_in(tree: Path) -> dict[str, Path]:
     """Return the Python packages at the usual places."""
-    places = [folder for top in (tree, tree / "src", tree / "python") if top.is_dir() for folder in sorted(top.iterdir())]
+    places = [
+        folder for top in (tree, tree / "src", tree / "python") if top.is_dir() for folder in sorted(top.iterdir())
+    ]
     found = {place.name: place for place in places if (place / "__init__.py").is_file()}
     return {name: place for name, place in found.items() if name not in ("test", "tests", "docs", "examples")}
 

@@ -11,6 +11,7 @@ import os
 import runpy
 import shutil
 import sys
+from typing import Any
 
 
 class _Given(BaseException):
@@ -26,9 +27,9 @@ class Overlay:
 
     def install(self) -> None:
         """Take the place of ``open``."""
-        builtins.open = io.open = self.open  # type: ignore[assignment]
+        builtins.open = io.open = self.open
 
-    def open(self, file, mode="r", *arguments, **named):  # type: ignore[no-untyped-def]
+    def open(self, file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
         """Open a file as ``open`` does."""
         if isinstance(file, (str, bytes, os.PathLike)):
             path = os.path.abspath(os.fsdecode(file))
@@ -44,16 +45,16 @@ class Overlay:
         return self._open(file, mode, *arguments, **named)
 
 
-def attributes(file: str) -> dict:
+def attributes(file: str) -> Any:
     """Return what ``setup()`` is called with in the file; nothing if there is no such file."""
-    import distutils.core
-
-    import setuptools
+    import importlib
 
     def setup(**given: object) -> None:
         raise _Given(given)
 
-    setuptools.setup = distutils.core.setup = setup
+    # setuptools has distutils, too, and takes the place of Python's own.
+    for name in ("setuptools", "distutils.core"):
+        vars(importlib.import_module(name))["setup"] = setup
     if not os.path.isfile(file):
         return {}
     try:
@@ -63,7 +64,7 @@ def attributes(file: str) -> dict:
     raise ValueError("it does not call setup()")
 
 
-def described(given: dict) -> dict:
+def described(given: Any) -> Any:
     """Return what the build would do with these attributes, and with those of setup.cfg and pyproject.toml."""
     from setuptools import Distribution
 
@@ -91,7 +92,7 @@ def described(given: dict) -> dict:
     }
 
 
-def _modules(build_py, names):  # type: ignore[no-untyped-def]
+def _modules(build_py: Any, names: Any) -> Any:
     found = {}
     for name in names:
         package, _, last = name.rpartition(".")
@@ -99,7 +100,7 @@ def _modules(build_py, names):  # type: ignore[no-untyped-def]
     return found
 
 
-def extension(given, command) -> dict:  # type: ignore[no-untyped-def]
+def extension(given: Any, command: Any) -> Any:
     """Return what is compiled and linked for an extension, and where its build puts it."""
     flags = given.extra_compile_args or []
     of_compilers = flags if isinstance(flags, dict) else {"cxx": flags, "nvcc": flags}

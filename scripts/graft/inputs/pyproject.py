@@ -89,7 +89,9 @@ def line_of(text: str, key: str, value: str = "", *, table: int | None = None) -
     number ``table``, if that is given. tomllib does not tell.
     """
     lines = text.splitlines()
-    header = r"\s*\[\s*tool\s*\.\s*graft\b" if table is None else r"\s*\[\[\s*tool\s*\.\s*graft\s*\.\s*extensions\s*\]\]"
+    header = (
+        r"\s*\[\s*tool\s*\.\s*graft\b" if table is None else r"\s*\[\[\s*tool\s*\.\s*graft\s*\.\s*extensions\s*\]\]"
+    )
     starts = [number for number, line in enumerate(lines) if re.match(header, line)]
     first = starts[min(table or 0, len(starts) - 1)] if starts else 0
     if key == "extensions" and table is not None and starts:

@@ -89,7 +89,7 @@ class Settings:
 
     @property
     def inputs(self) -> list[Path]:
-        """The files that decide about a build: that of the settings, licenses, libraries in folders of settings, and the
+        """The files that decide about a build: that of the settings, licenses, libraries in folders of settings, and
         sources of extensions.
         """
         libraries = (
