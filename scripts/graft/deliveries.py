@@ -248,7 +248,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
     layout = delivery.layout
     snapshot = take_snapshot(layout)
     if not delivery.has_beside:
-        _refuse_beside(snapshot)
+        refuse_beside(snapshot)
     noted = delivery.noted(snapshot)
     with delivery.lock():
         if built := unchanged(layout, snapshot, noted, delivery.fingerprint):
@@ -278,7 +278,7 @@ def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: En
     return Job(layout, snapshot, base, request.jobs, steps)
 
 
-def _refuse_beside(snapshot: Snapshot) -> None:
+def refuse_beside(snapshot: Snapshot) -> None:
     """Check that nothing is delivered beside torch: a running process would have to find it."""
     for settings in (folder.settings for folder in snapshot.read.folders):
         for key in ("extensions", "packages"):

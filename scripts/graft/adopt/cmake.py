@@ -5,6 +5,7 @@ how each library is linked.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ def units_of_cmake(tree: Path) -> dict[str, dict[str, Any]]:
         folder = Path(entry["directory"])
         found = _OBJECT.search(_output(entry, words))
         if found:
-            _add(targets.setdefault(found["target"], {}), words, folder, Path(folder, entry["file"]))
+            _add(targets.setdefault(found["target"], {}), words, folder, Path(os.path.normpath(folder / entry["file"])))
     for target, unit in targets.items():
         _link(unit, target, file.resolve().parent)
     return {target: unit for target, unit in targets.items() if unit["is_library"]}
