@@ -60,7 +60,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("where", [] { return __FILE__; });
 }
 """,
-    "alpha/__init__.py": "import torch\nfrom . import _C\nfrom .deep import name\n\nanswer = _C.answer\n",
+    "alpha/__init__.py": "import torch\nfrom . import _C\nfrom .deep import name\n\nfrom .version import __version__\n\nanswer = _C.answer\n",
     "alpha/deep/__init__.py": "name = 'alpha'\n",
     "tests/__init__.py": "",
 }
@@ -117,11 +117,12 @@ def there(name):
 x = torch.ones(2)
 print(there("alpha"), there("beta"), torch.top_heads(x)[0].item(), end=" ")
 import alpha
-print(there("alpha"), there("beta"), torch.ops.alpha.twice(x)[0].item(), alpha.answer(), alpha.name, end=" ")
+print(there("alpha"), there("beta"), torch.ops.alpha.twice(x)[0].item(), end=" ")
+print(alpha.answer(), alpha.name, alpha.__version__, end=" ")
 import beta
 print(torch.ops.beta.thrice(x)[0].item(), x.top_heads()[0].item(), torch.ops.alpha.twice(x)[0].item())
 """
-EXPECTED = "False False -1.0 True False 5.0 42 alpha 3.0 -1.0 5.0"
+EXPECTED = "False False -1.0 True False 5.0 42 alpha 1.5 3.0 -1.0 5.0"
 
 
 @pytest.fixture
@@ -133,7 +134,9 @@ def folder(environment: Environment, tmp_path: Path) -> Path:
     packages: list[str] = []
     for name in ("alpha", "beta"):
         build = their_build(tmp_path / name, environment.python)
-        table, _, rest = as_settings(build, tmp_path / "ops").partition("\n\n")
+        written = tmp_path / "ops/written" / name
+        write(written, {file: content.decode() for file, content in build.written.items()})
+        table, _, rest = as_settings(build, tmp_path / "ops", written).partition("\n\n")
         packages += table.splitlines()[bool(packages) :]
         texts.append(rest)
     texts.insert(1, "\n".join([*packages, "", ""]))

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -273,15 +273,18 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
-def as_settings(build: TheirBuild, folder: Path) -> str:
-    """Return the build as settings, to be written below the table ``[tool.graft]`` of ``folder``'s pyproject.toml."""
+def as_settings(build: TheirBuild, folder: Path, written: Path | None = None) -> str:
+    """Return the build as settings, to be written below the table ``[tool.graft]`` of ``folder``'s pyproject.toml. If
+    the caller has put what the build wrote below the folder ``written``, packages have those files.
+    """
 
     def place(path: Path) -> str:
-        return os.path.relpath(path, folder) if path.is_relative_to(build.tree) else str(path)
+        is_near = path.is_relative_to(build.tree) or path.is_relative_to(folder)
+        return os.path.relpath(path, folder) if is_near else str(path)
 
     parts = []
     if build.packages:
-        lines = [f"{_quoted(name)} = {_quoted(place(path))}" for name, path in build.packages.items()]
+        lines = [f"{_key(name)} = {_value(value)}" for name, value in _packages(build, place, written).items()]
         parts.append("\n".join(["[tool.graft.packages]", *lines]))
     for number, each in enumerate(build.extensions):
         values: dict[str, Sequence[str] | str] = {
@@ -300,6 +303,20 @@ def as_settings(build: TheirBuild, folder: Path) -> str:
         lines = [f"{key} = {_value(value)}" for key, value in values.items() if value]
         parts.append("\n".join(["[[tool.graft.extensions]]", *lines]))
     return "\n\n".join(parts) + "\n"
+
+
+def _packages(build: TheirBuild, place: Callable[[Path], str], written: Path | None) -> dict[str, list[str] | str]:
+    """Return the places of each package: where the build wrote files of it, and in the tree."""
+    found: dict[str, list[str] | str] = {}
+    for name, path in build.packages.items():
+        below = path.relative_to(build.tree) if path.is_relative_to(build.tree) else None
+        has_more = written and below and any(Path(file).is_relative_to(below) for file in build.written)
+        found[name] = [place(written / below), place(path)] if written and below and has_more else place(path)
+    return found
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[\w-]+", name) else _quoted(name)
 
 
 def _value(value: Sequence[str] | str) -> str:

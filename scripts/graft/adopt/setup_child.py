@@ -23,11 +23,12 @@ class Overlay:
 
     def __init__(self, tree: str, folder: str) -> None:
         self._tree, self._folder = tree, folder
-        self._open = builtins.open
+        self._open, self._mkdir = builtins.open, os.mkdir
 
     def install(self) -> None:
         """Take the place of ``open``."""
         builtins.open = io.open = self.open
+        os.mkdir = self.mkdir
 
     def open(self, file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
         """Open a file as ``open`` does."""
@@ -36,13 +37,23 @@ class Overlay:
             if path.startswith(self._tree + os.sep):
                 other = os.path.join(self._folder, os.path.relpath(path, self._tree))
                 if set(mode) & set("wax+"):
-                    os.makedirs(os.path.dirname(other), exist_ok=True)
+                    self._make_folders(os.path.dirname(other))
                     if os.path.exists(path) and not os.path.exists(other):
                         shutil.copyfile(path, other)
                     file = other
                 elif os.path.exists(other):
                     file = other
         return self._open(file, mode, *arguments, **named)
+
+    def _make_folders(self, folder: str) -> None:
+        if not os.path.isdir(folder):
+            self._make_folders(os.path.dirname(folder))
+            self._mkdir(folder)
+
+    def mkdir(self, path: Any, *arguments: Any, **named: Any) -> None:
+        """Create a folder as ``os.mkdir`` does; none below the tree, as files elsewhere have folders of their own."""
+        if not os.path.abspath(os.fsdecode(path)).startswith(self._tree + os.sep):
+            self._mkdir(path, *arguments, **named)
 
 
 def attributes(file: str) -> Any:

@@ -102,18 +102,18 @@ def build_extensions(
     layout: Layout, snapshot: Snapshot, base: Base, jobs: int, line: StepLine, nvcc: Nvcc | None = None
 ) -> Extensions:
     """Bring the libraries of extensions up to date: compile what the store of objects lacks, and link."""
-    return _Build(layout, snapshot, base, nvcc or _nvcc(layout, snapshot, base, line)).libraries(jobs, line)
+    return _Build(layout, snapshot, base, _nvcc(layout, snapshot, base, line, nvcc)).libraries(jobs, line)
 
 
-def _nvcc(layout: Layout, snapshot: Snapshot, base: Base, line: StepLine) -> Nvcc | None:
-    """Return the compiler for CUDA, if a source is for it."""
+def _nvcc(layout: Layout, snapshot: Snapshot, base: Base, line: StepLine, found: Nvcc | None) -> Nvcc | None:
+    """Return the compiler for CUDA, if a source is for it. The operators may have ``found`` it."""
     for extension, _ in snapshot.extensions:
         if source := next((path for path in extension.sources if path.suffix == ".cu"), None):
             if not base.cuda:
                 what = f"{source} is for CUDA, and torch {base.version} is not"
                 todo = "build for a torch for CUDA, or leave out what is for CUDA"
                 raise UsageError(extension.settings.fault("sources", what), todo=todo)
-            return find_nvcc(snapshot.pin, base, snapshot.toolchain, layout.cuda, line)
+            return found or find_nvcc(snapshot.pin, base, snapshot.toolchain, layout.cuda, line)
     return None
 
 
@@ -235,7 +235,9 @@ class _Build:
 
     def _link(self, extension: Extension, libraries: LinkedLibraries, target: Path, units: Iterable[Unit]) -> Link:
         up = "../" * extension.name.count(".")
-        cuda = self._nvcc.libraries(self._base.library("lib/libtorch_cuda.so").needed) if self._nvcc else []
+        is_for_cuda = self._nvcc and any(path.suffix == ".cu" for path in extension.sources)
+        needed = self._base.library("lib/libtorch_cuda.so").needed if is_for_cuda else ()
+        cuda = self._nvcc.libraries(needed) if self._nvcc else []
         return Link(
             target,
             (*(self._work / unit.target for unit in units), self._layout.objects / "fixed/compatibility.o"),
