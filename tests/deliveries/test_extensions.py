@@ -60,7 +60,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("where", [] { return __FILE__; });
 }
 """,
-    "alpha/__init__.py": "import torch\nfrom . import _C\nfrom .deep import name\n\nfrom .version import __version__\n\nanswer = _C.answer\n",
+    "alpha/__init__.py": "import torch\nfrom . import _C\nfrom .deep import name\nfrom .version import __version__\n"
+    "\nanswer = _C.answer\n",
     "alpha/deep/__init__.py": "name = 'alpha'\n",
     "tests/__init__.py": "",
 }

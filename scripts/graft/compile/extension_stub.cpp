@@ -67,8 +67,7 @@ __attribute__((constructor)) void open_extension() {
     return refuse("the loader does not know where it lies");
   const char* last = strrchr(own.dli_fname, '/');
   const int length = last ? static_cast<int>(last + 1 - own.dli_fname) : 0;
-  snprintf(
-      path, sizeof(path), "%.*s%s%s/%s/%s", length, own.dli_fname, GRAFT_UP, GRAFT_EXTENSIONS, torch, GRAFT_PLACE);
+  snprintf(path, sizeof(path), "%.*s%s%s/%s/%s", length, own.dli_fname, GRAFT_UP, GRAFT_EXTENSIONS, torch, GRAFT_PLACE);
   if (!strchr(path, '/'))
     return refuse("open it by a path");
   FILE* file = fopen(path, "rb");
