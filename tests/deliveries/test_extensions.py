@@ -60,8 +60,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("where", [] { return __FILE__; });
 }
 """,
-    "alpha/__init__.py": "import torch\nfrom . import _C\nfrom .deep import name\nfrom .version import __version__\n"
-    "\nanswer = _C.answer\n",
+    "alpha/__init__.py": """
+import torch
+from . import _C
+from .deep import name
+
+try:
+    from .version import __version__
+except ImportError:
+    __version__ = "none"
+answer = _C.answer
+""",
     "alpha/deep/__init__.py": "name = 'alpha'\n",
     "tests/__init__.py": "",
 }
@@ -82,7 +91,7 @@ setuptools.setup(
 """,
     "ops.cc": """#include <ATen/ops/mul.h>
 #include <torch/library.h>
-at::Tensor top_heads(const at::Tensor& x) { return x * 3; }
+at::Tensor top_heads(const at::Tensor& x) { return at::mul(x, 3); }
 TORCH_LIBRARY(beta, m) { m.def("thrice", &top_heads); }
 """,
     "python/beta/__init__.py": """
@@ -204,6 +213,23 @@ def test_develop(folder: Path, stock: Environment) -> None:
     write(folder, {"alpha/include/alpha.h": f"{ALPHA['include/alpha.h']}#undef ALPHA_STEP\n#define ALPHA_STEP 5\n"})
     assert "compile and link extensions: 2 of 3 sources" in make("develop", stock, "--native", folder / "ops/native")
     assert stock.run("import torch, alpha; print(torch.ops.alpha.twice(torch.ones(1)).item())").stdout == "11.0\n"
+
+
+def test_copies_are_refused(folder: Path, stock: Environment) -> None:
+    make("develop", stock, "--native", folder / "ops/native")
+    (library,) = stock.packages.glob("torch.graft/*/alpha/_C.*.so")
+    tree = folder / "alpha"
+    # Their package, imported from their tree, takes the library from beside torch.
+    code = (
+        f"import sys; sys.path.insert(0, {str(tree)!r})\nimport torch, alpha\nprint(alpha.__file__, alpha._C.__file__)"
+    )
+    assert stock.run(code).stdout.split() == [f"{tree}/alpha/__init__.py", str(library)]
+    copy = tree / "alpha" / library.name
+    shutil.copyfile(library, copy)
+    said = f"alpha._C: {copy} is another copy of what this torch was built with, {library}; delete that copy"
+    for act in ("import alpha", f"torch.ops.load_library({str(copy)!r})"):
+        tried = "\n".join([*code.splitlines()[:1], "import torch", f"try: {act}", "except ImportError as e: print(e)"])
+        assert stock.run(tried).stdout.strip() == said
 
 
 def test_thin_wheel(folder: Path, stock: Environment) -> None:

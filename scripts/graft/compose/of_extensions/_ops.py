@@ -13,7 +13,9 @@ def _with_extensions(extensions):
 
     def places():
         """Yield the folders where packages are delivered: beside this torch, and beside packages with operators."""
-        yield os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        torch = os.path.dirname(os.path.abspath(__file__))
+        if os.path.isfile(os.path.join(torch, "_graft.json")):
+            yield os.path.dirname(torch)
         for note in getattr(sys.modules.get("torch"), "_thin_wheels", {}).values():
             yield os.path.dirname(os.path.dirname(note["folder"]))
 
