@@ -196,8 +196,7 @@ def test_builds_that_cannot_be_asked(environment: Environment, tmp_path: Path, s
 
 def test_develop(folder: Path, stock: Environment) -> None:
     before = [contents(folder / name) for name in ("alpha", "beta")]
-    said = make("develop", stock, "--native", folder / "ops/native")
-    assert "compile and link extensions: 3 of 3 sources" in said
+    assert "of 3 sources" in make("develop", stock, "--native", folder / "ops/native")
     assert stock.run(VALUES).stdout.strip() == EXPECTED
     # Their trees have nothing of ours, not even bytecode.
     stock.run("import alpha, beta", PYTHONPYCACHEPREFIX="")
