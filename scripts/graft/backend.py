@@ -33,6 +33,7 @@ def build_sdist(sdist_directory: str, config_settings: ConfigSettings | None = N
 
     def build() -> Path:
         project = read_project(Path.cwd())
+        project.require_whole()
         return write_sdist(project.folder, project.config, Path(sdist_directory), without=project.left_out)
 
     return _named(build)

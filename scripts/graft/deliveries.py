@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base.installed import Environment, base_of
 from .core.console import Steps, say
+from .core.errors import UsageError
 from .core.files import build_lock, file_lock, lay_out_files
 from .core.layout import LOADED, Layout
 from .deliver.built import Built, fingerprint_of, forget_gone, save_built, unchanged
@@ -42,6 +43,8 @@ class Delivery(ABC):
     """
 
     kind = GRAFT
+    # Whether it has what is delivered beside torch.
+    has_beside = True
 
     def __init__(self, layout: Layout, environment: Environment | None = None) -> None:
         self.layout = layout
@@ -84,11 +87,13 @@ class Wheel(Delivery):
     """A wheel of torch with the operators."""
 
     def deliver(self, job: Job, made: Made) -> Path:
+        from .compose.beside import beside_torch, libraries_of
         from .compose.composition import describe_additions
         from .deliver.wheel import pack, platform_tag, with_graft
 
         base = job.base
         files = _composed(job, made, {"delivery": "wheel", "folders": {}})
+        files = {**files, **beside_torch(made, job.snapshot)}
         info = f"torch-{base.version}.dist-info"
         files = {**files, **{f"{info}/licenses/graft/{name}": text for name, text in job.snapshot.licenses.items()}}
         with job.steps.step("pack"):
@@ -96,7 +101,7 @@ class Wheel(Delivery):
                 base.wheel,
                 files,
                 version=with_graft(job.snapshot.pin.version, made.hash_),
-                platform=platform_tag(base, made.libraries.values()),
+                platform=platform_tag(base, libraries_of(made)),
                 out=self.layout.out,
                 notice=describe_additions(base.version, made.description),
                 owner=self.layout.name,
@@ -125,10 +130,12 @@ class Tree(Delivery):
             yield
 
     def deliver(self, job: Job, made: Made) -> Path:
+        from .compose.beside import links_beside_torch
         from .deliver.develop import use_tree, write_tree
         from .deliver.trial import require_import
 
-        files = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
+        composed = _composed(job, made, {"delivery": "develop", "folders": job.snapshot.hashes()})
+        files = {**composed, **links_beside_torch(made, job.snapshot)}
         with job.steps.step("add to the installed torch"):
             tree = write_tree(self.environment, job.base, self.layout.natives, files)
             require_import(self.environment, tree, made.natives)
@@ -174,12 +181,14 @@ class Thin(Delivery):
         return thin_products(self.package, folder_of(self.layout.pin), units, base, nvcc)
 
     def deliver(self, job: Job, made: Made) -> Path:
+        from .compose.beside import beside_thin, libraries_of
         from .compose.package import compose_thin
         from .deliver.wheel import platform_tag
 
         with job.steps.step("compose"):
-            platform = platform_tag(job.base, made.libraries.values())
+            platform = platform_tag(job.base, libraries_of(made))
             files = compose_thin(job.base, made, self.package, job.snapshot.pin.version, platform)
+            files |= beside_thin(made, job.snapshot, job.base, self.package)
             files |= {f"{self.package}/licenses/{name}": text for name, text in job.snapshot.licenses.items()}
             lay_out_files(self.layout.out, files)
         return self.layout.out
@@ -201,6 +210,7 @@ class Loaded(Delivery):
     """
 
     kind = LOADED
+    has_beside = False
 
     def __init__(self, layout: Layout, environment: Environment, name: str) -> None:
         super().__init__(replace(layout, out=layout.work / LOADED), environment)
@@ -237,6 +247,8 @@ def run(delivery: Delivery, request: Request) -> Delivered:
     """Bring a delivery up to date. If the build fails, what was delivered before is unchanged."""
     layout = delivery.layout
     snapshot = take_snapshot(layout)
+    if not delivery.has_beside:
+        refuse_beside(snapshot)
     noted = delivery.noted(snapshot)
     with delivery.lock():
         if built := unchanged(layout, snapshot, noted, delivery.fingerprint):
@@ -264,6 +276,15 @@ def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: En
     snapshot = replace(snapshot, toolchain=base.fitted(snapshot.toolchain))
     snapshot.lay_out()
     return Job(layout, snapshot, base, request.jobs, steps)
+
+
+def refuse_beside(snapshot: Snapshot) -> None:
+    """Check that nothing is delivered beside torch: a running process would have to find it."""
+    for settings in (folder.settings for folder in snapshot.read.folders):
+        for key in ("extensions", "packages"):
+            if key in settings.given:
+                what = "graft.load adds operators to the torch that runs, and nothing beside it"
+                raise UsageError(settings.fault(key, what), todo="use `make develop`, or install a wheel")
 
 
 def _composed(job: Job, made: Made, note: Mapping[str, Any]) -> Mapping[str, bytes]:

@@ -14,6 +14,7 @@ from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
 from .compile.bundle import bundle
 from .compile.cuda import Cuda, find_cuda
+from .compile.extensions import NO_EXTENSIONS, Extensions, build_extensions
 from .compile.incremental import bring_up_to_date
 from .compile.manifest import Outside
 from .compile.nvcc import Compiler, Nvcc
@@ -62,6 +63,10 @@ def make(job: Job, products_of: ProductsOf) -> Made:
     with job.steps.counted("find the CUDA toolkit"):
         cuda = _find_cuda(job)
     libraries, outside, stubs, patched_files = _make(job, cuda, products_of)
+    extensions = _extensions(job, cuda.nvcc)
+    outside = replace(
+        outside, hashes={**outside.hashes, **extensions.outside.hashes}, made=outside.made or extensions.outside.made
+    )
     description = replace(Description.load(job.layout.generated / DESCRIPTION), stubs=stubs)
     if description.replaced_parts:
         say(f"replaced in PyTorch: {', '.join(description.replaced_lines)}")
@@ -79,7 +84,16 @@ def make(job: Job, products_of: ProductsOf) -> Made:
         generated=job.layout.generated / "wheel",
         libraries=libraries,
         cuda_note=cuda.note,
+        extensions=extensions,
     )
+
+
+def _extensions(job: Job, nvcc: Nvcc | None) -> Extensions:
+    """Bring the extensions up to date that stay libraries of their own, if there are any."""
+    if not job.snapshot.extensions:
+        return NO_EXTENSIONS
+    with job.steps.step("compile and link extensions") as line:
+        return build_extensions(job.layout, job.snapshot, job.base, job.jobs, line, nvcc)
 
 
 def _kept_calls(job: Job) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ import pytest
 from builds import GXX
 from graft.core.architecture import require_program
 from graft.core.errors import GraftError, UsageError
-from graft.core.keys import KEYS
+from graft.core.keys import KEYS, OF_EXTENSIONS
 from graft.core.layout import REPOSITORY
 from graft.inputs.accepted import require_accepted, tell, tell_processors
 from graft.inputs.includes import looked_for
@@ -314,7 +314,7 @@ def test_variables_that_do_not_count_are_told(
 def test_readme_lists_the_settings() -> None:
     text = (REPOSITORY / "scripts/README.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `([\w-]+)` \| ([^|]*) \| ([^|]*) \|$", text, re.M) == [
-        (name, key.holds, key.help) for name, key in KEYS.items()
+        (name, key.holds, key.help) for name, key in (*KEYS.items(), *OF_EXTENSIONS.items())
     ]
 
 

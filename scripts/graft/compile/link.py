@@ -28,7 +28,7 @@ from .units import Unit
 _FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
 
 # Symbols that the linker or the generated table of trampolines defines.
-_DEFINED_LATER = frozenset(
+DEFINED_LATER = frozenset(
     {"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"}
     | {"graft_libraries", "graft_slots", "graft_slots_size", "graft_is_python_extension"}
     | {"graft_choose_for_processor"}
@@ -143,13 +143,13 @@ class Linker:
                 owners[name].append(unit)
         if repeated := {name: units for name, units in owners.items() if len(units) > 1}:
             raise BuildError(explain_repeated(self._named(repeated), self._natives))
-        needed = {name for _, file in self._objects for name in file.undefined()} - _DEFINED_LATER
+        needed = {name for _, file in self._objects for name in file.undefined()} - DEFINED_LATER
         needed.difference_update(*(file.defined() for _, file in self._objects))
         needed.difference_update(*(SymbolFile(unit.target).defined(hidden=False) for unit in self._product.provided))
         needed.difference_update(*self._exported_by_libraries())
         for library in self._bound:
             needed -= library.find(needed, EXPORTED).keys()
-        python = [_python_library()] if self._product.is_python_extension else []
+        python = [python_library()] if self._product.is_python_extension else []
         for path in [*self._toolchain.system_libraries, *python]:
             needed -= SymbolFile(path).exported()
         return needed - self._toolchain.linked_in
@@ -240,7 +240,7 @@ class Linker:
         return target
 
 
-def _python_library() -> Path:
+def python_library() -> Path:
     """Return the file that exports Python's C API: libpython if it exists, or else the interpreter."""
     folder, name = sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME")
     shared = Path(folder or "") / (name or "")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import ninja
-from ninja.ninja_syntax import Writer, escape
+from ninja.ninja_syntax import Writer, escape, escape_path
 
 from ..core.console import StepLine
 from ..core.layout import Layout
@@ -22,6 +22,9 @@ from .messages import first_error, is_status
 from .nvcc import Compiler
 from .products import LINKED, Product
 from .units import CXX, INCLUDES, NVCC, Unit
+
+# The file for what stays apart from the operators.
+EXTENSIONS = "extensions.ninja"
 
 _NINJA = Path(ninja.BIN_DIR) / "ninja"
 
@@ -45,6 +48,22 @@ def text_of(units: Sequence[Unit], products: Iterable[Product], compilers: Mappi
     writer = Writer(text)  # type: ignore[arg-type]  # says str
     _write_units(writer, units, compilers)
     _write_links(writer, products)
+    return text.getvalue()
+
+
+def text_of_extensions(units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> str:
+    """Return the ninja file that compiles units of extensions, whose flags have all folders of headers."""
+    text = io.StringIO()
+    writer = Writer(text)  # type: ignore[arg-type]  # says str
+    for name, compiler in compilers.items():
+        command = f"$${_LAUNCHER} {_typed(compiler.compiler)} {_typed(*compiler.flags)} $more"
+        compiling = "-MD -MF $out.d -c $in -o $out.part && mv -f $out.part $out"
+        writer.rule(name, command=f"{command} {compiling}", description="$in")
+    for unit in units:
+        variables = {"more": _typed(*unit.flags)}
+        writer.build(
+            [escape_path(str(unit.target))], unit.compiler, [escape_path(str(unit.source))], variables=variables
+        )
     return text.getvalue()
 
 
@@ -95,12 +114,13 @@ def run(
     line: StepLine,
     is_refused: Callable[[], bool],
     keep: Callable[[], None],
+    file: str = "build.ninja",
 ) -> tuple[bool, list[str]]:
-    """Run ninja and show its progress, and the first error of each source while others are compiled. Call ``keep`` when
-    a command has ended. Return whether all succeeded, and ninja's output.
+    """Run ninja for a ``file``, and show its progress, and the first error of each source while others are compiled.
+    Call ``keep`` when a command has ended. Return whether all succeeded, and ninja's output.
     """
     output: list[str] = []
-    command = [str(_NINJA), "-C", str(layout.work), "-j", str(jobs), "-k", "0"]
+    command = [str(_NINJA), "-C", str(layout.work), "-f", file, "-j", str(jobs), "-k", "0"]
     of_one: list[str] = []  # what a command printed, up to its first error
     is_told = False
     found: list[tuple[float, str]] = []  # errors to show, and when they were found

@@ -20,6 +20,7 @@ from ..inputs.snapshot import hash_of_builder
 from .docs import docstring, docstring_texts
 
 _OURS = Path(__file__).resolve().parent / "appended"
+_FOR_EXTENSIONS = _OURS.with_name("of_extensions")
 # The native folder's text for these files uses names that ours define, so ours come first.
 _BEFORE_FOLDERS = ("torch/_decomp/decompositions.py",)
 
@@ -35,6 +36,13 @@ def texts_of_folders(natives: NativeFolders) -> dict[str, str]:
     return {f"torch/{name.as_posix()}": "\n".join(each) for name, each in texts.items()}
 
 
+def texts_of_extensions(natives: NativeFolders) -> dict[str, str]:
+    """Return the texts for extensions that are delivered beside torch, by path in the wheel; none without such."""
+    names = [extension.name for folder in natives.folders for extension in folder.settings.extensions]
+    text = (_FOR_EXTENSIONS / "_ops.py").read_text(encoding="utf-8") if names else ""
+    return {"torch/_ops.py": text.replace("(EXTENSIONS)", f"({names!r})")} if names else {}
+
+
 def appended_texts(natives: NativeFolders, description: Description) -> dict[str, str]:
     """Return the texts to append to torch's own Python files, and new files, by path in the wheel.
 
@@ -44,7 +52,12 @@ def appended_texts(natives: NativeFolders, description: Description) -> dict[str
     texts = docstring_texts({bound: docstring(bound, natives) for bound in description.bound})
     ours = {name: path.read_text(encoding="utf-8") for name, path in our_files().items()}
     before = [(name, ours.pop(name)) for name in _BEFORE_FOLDERS]
-    for name, text in [*before, *texts_of_folders(natives).items(), *ours.items()]:
+    for name, text in [
+        *before,
+        *texts_of_folders(natives).items(),
+        *ours.items(),
+        *texts_of_extensions(natives).items(),
+    ]:
         texts[name] = f"{texts[name]}\n{text}" if name in texts else text
     for name, text in texts.items():
         _require_valid(name, text)

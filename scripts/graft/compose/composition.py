@@ -14,6 +14,7 @@ from typing import Any
 
 from ..base.base import VERSION_FILE
 from ..codegen.description import NAMESPACES, Description
+from ..compile.extensions import NO_EXTENSIONS, Extensions
 from ..compile.manifest import Outside
 from ..core.errors import UsageError
 from ..core.files import files_below
@@ -41,6 +42,7 @@ class Made:
         generated: the folder of the generated files that are delivered.
         libraries: the linked libraries, by path below site-packages.
         cuda_note: that of the CUDA settings that give the same result again; empty if CUDA plays no part in it.
+        extensions: the extensions that stay libraries of their own.
     """
 
     hash_: str
@@ -51,6 +53,7 @@ class Made:
     generated: Path
     libraries: Mapping[str, Path]
     cuda_note: str = ""
+    extensions: Extensions = NO_EXTENSIONS
 
 
 class Composition:

@@ -111,9 +111,13 @@ class ExtraFlags:
     def require_standard(self, standard: str) -> None:
         """Check that no flag chooses an older C++ than ``standard``, which PyTorch's headers need."""
         for word in (*self.cflags, *self.cuda_cflags):
-            chosen = _STANDARD.fullmatch(word)
-            if chosen and _year(chosen[1]) < _year(standard[-2:]):
+            if _is_older(word, standard):
                 raise _refusal(word, f"this PyTorch's headers need {standard.replace('c', 'C', 1)}", _LEAVE_OUT)
+
+    def of_newer_standards(self, standard: str, *, is_cuda: bool = False) -> tuple[str, ...]:
+        """Return the flags of a compiler without those that choose an older C++ than ``standard``."""
+        words = self.cuda_cflags if is_cuda else self.cflags
+        return tuple(word for word in words if not _is_older(word, standard))
 
 
 NO_EXTRA = ExtraFlags()
@@ -213,6 +217,12 @@ def _require_usable(flag: str) -> None:
 
 def _refusal(flag: str, why: str, todo: str) -> UsageError:
     return UsageError(f"the compiler flag {flag} cannot be used", cause=why, todo=todo)
+
+
+def _is_older(word: str, standard: str) -> bool:
+    """Return whether a flag chooses an older C++ than ``standard``."""
+    chosen = _STANDARD.fullmatch(word)
+    return chosen is not None and _year(chosen[1]) < _year(standard[-2:])
 
 
 def _year(name: str) -> int:

@@ -33,4 +33,19 @@ KEYS = {
     "library-dirs": Key(_FOLDERS, "where libraries are searched, before the system's"),
     "exclude-libraries": Key(_GLOBS, "libraries that the wheel does not contain, such as libcuda.so.*"),
     "license-files": Key(_GLOBS, "licenses that go into the wheel, such as those of the libraries"),
+    "packages": Key("a table: name = folder", "Python packages that are delivered beside torch"),
+    "extensions": Key("tables", "extensions that stay libraries of their own"),
 }
+
+# Those of an extension alone, a table of the list `extensions`.
+OF_EXTENSIONS = {
+    "name": Key("a name with dots", "by which Python imports it: their_package._C"),
+    "suffix": Key("a text", "the end of its file's name, such as .so or .abi3.so; by default that of Python"),
+    "link-flags": Key(_FLAGS, "for its link"),
+}
+
+# Other keys that these tables have, with the same meaning. Paths in them may lead out of the folder of pyproject.toml.
+SHARED_WITH_EXTENSIONS = (
+    *("sources", "exclude", "include-dirs", "define", "cxx-flags", "nvcc-flags"),
+    *("libraries", "library-dirs", "exclude-libraries", "license-files"),
+)

@@ -58,14 +58,16 @@ def note_of(tree: Path | None) -> dict[str, Any]:
     return read_json(tree / _NOTE) if tree else {}
 
 
-def write_tree(environment: Environment, base: Base, natives: Sequence[Path], files: Mapping[str, bytes]) -> Path:
+def write_tree(
+    environment: Environment, base: Base, natives: Sequence[Path], files: Mapping[str, bytes | Path]
+) -> Path:
     """Write the tree with ``files``. Return its path.
 
     Args:
         environment: the environment whose torch is extended.
         base: that torch.
         natives: the native folders, for messages.
-        files: the composed files, by path below site-packages.
+        files: the composed files, by path below site-packages; a path stands for a link to it.
     """
     folders = [str(native) for native in natives]
     hashes = {name: _hash(text) for name, text in files.items()}
@@ -202,8 +204,8 @@ def _value(natives: Sequence[str]) -> str:
     return shlex.quote(shlex.join(natives))
 
 
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _hash(content: bytes | Path) -> str:
+    return f"-> {content}" if isinstance(content, Path) else hashlib.sha256(content).hexdigest()
 
 
 def _spare(environment: Environment) -> Path | None:
@@ -225,7 +227,7 @@ def _fill(target: Path, environment: Environment, base: Base) -> None:
             _link_symbolically(environment.site / name, target / name)
 
 
-def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) -> None:
+def _change(tree: Path, environment: Environment, files: Mapping[str, bytes | Path]) -> None:
     """Write the tree's own files, and delete own files of an earlier build."""
     before = note_of(tree).get("files", {})
     for name in {*before, *files}:
@@ -234,18 +236,20 @@ def _change(tree: Path, environment: Environment, files: Mapping[str, bytes]) ->
             continue
         for stale in (path, *path.parent.glob(f"__pycache__/{path.stem}.*.pyc")):
             stale.unlink(missing_ok=True)  # it is a link; its target stays
+        is_of_torch = Path(name).parts[0] in PACKAGES
         if name in files:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(files[name])
-        elif (environment.site / name).is_file():
+            content = files[name]
+            path.symlink_to(content) if isinstance(content, Path) else path.write_bytes(content)
+        elif is_of_torch and (environment.site / name).is_file():
             _link(environment.site / name, path)
         else:
-            _prune(path.parent, tree, environment.site)
+            _prune(path.parent, tree, environment.site if is_of_torch else None)
 
 
-def _prune(folder: Path, tree: Path, site: Path) -> None:
+def _prune(folder: Path, tree: Path, site: Path | None) -> None:
     """Delete folders without files that torch does not have: Python would treat them as packages."""
-    while folder != tree and folder.is_dir() and not (site / folder.relative_to(tree)).is_dir():
+    while folder != tree and folder.is_dir() and not (site and (site / folder.relative_to(tree)).is_dir()):
         if any(path.name != "__pycache__" for path in folder.iterdir()):
             return
         delete(folder)

@@ -12,7 +12,7 @@ from ..core.extra_flags import OF_THIS_PROCESSOR, ExtraFlags, host_flags
 from ..core.keys import FILE
 from ..core.process import UNTRANSLATED, run
 from .native import NativeFolder
-from .settings import Settings, flag_in
+from .settings import Extension, Settings, flag_in
 from .toolchain import Toolchain
 
 # What not every x86-64 processor has; ARM's names begin otherwise.
@@ -42,7 +42,8 @@ def tell(folders: Iterable[NativeFolder], *, is_for_edits: bool) -> None:
     """
     _tell_unused()
     for folder in folders:
-        tell_processors(folder.settings, is_for_edits=is_for_edits)
+        for settings in (folder.settings, *(each.settings for each in folder.settings.extensions)):
+            tell_processors(settings, is_for_edits=is_for_edits)
 
 
 def _tell_unused() -> None:
@@ -80,6 +81,24 @@ def require_accepted(settings: Settings, toolchain: Toolchain) -> None:
         raise UsageError(fault, todo="correct the flag or leave it out, or use a newer g++")
 
 
+def require_flags(extension: Extension, toolchain: Toolchain) -> None:
+    """Check that the compiler accepts the flags of an extension. An older standard is raised to PyTorch's.
+
+    Raises:
+        UsageError: names the first flag that is not accepted.
+    """
+    words = extension.settings.flags.of_newer_standards(toolchain.standard)
+    if words and (said := _refused(toolchain, *words, "/dev/null")):
+        raise UsageError(_unknown(extension.settings, "cxx-flags", said), todo="correct the flag or leave it out")
+
+
+def _unknown(settings: Settings, key: str, said: str) -> str:
+    """Return the message for what the compiler ``said`` about flags."""
+    found = _UNKNOWN_FLAG.search(said)
+    first = next((line for line in said.splitlines() if "error" in line), said)
+    return settings.fault(key, first, (found[1] or found[2]) if found else "")
+
+
 def _faults(settings: Settings, toolchain: Toolchain) -> Iterator[str]:
     cxx, cuda = settings.flags.cflags, settings.flags.cuda_cflags
     for key, flags in (("cxx-flags", ExtraFlags(cxx)), ("nvcc-flags", ExtraFlags((), cuda))):
@@ -90,9 +109,7 @@ def _faults(settings: Settings, toolchain: Toolchain) -> Iterator[str]:
     features = {flag for words in settings.cpu_flags.values() for flag in words} if toolchain.has_features else ()
     for key, words in (("cxx-flags", cxx), ("cpu-flags", sorted(features))):
         if words and (said := _refused(toolchain, *words, "/dev/null")):
-            found = _UNKNOWN_FLAG.search(said)
-            first = next((line for line in said.splitlines() if "error" in line), said)
-            yield settings.fault(key, first, (found[1] or found[2]) if found else "")
+            yield _unknown(settings, key, said)
     for flag in sorted(features):
         asks = f'int main() {{ return __builtin_cpu_supports("{flag.removeprefix("-m")}"); }}'
         if _refused(toolchain, "-", stdin=asks):

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
@@ -15,15 +16,25 @@ from typing import Any
 from ..core.errors import UsageError
 from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
 from ..core.keys import COMPILED, FILE
-from .pyproject import faults_of, line_of, listed, natives_of, read_toml, table_in
+from .pyproject import faults_of, line_of, listed, name_of_table, natives_of, read_toml, table_in
 
 # These are no settings of compilers.
 _OF_PROJECTS = ("native", "torch")
 
 _MACRO = re.compile(r"[A-Za-z_]\w*(\([^()]*\))?(=[^\n]*)?")
 _LIBRARY = re.compile(r":?\w[\w.+-]*")
+_NO_LIBRARY = "is no name: write foo for libfoo.so, :libfoo.so.1 for a file"
+_PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_SUFFIX = re.compile(r"(\.[\w-]+)*\.so")
 _FEATURE = re.compile(r"-m(?!no-)[a-z][\w.-]*")
 _HEADERS = re.compile(r"-(?:(?P<file>-?include\b(?!-)|imacros)|I|isystem|-include-path|-system-include)")
+
+# What is compiled for extensions, which may also have C.
+OF_EXTENSIONS = (*COMPILED, ".c")
+# What says what a compiler does, with which files.
+_OF_BUILD = re.compile(r"@.*|-[cES]|-o.*|-x.*|-M[A-Z]*|-fsyntax-only|-save-temps.*|-specs=.*|-fplugin.*|-wrapper.*")
+# Packages that no extension can be in.
+_OF_TORCH = ("torch", "torchgen", "functorch", "graft")
 
 # Files of editors, version control and package managers.
 OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info", re.S)
@@ -45,6 +56,9 @@ class Settings:
         library_dirs: where these are searched.
         kept_out: patterns of the names of libraries that no wheel contains.
         licenses: the files with licenses.
+        table: the number of the table, if these are settings of an extension.
+        extensions: the extensions that stay libraries of their own.
+        packages: the folders, or the module, of each Python package that is delivered beside torch.
     """
 
     file: Path | None = None
@@ -58,6 +72,9 @@ class Settings:
     library_dirs: tuple[Path, ...] = ()
     kept_out: tuple[str, ...] = ()
     licenses: tuple[Path, ...] = ()
+    table: int | None = None
+    extensions: tuple[Extension, ...] = ()
+    packages: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:
@@ -72,12 +89,15 @@ class Settings:
 
     @property
     def inputs(self) -> list[Path]:
-        """The files that decide about a build: that of the settings, licenses, and libraries in folders of settings."""
+        """The files that decide about a build: that of the settings, licenses, libraries in folders of settings, and
+        sources of extensions.
+        """
         libraries = (
             folder / name for folder in self.library_dirs for each in self.libraries for name in files_of(each)
         )
-        files = [self.file] if self.file else []
-        return [*files, *self.licenses, *(path for path in libraries if path.is_file())]
+        files = [self.file] if self.file and self.table is None else []
+        of_extensions = (path for each in self.extensions for path in (*each.sources, *each.settings.inputs))
+        return [*files, *self.licenses, *(path for path in libraries if path.is_file()), *of_extensions]
 
     def is_own(self, path: Path, native: Path) -> bool:
         """Return whether a path is below the native folder, or the folder of these settings."""
@@ -86,7 +106,8 @@ class Settings:
     def fault(self, key: str, what: str, value: str = "") -> str:
         """Return a message about a key, with its line, or that of a value."""
         assert self.file is not None
-        return f"{self.file}:{line_of(self._text, key, value)}: [tool.graft] {key}: {what}"
+        line = line_of(self._text, key, value, table=self.table)
+        return f"{self.file}:{line}: {name_of_table(self.table)} {key}: {what}"
 
     @cached_property
     def _text(self) -> str:
@@ -98,6 +119,29 @@ class Settings:
             faults = [self.fault(key, "PyTorch's own build has no such settings") for key in self.given]
             todo = "build onto a wheel, or write the folder as ATen is written"
             raise UsageError("\n".join(faults), todo=todo)
+
+
+@dataclass(frozen=True)
+class Extension:
+    """An extension that stays a library of its own, as its own build compiles and links it.
+
+    Args:
+        name: the name by which Python imports it.
+        suffix: the end of its file's name; empty for that of the Python that is built for.
+        sources: what is compiled, in the order of the link.
+        link_flags: flags of its link.
+        settings: its other settings.
+    """
+
+    name: str
+    suffix: str
+    sources: tuple[Path, ...]
+    link_flags: tuple[str, ...]
+    settings: Settings
+
+    def place(self, suffix: str) -> str:
+        """Return the path of its library below site-packages, where ``suffix`` is that of Python."""
+        return f"{self.name.replace('.', '/')}{self.suffix or suffix}"
 
 
 NO_SETTINGS = Settings()
@@ -141,6 +185,9 @@ def _read(file: Path, table: Mapping[str, Any], native: Path, natives: Sequence[
 class _Reader:
     """Reads the values of a table whose types are right. ``faults`` lists those that are wrong."""
 
+    # Whether sources may lie anywhere.
+    _may_lead_out = False
+
     def __init__(self, empty: Settings, table: Mapping[str, Any]) -> None:
         self._empty = empty
         self._root = empty.root
@@ -163,13 +210,31 @@ class _Reader:
                 (*self._macros, *self._flags("nvcc-flags", self._listed("nvcc-flags"), is_cuda=True)),
             ),
             cpu_flags=self._cpu_flags(),
-            libraries=self._matching(
-                "libraries", _LIBRARY, "is no name: write foo for libfoo.so, :libfoo.so.1 for a file"
-            ),
+            libraries=self._matching("libraries", _LIBRARY, _NO_LIBRARY),
             library_dirs=self._folders("library-dirs"),
             kept_out=tuple(self._listed("exclude-libraries")),
             licenses=self._files("license-files"),
+            extensions=tuple(self._extensions()) if native == natives[0] else (),
+            packages=self._packages() if native == natives[0] else {},
         )
+
+    def _extensions(self) -> Iterator[Extension]:
+        every = self._table.get("extensions", ())
+        for number, table in enumerate(every):
+            reader = _ExtensionReader(replace(self._empty, table=number), table)
+            yield reader.extension([each["name"] for each in every[:number]])
+            self.faults += reader.faults
+
+    def _packages(self) -> dict[str, tuple[Path, ...]]:
+        found = {}
+        for name, places in self._table.get("packages", {}).items():
+            found[name] = tuple(Path(os.path.normpath(self._root / Path(each).expanduser())) for each in listed(places))
+            if not _PACKAGE.fullmatch(name) or name.partition(".")[0] in _OF_TORCH:
+                self._fault("packages", f"{name} is no name that a package beside torch can have", name)
+            for each, path in zip(listed(places), found[name], strict=True):
+                if not (path.is_dir() or (path.suffix == ".py" and path.is_file())):
+                    self._fault("packages", f"{each}: no such folder", each)
+        return found
 
     def _listed(self, key: str) -> list[str]:
         return listed(self._table.get(key, ()))
@@ -201,11 +266,14 @@ class _Reader:
     def _glob(self, key: str, pattern: str, suffixes: Sequence[str] = ()) -> list[Path]:
         """Return the files that a pattern names; of those with other than these ``suffixes`` at most headers."""
         parts = PurePath(pattern).parts
-        if PurePath(pattern).is_absolute() or ".." in parts:
+        if not self._may_lead_out and (PurePath(pattern).is_absolute() or ".." in parts):
             self._fault(key, f"{pattern} leads out of {self._root}", pattern)
             return []
-        whole = f"{pattern}/*" if parts[-1:] == ("**",) else pattern
-        every = sorted(path for path in self._root.glob(whole) if path.is_file() and not self._is_of_tools(path, parts))
+        literal = next((number for number, part in enumerate(parts) if re.search(r"[*?[]", part)), len(parts))
+        start, rest = Path(os.path.normpath(self._root.joinpath(*parts[:literal]))), parts[literal:]
+        whole = str(PurePath(*rest, "*") if rest[-1:] == ("**",) else PurePath(*rest))
+        every = sorted(start.glob(whole)) if rest else [start]
+        every = [path for path in every if path.is_file() and not self._is_of_tools(path.relative_to(start), rest)]
         found = [path for path in every if not suffixes or path.suffix in suffixes]
         if not found:
             others = f" but {every[0].name}, which no compiler is called for" if every else ""
@@ -214,7 +282,7 @@ class _Reader:
 
     def _is_of_tools(self, path: Path, written: Sequence[str]) -> bool:
         """Return whether a path is that of a tool's file, which the pattern does not name as it is ``written``."""
-        return any(OF_TOOLS.fullmatch(part) and part not in written for part in path.relative_to(self._root).parts)
+        return any(OF_TOOLS.fullmatch(part) and part not in written for part in path.parts)
 
     def _flags(self, key: str, words: Iterable[str], written: str = "", *, is_cuda: bool = False) -> tuple[str, ...]:
         """Return flags that a source may have; of what is ``written``, if that is not the flag itself."""
@@ -241,6 +309,50 @@ class _Reader:
             for path in self._glob("cpu-flags", pattern, [suffix for suffix in COMPILED if suffix != ".cu"]):
                 found[path] = (*found.get(path, ()), *flags)
         return found
+
+
+class _ExtensionReader(_Reader):
+    """Reads the table of an extension. Nearly all flags are its own matter: it is a library of its own."""
+
+    _may_lead_out = True
+
+    def extension(self, others: Sequence[str]) -> Extension:
+        """Return the extension; ``others`` are the names of those before it."""
+        name, suffix = self._table["name"], self._table.get("suffix", "")
+        if not _PACKAGE.fullmatch(name) or name.partition(".")[0] in _OF_TORCH:
+            self._fault("name", f"{name} is no name that a module beside torch can have", name)
+        elif name in others:
+            self._fault("name", f"{name} has another extension already", name)
+        if suffix and not _SUFFIX.fullmatch(suffix):
+            self._fault("suffix", f"{suffix} is not the end of a library's name, as .so is", suffix)
+        excluded = self._files("exclude", OF_EXTENSIONS)
+        sources = tuple(path for path in self._files("sources", OF_EXTENSIONS) if path not in excluded)
+        if not sources and not self.faults:
+            self._fault("name", f"{name} has no sources", name)
+        settings = replace(
+            self._empty,
+            given=self._table,
+            include_dirs=self._folders("include-dirs"),
+            flags=ExtraFlags(
+                (*self._macros, *self._flags("cxx-flags", self._listed("cxx-flags"))),
+                (*self._macros, *self._flags("nvcc-flags", self._listed("nvcc-flags"), is_cuda=True)),
+            ),
+            libraries=self._matching("libraries", _LIBRARY, _NO_LIBRARY),
+            library_dirs=self._folders("library-dirs"),
+            kept_out=tuple(self._listed("exclude-libraries")),
+            licenses=self._files("license-files"),
+        )
+        return Extension(name, suffix, sources, self._flags("link-flags", self._listed("link-flags")), settings)
+
+    def _flags(self, key: str, words: Iterable[str], written: str = "", *, is_cuda: bool = False) -> tuple[str, ...]:
+        found = list(words)
+        for word in found:
+            if key != "link-flags" and (what := _misplaced(word, is_macro=key == "define")):
+                self._fault(key, f"{word}: {what}", word)
+            elif _OF_BUILD.fullmatch(word):
+                self._fault(key, f"{word}: the build passes what the compiler does, reads and writes", word)
+        # Of another torch, perhaps.
+        return tuple(word for word in found if not word.startswith("-D_GLIBCXX_USE_CXX11_ABI"))
 
 
 def _misplaced(word: str, *, is_macro: bool) -> str:

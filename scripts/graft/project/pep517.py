@@ -27,6 +27,7 @@ from ..core.wording import spelling
 from ..deliver.built import load_built
 from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
 from ..deliver.thin import requirement, write_wheel
+from ..inputs.carried import carried
 from ..inputs.includes import looked_for
 from ..inputs.native import FOLDERS, load_native
 from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
@@ -146,13 +147,23 @@ def build_in_place(project: Project, environment: Environment, settings: ConfigS
     command = [sys.executable, "-m", "graft.project.pep517", str(project.folder), json.dumps(settings)]
     files[f"{package}/{COMMAND}"] = json.dumps({"command": command, "home": str(HOME)}, indent=1).encode()
     files[f"{package}/edited.py"] = (_SHIPPED / "edited.py").read_bytes()
-    lay_out_files(place, files)
+    links = _links(project)
+    lay_out_files(place, {name: content for name, content in files.items() if name not in links})
+    for name, path in links.items():  # which laying out has deleted
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).symlink_to(path)
     built, work = load_built(thin.layout, thin.kind), thin.layout.work
     elsewhere = [os.path.normpath(work / name) for name in built.outside.hashes] if built else []
     after = before | state_of([], [], elsewhere)
     if built and built.outside.is_as_read(work):  # else the next import builds again
         _write_state(place / package, [*read[:-1], read[-1] + elsewhere], after)
     return files
+
+
+def _links(project: Project) -> dict[str, Path]:
+    """Return the user's files of packages that are delivered beside torch, by path below site-packages."""
+    packages = [native.settings.packages for native in map(load_native, project.natives)]
+    return {name: path for each in packages for name, path in carried(each).items()}
 
 
 def _read(project: Project, environment: Environment) -> list[list[str]]:
@@ -163,6 +174,8 @@ def _read(project: Project, environment: Environment) -> list[list[str]]:
         others |= {*looked_for(native.path, code, native.searched, native.place), *native.inputs}
         # A new source may match a glob.
         others |= {path.parent for path in native.settings.sources}
+        others |= {path.parent for each in native.settings.extensions for path in each.sources}
+    others |= {path.parent for path in _links(project).values()}
     return [list(map(str, project.natives)), list(FOLDERS), sorted(map(str, others))]
 
 

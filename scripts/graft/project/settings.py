@@ -57,6 +57,20 @@ class Project:
         read = [path for native in loaded for path in native.inputs]
         return sorted(each for each in others if not any(path.is_relative_to(each) for path in read))
 
+    def require_whole(self) -> None:
+        """Check that all sources are below the project's folder, which is what an sdist has.
+
+        Raises:
+            UsageError: names the first that is not.
+        """
+        for settings in (load_native(native).settings for native in self.natives):
+            places = [("extensions", path) for each in settings.extensions for path in each.sources]
+            places += [("packages", path) for each in settings.packages.values() for path in each]
+            for key, path in places:
+                if not path.is_relative_to(self.folder.resolve()):
+                    what = f"{path} is not below {self.folder}, so an sdist would not have it"
+                    raise UsageError(settings.fault(key, what), todo="build a wheel, or copy the tree into the project")
+
 
 def package_of(name: str) -> str:
     """Return the name that the package of a project has: ``my_ops`` for ``my-ops``."""

@@ -1,0 +1,276 @@
+"""Extensions that stay libraries of their own: compiled where their sources are, as torch.utils.cpp_extension compiles
+them. They see PyTorch's headers as released, so an edit of a native folder compiles none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+from ..base.base import Base
+from ..core.console import StepLine
+from ..core.errors import UsageError
+from ..core.files import sha256_of_file, write_if_changed
+from ..core.layout import Layout
+from ..inputs.libraries import LinkedLibraries
+from ..inputs.settings import Extension
+from ..inputs.snapshot import Snapshot, hash_of_builder
+from ..inputs.toolchain import Toolchain
+from . import ninja
+from .bundle import bundle
+from .extension_link import Link
+from .manifest import InputFiles, Outside, is_outside
+from .messages import refuse
+from .nvcc import Compiler, Nvcc, find_nvcc
+from .objects import Objects
+from .store import Store
+from .units import CXX, INCLUDES, NVCC, Unit
+
+# The folder of the objects and libraries, in the work folder.
+_FOLDER = Path("objects/extensions")
+
+# PyTorch's own headers.
+_OF_BASE = tuple(each for each in INCLUDES if is_outside(each))
+
+# What Python and torch.utils.cpp_extension pass, but for what only affects messages.
+_CXX_FLAGS = ("-fPIC", "-fwrapv", "-O3", "-DNDEBUG", "-Wno-psabi")
+_NVCC_FLAGS = (
+    *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),
+    *("-D__CUDA_NO_HALF2_OPERATORS__", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC"),
+)
+
+# What an older torch tells extensions about the pybind11 that it was built with.
+_PYBIND = re.compile(rb"__pybind11_internals_v\d+(_gcc)(_libstdcpp)(_cxxabi\d+)__")
+
+# How often a source is compiled whose headers change meanwhile.
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class _Cxx:
+    """The C++ compiler, as extensions use it."""
+
+    toolchain: Toolchain
+
+    @property
+    def compiler(self) -> str:
+        return self.toolchain.compiler
+
+    @property
+    def description(self) -> str:
+        return self.toolchain.description
+
+    @property
+    def flags(self) -> list[str]:
+        return [f"-std={self.toolchain.standard}", *_CXX_FLAGS]
+
+
+class _Nvcc(Nvcc):
+    """nvcc, as extensions use it."""
+
+    @property
+    def flags(self) -> list[str]:
+        targets = [f"-gencode=arch=compute_{name},code=sm_{name}" for name in self.architectures]
+        return [f"-ccbin={self.host.compiler}", f"-std={self.host.standard}", *_NVCC_FLAGS, *targets]
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """The extensions of a build.
+
+    Args:
+        libraries: the linked libraries, and those that they contain, by path below site-packages.
+        names: the paths of the extensions' own.
+        outside: what was read elsewhere.
+    """
+
+    libraries: Mapping[str, Path]
+    names: Sequence[str]
+    outside: Outside
+
+
+NO_EXTENSIONS = Extensions({}, (), Outside({}))
+
+
+def build_extensions(
+    layout: Layout, snapshot: Snapshot, base: Base, jobs: int, line: StepLine, nvcc: Nvcc | None = None
+) -> Extensions:
+    """Bring the libraries of extensions up to date: compile what the store of objects lacks, and link."""
+    return _Build(layout, snapshot, base, _nvcc(layout, snapshot, base, line, nvcc)).libraries(jobs, line)
+
+
+def _nvcc(layout: Layout, snapshot: Snapshot, base: Base, line: StepLine, found: Nvcc | None) -> Nvcc | None:
+    """Return the compiler for CUDA, if a source is for it. The operators may have ``found`` it."""
+    for extension, _ in snapshot.extensions:
+        if source := next((path for path in extension.sources if path.suffix == ".cu"), None):
+            if not base.cuda:
+                what = f"{source} is for CUDA, and torch {base.version} is not"
+                todo = "build for a torch for CUDA, or leave out what is for CUDA"
+                raise UsageError(extension.settings.fault("sources", what), todo=todo)
+            return found or find_nvcc(snapshot.pin, base, snapshot.toolchain, layout.cuda, line)
+    return None
+
+
+class _Build:
+    def __init__(self, layout: Layout, snapshot: Snapshot, base: Base, nvcc: Nvcc | None) -> None:
+        self._layout = layout
+        self._snapshot = snapshot
+        self._base = base
+        self._toolchain = snapshot.toolchain
+        self._nvcc = _Nvcc(nvcc.folder, nvcc.host, nvcc.architectures, nvcc.linked) if nvcc else None
+        cxx: Compiler = _Cxx(self._toolchain)  # type: ignore[assignment]  # has what is used of one
+        self._compilers = {CXX: cxx} | ({NVCC: self._nvcc} if self._nvcc else {})
+        self._units = {extension.name: list(self._units_of(extension)) for extension, _ in snapshot.extensions}
+
+    def libraries(self, jobs: int, line: StepLine) -> Extensions:
+        """Compile and link."""
+        units = [unit for each in self._units.values() for unit in each]
+        objects = self._compiled(units, jobs, line)
+        suffix = self._base.extension.removeprefix("_C")
+        found: dict[str, Path] = {}
+        links: list[tuple[Link, str]] = []
+        for extension, libraries in self._snapshot.extensions:
+            target = self._work / _FOLDER / "linked" / extension.place(suffix)
+            contained = bundle(libraries.bundled, target.parent)
+            found |= {f"{Path(extension.place(suffix)).parent}/{name}": path for name, path in contained.items()}
+            own = self._units[extension.name]
+            link = self._link(extension, libraries, target, own)
+            states = [objects.found[unit].state for unit in own]
+            links.append((link, self._digest(link, states)))
+        stale = [link for link, digest in links if not _is_linked(link, digest)]
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(Link.link, stale))
+        for link, digest in links:
+            write_if_changed(_note(link), digest)
+        names = [extension.place(suffix) for extension, _ in self._snapshot.extensions]
+        found |= {name: self._work / _FOLDER / "linked" / name for name in names}
+        return Extensions(found, names, _outside(objects, (link.target for link, _ in links)))
+
+    @property
+    def _work(self) -> Path:
+        return self._layout.work
+
+    def _units_of(self, extension: Extension) -> Iterator[Unit]:
+        """Yield the units of an extension, in the order of its sources."""
+        if not extension.sources:
+            return
+        first = Path(os.path.commonpath([path.parent for path in extension.sources]))
+        folders = dict.fromkeys((first, *extension.settings.include_dirs))
+        # The paths in objects, such as those in messages of TORCH_CHECK, do not depend on where the tree lies.
+        places = [f"-ffile-prefix-map={path}={extension.name}/{number}" for number, path in enumerate(folders)]
+        for number, source in enumerate(extension.sources):
+            name = f"{number}-{source.name}.o"
+            is_cuda = source.suffix == ".cu"
+            words = [*self._flags(extension, source, is_cuda=is_cuda)]
+            mapped = [f"-Xcompiler={each}" for each in places] if is_cuda else places
+            yield Unit(source, _FOLDER / extension.name / name, (*words, *mapped))
+
+    def _flags(self, extension: Extension, source: Path, *, is_cuda: bool) -> Iterator[str]:
+        toolchain, settings = self._toolchain, extension.settings
+        yield from (f"-I{each}" for each in (*settings.include_dirs, *_OF_BASE))
+        yield from ["-Ifixed"] if toolchain.python_configuration else []
+        yield f"-I{toolchain.python_include}"
+        yield from [f"-I{self._nvcc.folder}/include"] if self._nvcc else []
+        own = settings.flags.of_newer_standards(toolchain.standard, is_cuda=is_cuda)
+        if source.suffix == ".c":
+            yield from ("-x", "c", "-std=gnu11")
+            own = tuple(word for word in own if not word.startswith("-std="))
+        if is_cuda and any(word.startswith(("-gencode", "-arch", "--generate-code")) for word in own):
+            own = tuple(word for word in own if not word.startswith(("-gencode", "-arch", "--generate-code")))
+        yield from own
+        yield "-DTORCH_API_INCLUDE_EXTENSION_H"
+        yield f"-DTORCH_EXTENSION_NAME={extension.name.rpartition('.')[2]}"
+        yield "-D_GLIBCXX_USE_CXX11_ABI=1"
+        yield from self._of_pybind
+
+    @cached_property
+    def _of_pybind(self) -> list[str]:
+        """The macros by which pybind11's objects are the same in torch and in extensions, if this torch passes them."""
+        text = (self._base.tree / "torch/utils/cpp_extension.py").read_text(encoding="utf-8")
+        if "_PYBIND11_" not in text:
+            return []
+        found = _PYBIND.search((self._base.libraries / "libtorch_python.so").read_bytes())
+        names = ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")
+        return [f'-DPYBIND11_{name}="{found[n].decode()}"' for n, name in enumerate(names, 1)] if found else []
+
+    def _compiled(self, units: Sequence[Unit], jobs: int, line: StepLine) -> Objects:
+        """Compile what the store lacks. Return the objects."""
+        layout, snapshot, work = self._layout, self._snapshot, self._work
+        files = self._files()
+        files.begin()
+        store = Store(layout.store, files)
+        objects = Objects(units, work, files, store, self._compilers, is_for_edits=False)
+        for _ in range(_TRIES):
+            missing = objects.missing()
+            made = {unit: unit for unit in missing}
+            if missing:
+                text = ninja.text_of_extensions(missing, self._compilers)
+                write_if_changed(work / ninja.EXTENSIONS, text)
+                keep = partial(objects.keep, made)
+                is_made, output = ninja.run(layout, snapshot, jobs, line, lambda: False, keep, ninja.EXTENSIONS)
+                objects.keep(made)
+                if not is_made:
+                    refuse(output, work, snapshot, [work / folder for folder in _OF_BASE])
+            line.note = f"{len(missing)} of {len(units)} sources"
+            if not (objects.disturbed or files.changed(files.read())):
+                return objects
+        line.say(f"{next(iter(objects.disturbed.values()), 'a header')}: it changes while it is compiled")
+        objects.accept()
+        return objects
+
+    def _files(self) -> InputFiles:
+        toolchain = self._toolchain
+        own = dict.fromkeys(
+            str(path) for extension, _ in self._snapshot.extensions for path in extension.settings.include_dirs
+        )
+        given = [path for path in own if path not in toolchain.search_path]
+        installed = [toolchain.python_include, *([str(self._nvcc.folder)] if self._nvcc else [])]
+        return InputFiles(self._work, (), [*given, *_OF_BASE, *toolchain.search_path], installed, given)
+
+    def _link(self, extension: Extension, libraries: LinkedLibraries, target: Path, units: Iterable[Unit]) -> Link:
+        up = "../" * extension.name.count(".")
+        is_for_cuda = self._nvcc and any(path.suffix == ".cu" for path in extension.sources)
+        needed = self._base.library("lib/libtorch_cuda.so").needed if is_for_cuda else ()
+        cuda = self._nvcc.libraries(needed) if self._nvcc else []
+        return Link(
+            target,
+            (*(self._work / unit.target for unit in units), self._layout.objects / "fixed/compatibility.o"),
+            self._toolchain,
+            self._base.libraries,
+            tuple(cuda),
+            extension.link_flags,
+            libraries,
+            f"$ORIGIN:$ORIGIN/{up}torch/lib",
+        )
+
+    def _digest(self, link: Link, states: Sequence[str]) -> str:
+        if not all(states):
+            return ""
+        bases = [(each.name, each.stat().st_size, each.stat().st_mtime_ns) for each in link.of_torch]
+        return hashlib.sha256(repr((hash_of_builder(), link, states, bases)).encode()).hexdigest()
+
+
+def _note(link: Link) -> Path:
+    return link.target.with_name(f"{link.target.name}.inputs")
+
+
+def _is_linked(link: Link, digest: str) -> bool:
+    note = _note(link)
+    is_linked = link.target.is_file() and note.is_file() and digest and note.read_text(encoding="utf-8") == digest
+    if not is_linked:
+        note.unlink(missing_ok=True)
+    return bool(is_linked)
+
+
+def _outside(objects: Objects, libraries: Iterable[Path]) -> Outside:
+    manifests = [found.manifest for found in objects.found.values()]
+    outside = Outside.of(manifests)
+    if all(each.is_whole for each in manifests):
+        return outside
+    return replace(outside, made=f"made: {' '.join(map(sha256_of_file, libraries))}")

@@ -1,0 +1,270 @@
+"""Extensions that stay libraries of their own: their settings, what their build says, and the stub that opens the one
+for the torch of a process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from graft.adopt.builds import TheirBuild, TheirExtension, as_settings, their_build
+from graft.backend import build_sdist
+from graft.base.base import Base
+from graft.compile.extension_stub import extension_stub, folder_for
+from graft.core.errors import UsageError
+from graft.deliveries import refuse_beside
+from graft.inputs.carried import carried
+from graft.inputs.native import load_native
+from graft.inputs.settings import Settings, settings_of
+from graft.inputs.toolchain import Toolchain
+from helpers import write
+
+TREE = {
+    "setup.py": "",
+    "LICENSE": "Anyone may use it.\n",
+    "csrc/z.cpp": "",
+    "csrc/a.cu": "",
+    "csrc/test.cpp": "",
+    "csrc/include/a.h": "",
+    "their/__init__.py": "",
+    "their/data.json": "",
+    "their/py.typed": "",
+    "their/_C.so": "",
+    "their/csrc/b.cpp": "",
+    "their/deep/__init__.py": "",
+    "their/__pycache__/x.pyc": "",
+    "their/.hidden": "",
+}
+
+TABLE = """
+[tool.graft.packages]
+their = "../tree/their"
+
+[[tool.graft.extensions]]
+name = "their._C"
+suffix = ".so"
+sources = ["../tree/csrc/z.cpp", "../tree/csrc/*.cu"]
+include-dirs = ["../tree/csrc/include"]
+define = ["A", "B=2"]
+cxx-flags = ["-fvisibility=hidden", "-std=c++14"]
+link-flags = ["-Wl,-z,now"]
+license-files = ["../tree/LICENSE"]
+
+[[tool.graft.extensions]]
+name = "their._other"
+sources = ["../tree/csrc/z.cpp"]
+"""
+
+
+def settings(tmp_path: Path, table: str = TABLE) -> Settings:
+    """Return the settings of a native folder beside the tree of an extension."""
+    write(tmp_path, {f"tree/{name}": text for name, text in TREE.items()})
+    project = f'[project]\nname = "x"\n\n[tool.graft]\nnative = "native"\n{table}\n'
+    write(tmp_path / "ops", {"pyproject.toml": project, "native/native_functions.yaml": ""})
+    return settings_of(tmp_path.resolve() / "ops/native")
+
+
+def test_settings(tmp_path: Path) -> None:
+    found, tree = settings(tmp_path), tmp_path.resolve() / "tree"
+    first, second = found.extensions
+    assert (first.name, first.sources) == ("their._C", (tree / "csrc/z.cpp", tree / "csrc/a.cu"))
+    assert first.settings.flags.cflags == ("-DA", "-DB=2", "-fvisibility=hidden", "-std=c++14")
+    assert first.settings.flags.cuda_cflags == ("-DA", "-DB=2")
+    assert first.settings.flags.of_newer_standards("c++17") == ("-DA", "-DB=2", "-fvisibility=hidden")
+    assert first.place(".abi.so") == "their/_C.so" and second.place(".abi.so") == "their/_other.abi.so"
+    assert first.link_flags == ("-Wl,-z,now",)
+    assert found.sources == frozenset() and found.packages == {"their": (tree / "their",)}
+
+
+def test_inputs_and_stamp(tmp_path: Path) -> None:
+    found, tree = settings(tmp_path), tmp_path.resolve() / "tree"
+    assert {tree / "csrc/z.cpp", tree / "csrc/a.cu", tree / "LICENSE"} <= {*load_native(found.root / "native").inputs}
+    assert str(tmp_path) not in found.stamp[0] and "their._other" in found.stamp[0]
+    with pytest.raises(UsageError, match=r"extensions: PyTorch's own build has no such settings"):
+        found.require_none()
+
+
+def test_packages_carry_no_sources(tmp_path: Path) -> None:
+    found = carried(settings(tmp_path).packages)
+    assert [*found] == ["their/__init__.py", "their/data.json", "their/py.typed", "their/deep/__init__.py"]
+    write(tmp_path, {"more/__init__.py": "1", "more/new.py": "", "alone.py": ""})
+    both = carried({"their": (tmp_path / "more", tmp_path / "tree/their"), "alone": (tmp_path / "alone.py",)})
+    assert both["their/__init__.py"] == tmp_path / "more/__init__.py" and "their/deep/__init__.py" in both
+    assert both["alone.py"] == tmp_path / "alone.py"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ('suffix = ".so"', 'sufix = ".so"', 12, "[[tool.graft.extensions]] has no key `sufix`"),
+        ('suffix = ".so"', 'suffix = "so"', 12, "suffix: so is not the end of a library's name, as .so is"),
+        ('define = ["A", "B=2"]', "define = 1", 15, "[[tool.graft.extensions]] define is not a macro, or a list"),
+        ('name = "their._other"', 'name = "their._C"', 21, "name: their._C has another extension already"),
+        ('name = "their._other"', 'name = "torch._other"', 21, "name: torch._other is no name"),
+        ('name = "their._other"', "", 20, "[[tool.graft.extensions]] has no name"),
+        (
+            '_other"\nsources = ["../tree/csrc/z.cpp"]',
+            '_other"\nsources = ["../no.cpp"]',
+            22,
+            "../no.cpp matches no file",
+        ),
+        ('_other"\nsources = ["../tree/csrc/z.cpp"]', '_other"', 21, "name: their._other has no sources"),
+        ('"-std=c++14"', '"-o x"', 16, "cxx-flags: -o x: the build passes what the compiler does"),
+        ('their = "../tree/their"', 'their = "../tree/no"', 8, "packages: ../tree/no: no such folder"),
+        ('their = "../tree/their"', 'torch = "../tree/their"', 7, "packages: torch is no name"),
+        ('their = "../tree/their"', "their = 1", 7, "packages is not a table: name = folder"),
+    ],
+)
+def test_mistakes(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
+    assert old in TABLE
+    with pytest.raises(UsageError) as caught:
+        settings(tmp_path, TABLE.replace(old, new))
+    first, *others = caught.value.what.splitlines()
+    assert not others and first.startswith(f"{tmp_path.resolve()}/ops/pyproject.toml:{line}: ") and said in first
+
+
+def test_what_a_build_says_is_what_settings_mean(tmp_path: Path) -> None:
+    write(tmp_path, {f"tree/{name}": text for name, text in TREE.items()})
+    tree = tmp_path.resolve() / "tree"
+    extension = TheirExtension(
+        "their._C",
+        ".so",
+        (tree / "csrc/z.cpp", tree / "csrc/a.cu"),
+        (tree / "csrc/include", Path("/usr/include")),
+        ("A", 'TEXT="a \\ b"'),
+        ("-O1", "-UX"),
+        ("--use_fast_math",),
+        ("-fopenmp",),
+        ("z",),
+    )
+    build = TheirBuild(tree, (extension,), {"their": tree / "their"}, {}, "their", "1.0", (tree / "LICENSE",), {})
+    found = settings(tmp_path, as_settings(build, tmp_path.resolve() / "ops"))
+    (read,) = found.extensions
+    assert (read.name, read.suffix, read.sources) == (extension.name, ".so", extension.sources)
+    assert read.settings.include_dirs == extension.include_dirs
+    assert read.settings.flags.cflags == ("-DA", '-DTEXT="a \\ b"', "-O1", "-UX")
+    assert read.settings.flags.cuda_cflags == ("-DA", '-DTEXT="a \\ b"', "--use_fast_math")
+    assert (read.link_flags, read.settings.libraries) == (("-fopenmp",), ("z",))
+    assert read.settings.licenses == build.licenses and found.packages == {"their": (tree / "their",)}
+    assert str(tmp_path) not in found.stamp[0]
+
+
+def test_compile_commands(tmp_path: Path) -> None:
+    write(tmp_path, {f"tree/{name}": text for name, text in TREE.items() if name != "setup.py"})
+    tree = tmp_path.resolve() / "tree"
+    flags = f"-DA -D_C_EXPORTS -DB='\"x y\"' -I{tree}/csrc/include -isystem /env/torch/include -O3 -fPIC -std=gnu++17"
+    target = "CMakeFiles/_C.dir"
+    compiled = {
+        f"g++ {flags} -o {target}/z.o -c x": "../csrc/z.cpp",
+        "g++ -o CMakeFiles/test.dir/t.o": "../csrc/test.cpp",
+    }
+    commands = [{"directory": f"{tree}/build", "command": each, "file": file} for each, file in compiled.items()]
+    link = f"g++ -shared -o lib_C.so {target}/z.cpp.o -L/opt/lib -lz -ltorch_cpu -lc10"
+    files = {f"{target}/link.txt": link, "CMakeFiles/test.dir/link.txt": "g++ -o test"}
+    write(tree / "build", {"compile_commands.json": json.dumps(commands), **files})
+    build = their_build(tree, sys.executable)
+    (extension,) = build.extensions
+    assert (extension.name, extension.suffix) == ("their._C", ".so")
+    assert extension.sources == (tree / "csrc/z.cpp",) and extension.include_dirs == (tree / "csrc/include",)
+    assert extension.define == ("A", 'B="x y"') and extension.cxx_flags == ("-O3", "-std=gnu++17")
+    assert (extension.libraries, extension.library_dirs) == (("z",), (Path("/opt/lib"),))
+    assert build.packages == {"their": tree / "their"} and build.licenses == (tree / "LICENSE",)
+
+
+def test_tree_without_a_build(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"it has no setup.py, and there is no compile_commands.json") as caught:
+        their_build(tmp_path, sys.executable)
+    assert "[[tool.graft.extensions]]" in caught.value.todo
+
+
+def test_load_refuses_what_is_beside_torch(tmp_path: Path) -> None:
+    folders = [SimpleNamespace(settings=settings(tmp_path))]
+    with pytest.raises(UsageError, match=r"pyproject.toml:10: \[tool.graft\] extensions: graft.load adds operators"):
+        refuse_beside(SimpleNamespace(read=SimpleNamespace(folders=folders)))
+
+
+def test_sdist_needs_the_sources_below_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings(tmp_path)
+    monkeypatch.chdir(tmp_path / "ops")
+    with pytest.raises(SystemExit):
+        build_sdist(str(tmp_path / "out"))
+    assert f"extensions: {tmp_path.resolve()}/tree/csrc/z.cpp is not below" in capsys.readouterr().err
+
+
+MODULE = """
+#include <Python.h>
+#include <stdio.h>
+__attribute__((constructor)) static void open_it(void) { fputs("opened VALUE\\n", stderr); }
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_C", NULL, 0, NULL};
+PyMODINIT_FUNC PyInit__C(void) {
+  PyObject* module = PyModule_Create(&definition);
+  PyModule_AddIntConstant(module, "value", VALUE);
+  return module;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def stubbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a package for two torches, 1 and 2, and a third torch that it is not for."""
+    folder = tmp_path_factory.mktemp("stubbed")
+    compiler = ["g++", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-x", "c", "-"]
+    for number in (1, 2, 3):
+        lib = folder / f"torch{number}/torch/lib"
+        lib.mkdir(parents=True)
+        command = [*compiler, "-o", lib / "libtorch_cpu.so", "-Wl,-soname,libtorch_cpu.so"]
+        subprocess.run(command, input=f"int torch_{number} = {number};", text=True, check=True)
+        target = folder / "site" / folder_for("my_ops", Base(Path("x"), folder / f"torch{number}")) / "their/_C.so"
+        if number < 3:
+            target.parent.mkdir(parents=True)
+            include = f"-I{sysconfig.get_path('include')}"
+            text = MODULE.replace("VALUE", str(number))
+            subprocess.run([*compiler, include, "-o", target], input=text, text=True, check=True)
+    stub = extension_stub(Toolchain("g++", "", "c++20"), folder / "stubs", "my_ops", "their/_C.so")
+    write(folder / "site/their", {"__init__.py": ""})
+    (folder / "site/their/_C.so").write_bytes(stub.read_bytes())
+    return folder
+
+
+def run(folder: Path, torch: int, code: str) -> tuple[str, str]:
+    """Run Python code in a process with a torch, or with none if that is 0. Return what it prints to both streams."""
+    first = f"import ctypes; ctypes.CDLL('{folder}/torch{torch}/torch/lib/libtorch_cpu.so')\n" if torch else ""
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, '{folder}/site')\n{first}{code}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr.strip()
+
+
+IMPORT = """
+try:
+    from their import _C
+    print(_C.value, _C.__name__, _C.__file__.endswith("site/their/_C.so"))
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("torch", [1, 2])
+def test_stub_opens_the_extension_for_the_torch_that_is_there(stubbed: Path, torch: int) -> None:
+    assert run(stubbed, torch, IMPORT) == (f"{torch} their._C True", f"opened {torch}")
+    # As torch.ops.load_library opens a file that a finder of importlib names.
+    find = "import importlib.machinery as m; found = m.PathFinder.find_spec('_C', [sys.path[0] + '/their'])"
+    assert run(stubbed, torch, f"{find}\nctypes.CDLL(found.origin)") == ("", f"opened {torch}")
+    assert (
+        run(stubbed, torch, f"import os; os.chdir('{stubbed}/site/their'); ctypes.CDLL('./_C.so')")[1]
+        == f"opened {torch}"
+    )
+
+
+def test_stub_says_why_it_opens_nothing(stubbed: Path) -> None:
+    said = "their/_C.so: my_ops was not built for the torch that is here; install one for it"
+    assert run(stubbed, 3, IMPORT) == (said, said)
+    said = "their/_C.so: it belongs to a torch, and this process has none; import torch first"
+    assert run(stubbed, 0, IMPORT) == (said, said)
