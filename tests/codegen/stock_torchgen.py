@@ -32,7 +32,8 @@ from graft.codegen.torchgen import IGNORED_KEYS
 from graft.inputs.entries import read_entries
 from graft.inputs.native import load_natives
 from torchgen import gen
-from torchgen.api import cpp, native
+from torchgen.api import cpp
+from torchgen.api import native as native_api
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
 
 TREE = Path(torchgen.__file__).parents[1]
@@ -47,8 +48,6 @@ KNOWN = BaseOperators(TREE)
 
 
 def main() -> None:
-    for module in (cpp, native):  # graft extends these when it is imported
-        module.argumenttype_type = module.argumenttype_type.__wrapped__
     cases = {file.stem: yaml.safe_load(file.read_text()) for file in sorted(FOLDER.glob("*.yaml"))}
     warm_up()
     # A process for each case, since torchgen caches what it has parsed.
@@ -93,6 +92,8 @@ def row(case: dict[str, Any]) -> tuple[str, str, str, str]:
         lay_out(files_of(case), native)
         lines = [line.removeprefix(f"{native}/") for line in check(load_natives([native]), KNOWN).lines()]
         lines += [case["generated"]] if "generated" in case else []
+        for module in (cpp, native_api):  # graft extends these when it is imported
+            module.argumenttype_type = module.argumenttype_type.__wrapped__
         if message := torchgen_says(native):
             message = message.replace(f"{native}/torchgen/packaged/", "").replace(f"{native}/", "")
     answer = "silent" if message is None else "caught" if names_entry(message, case) else "misleading"

@@ -90,6 +90,7 @@ PARTS = pytest.mark.parametrize("parts", [torch.gr_parts, torch.gr_parts_explici
 
 
 @PARTS
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_none_among_results(parts: Callable[..., tuple[torch.Tensor, torch.Tensor | None]]) -> None:
     x = real(3)
     for both in (False, True):

@@ -23,14 +23,16 @@ can_auto_functionalize = _accept_added_operators(can_auto_functionalize)
 
 def _return_two(upstreams):
     """Make ``auto_functionalized_v2_dense``, of an added operator that returns one tensor and writes none since all are
-    None, return it twice: Inductor's pattern matcher takes a tuple of one for the tensor itself.
+    None, return it twice where Inductor calls it, whose pattern matcher takes a tuple of one for the tensor itself.
     """
 
     @functools.wraps(upstreams)
-    def auto_functionalized_v2_dense(mutable_op, *args, **kwargs):
-        results = upstreams(mutable_op, *args, **kwargs)
-        is_added = isinstance(mutable_op, OpOverload) and mutable_op.name() in _added_operators.WRITING
-        return results * 2 if is_added and len(results) == 1 and results[0] is not None else results
+    def auto_functionalized_v2_dense(mutable_op, *only_cloned, **kwargs):
+        results = upstreams(mutable_op, *only_cloned, **kwargs)
+        # Only Inductor says what to clone.
+        is_added = bool(only_cloned) and isinstance(mutable_op, OpOverload)
+        is_alone = len(results) == 1 and results[0] is not None
+        return results * 2 if is_alone and is_added and mutable_op.name() in _added_operators.WRITING else results
 
     return auto_functionalized_v2_dense
 
