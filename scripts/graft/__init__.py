@@ -17,6 +17,7 @@ above it, which `make lint` checks::
     new        the skeleton of an operator
     fork       the same native folder in PyTorch's source tree: as commits, and with PyTorch's own build
     session    operators in the running process, from a folder or from texts
+    adopt      the operators of an extension that exists, as native operators
     pin        the pin of another release
     project    a folder with pyproject.toml and operators, as `backend` builds it for pip (PEP 517, PEP 660)
 

@@ -53,7 +53,8 @@ def _source(parser: argparse.ArgumentParser) -> None:
 
 
 def _adopting(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("modules", nargs="*", metavar="PACKAGE", help="the Python package, and more modules of it")
+    help_ = "the Python package or the source tree, and more modules to import"
+    parser.add_argument("modules", nargs="*", metavar="PACKAGE", help=help_)
     parser.add_argument("--prefix", action="store_true", help="begin all names with the operators' namespace")
     help_ = "rename the first argument of these operators, or of all, to self, which makes them methods"
     parser.add_argument("--methods", nargs="*", metavar="OP", help=help_)
@@ -99,8 +100,8 @@ VERBS = (
         *("pin native wheel cxx python schema kind variants project", THERE),
     ),
     Verb(
-        *("adopt", "write the operators of an installed extension as a native folder", "graft.adopt.adopt:adopt"),
-        *("native python cxx", NONE, _adopting),
+        *("adopt", "write the operators of an extension that exists as a native folder", "graft.adopt.adopt:adopt"),
+        *("native python cxx jobs launcher", NONE, _adopting),
     ),
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply_fetched", _TREE, RELEASE),

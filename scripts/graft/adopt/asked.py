@@ -18,6 +18,7 @@ _TEXT = """# What `graft adopt` is asked for. After an edit, and after an upgrad
 {lines}
 """
 _HELP = {
+    "source": "the source tree of the extension, which is built with the operators; none if it is installed",
     "modules": "the modules that register the operators; the first call imports the first",
     "prefix": "whether all names begin with the namespace",
     "own": "operators that get the extension's kernels and formulas in derivatives.yaml, in place of calls",
@@ -34,6 +35,7 @@ class Asked:
     """What is asked for.
 
     Args:
+        source: the source tree, seen from the folder; empty for an installed package.
         modules: the modules to import.
         prefix: whether all names begin with the namespace.
         methods: the operators whose first argument is to be called `self`; ``all`` for all of them.
@@ -44,6 +46,7 @@ class Asked:
         fakes: what makes the empty results of functions, as ``package.module:function``.
     """
 
+    source: str = ""
     modules: tuple[str, ...] = ()
     prefix: bool = False
     methods: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,7 @@ from ..base.base import Base
 from ..base.installed import Environment
 from ..core.errors import CommandError, UsageError
 from ..core.layout import Layout
-from ..core.process import python_path, run
+from ..core.process import run
 from ..inputs.pin import pin_of
 from ..inputs.toolchain import find_toolchain
 from .asked import Asked
@@ -37,7 +38,12 @@ def ask(
         answer = Path(folder) / "answer.json"
         answer.with_name("request.json").write_text(json.dumps(request), encoding="utf-8")
         command: list[str | Path] = [environment.python, _HERE / "child.py", answer.with_name("request.json"), answer]
-        done = run(command, cwd=Path(folder), env={"PYTHONPATH": python_path(*paths)} if paths else None, check=False)
+        done = run(
+            command,
+            cwd=Path(folder),
+            env={"PYTHONPATH": os.pathsep.join(map(str, paths))} if paths else None,
+            check=False,
+        )
         if not answer.is_file():
             raise UsageError(
                 f"{' '.join(modules)}: the process that imported it ended with exit code {done.returncode}",

@@ -24,11 +24,11 @@ dependencies = [{dependencies}]
 
 [tool.graft]
 native = "."
-"""
+{settings}"""
 
 
-def project_text(folder: Path, asked: Asked, found: Mapping[str, Any]) -> str:
-    """Return the text of the file."""
+def project_text(folder: Path, asked: Asked, found: Mapping[str, Any], settings: str) -> str:
+    """Return the text of the file. ``settings`` are those of a source tree."""
     distributions = filter(None, (found["distributions"][module] for module in asked.modules))
     needed = dict.fromkeys(f'"{name}>={version.partition("+")[0]}"' for name, version in distributions)
     return _TEXT.format(
@@ -36,4 +36,5 @@ def project_text(folder: Path, asked: Asked, found: Mapping[str, Any]) -> str:
         name=canonicalize_name(folder.name),
         modules=", ".join(asked.modules),
         dependencies=", ".join(needed),
+        settings=f"\n{settings}" if settings else "",
     )
