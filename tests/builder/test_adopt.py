@@ -1,0 +1,163 @@
+"""What adopt makes of schemas and names. torchgen's and the compiler's verdicts are in tests/deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+from graft.adopt.asked import FILE, Asked, read_asked
+from graft.adopt.names import Names
+from graft.adopt.overloads import ambiguous
+from graft.adopt.plan import Adopted, Operator, Planner
+from graft.adopt.schema import UnreadableError, read_schema, spelled
+from graft.adopt.table import changes
+from graft.core.errors import UsageError
+
+# As the dispatcher prints them, and as native_functions.yaml spells them.
+SPELLED = {
+    "ns::f(Tensor(out!) into, Tensor x) -> ()": "f(Tensor(a!) into, Tensor x) -> ()",
+    "ns::f.over(Tensor[](x!) xs) -> ()": "f.over(Tensor(a!)[] xs) -> ()",
+    "ns::f(Tensor(b) x, Tensor y) -> Tensor": "f(Tensor x, Tensor y) -> Tensor",
+    "ns::f(Tensor(b) x) -> Tensor(b)": "f(Tensor(a) x) -> Tensor(a)",
+    "ns::f(Tensor(a -> *) x, int n) -> Tensor(a)[]": "f(Tensor x, int n) -> Tensor[]",
+    "ns::f(Tensor(q!)? x) -> ()": "f(Tensor(a!)? x) -> ()",
+    "ns::f(int[2] n=[1, 1], int[] m=[1, 2]) -> int _0": "f(int[2] n=1, int[] m=[1,2]) -> int",
+    "ns::f(int n=0., float y=1., SymInt m=-1) -> Tensor": "f(int n=0, float y=1., SymInt m=-1) -> Tensor",
+    'ns::f(str s="a, b=(c)") -> (Tensor x, Tensor[] y)': 'f(str s="a, b=(c)") -> (Tensor x, Tensor[] y)',
+    "ns::f(Tensor x, *, bool? b=None) -> (Tensor _0, Tensor _1)": "f(Tensor x, *, bool? b=None) -> (Tensor, Tensor)",
+    "ns::f() -> ()": "f() -> ()",
+}
+
+
+@pytest.mark.parametrize("printed", SPELLED)
+def test_spelling(printed: str) -> None:
+    assert str(spelled(read_schema(printed))) == SPELLED[printed]
+
+
+def test_any_number_of_values_is_unreadable() -> None:
+    with pytest.raises(UnreadableError, match="any number of values"):
+        read_schema("ns::f(...) -> ...")
+
+
+def _operator(schema: str, keys: tuple[str, ...] = ("CPU",)) -> Operator:
+    name, _, overload = schema.partition("(")[0].partition(".")
+    return Operator(name, overload, schema, keys, "", "FROM_SCHEMA", (), 0)
+
+
+def _plan(
+    *schemas: str, taken: Collection[str] = (), methods: Collection[str] | None = (), prefix: bool = False
+) -> list[Adopted]:
+    names = Names(
+        namespace_first=prefix,
+        is_taken=lambda name: name in taken,
+        is_bound=lambda name: not name.endswith(("_forward", "_backward", "_jvp")),
+        is_word=lambda name: name in ("from", "default"),
+    )
+    return Planner([*map(_operator, schemas)], names, methods, (), taken).plan()
+
+
+# The operators of an extension, and the entries that they become.
+ENTRIES = {
+    # names
+    ("ns::nms(Tensor x) -> Tensor",): ["nms(Tensor x) -> Tensor"],
+    ("ns::rms_norm(Tensor x) -> Tensor",): ["ns_rms_norm(Tensor x) -> Tensor"],
+    ("ns::fwd(Tensor x) -> Tensor",): ["ns_fwd(Tensor x) -> Tensor"],
+    ("ns::_pool_backward(Tensor x) -> Tensor",): ["_pool_bwd(Tensor x) -> Tensor"],
+    ("ns::new_tensor_of(Tensor x) -> Tensor",): ["ns_new_tensor_of(Tensor x) -> Tensor"],
+    ("ns::f(Tensor x) -> Tensor", "other::f(Tensor x) -> Tensor"): [
+        "ns_f(Tensor x) -> Tensor",
+        "other_f(Tensor x) -> Tensor",
+    ],
+    ("a::knn(Tensor x) -> Tensor", "b::knn(Tensor x) -> Tensor"): [
+        "knn(Tensor x) -> Tensor",
+        "b_knn(Tensor x) -> Tensor",
+    ],
+    # arguments
+    ("ns::cut(Tensor x, int from, int default) -> Tensor",): ["cut(Tensor x, int from_, int default_) -> Tensor"],
+    ("ns::cut(Tensor self, Tensor input) -> Tensor",): ["cut(Tensor self, Tensor input_) -> Tensor"],
+    # written arguments
+    ("ns::add_(Tensor(a!) x, Tensor y) -> Tensor(a!)",): ["add_(Tensor(a!) self, Tensor y) -> Tensor(a!)"],
+    ("ns::add_(Tensor(a!) x, Tensor y) -> ()",): ["add_(Tensor(a!) self, Tensor y) -> Tensor(a!)"],
+    ("ns::wait_(Tensor x, Tensor(a!) y) -> ()",): ["wait(Tensor x, Tensor(a!) y) -> ()"],
+    ("ns::copy_to(Tensor x, Tensor(a!) out) -> Tensor(a!)",): ["copy_to(Tensor x, Tensor(a!) out) -> ()"],
+    ("ns::mul_out(Tensor x, Tensor(a!) out) -> Tensor(a!) out",): ["mul_into(Tensor x, Tensor(a!) out) -> ()"],
+    ("ns::scan(Tensor x, Tensor(a!) y) -> (Tensor(a!), Tensor)",): ["scan(Tensor x, Tensor(a!) y) -> Tensor"],
+    ("ns::mul(Tensor x) -> Tensor", "ns::mul.out(Tensor x, Tensor(a!) out) -> Tensor(a!)"): [
+        "mul(Tensor x) -> Tensor",
+        "mul.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
+    ],
+    ("ns::mul.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",): ["mul.out(Tensor x, Tensor(a!) out) -> ()"],
+    # results
+    ("ns::maybe(Tensor x) -> (Tensor?, Tensor)",): ["maybe(Tensor x) -> (Tensor, Tensor)"],
+}
+
+
+@pytest.mark.parametrize("schemas", ENTRIES)
+def test_entries(schemas: tuple[str, ...]) -> None:
+    plan = _plan(*schemas, taken={"rms_norm"})
+    assert [str(each.schema) for each in plan] == ENTRIES[schemas]
+    for each in plan:
+        assert each.schema
+        assert len(each.arguments) == each.operator.schema.count(",") + 1 - (each.operator.schema.count("*,") > 0) - (
+            "->" in each.operator.schema and each.operator.schema.rpartition("->")[2].count(",")
+        )
+
+
+def test_what_is_written_by_lists_of_optionals_is_told() -> None:
+    (adopted,) = _plan("ns::step(Tensor?[](a!) states) -> ()")
+    assert adopted.schema and str(adopted.schema) == "step(Tensor?[] states) -> ()"
+    assert adopted.schema.arguments[0].is_written_untold
+
+
+def test_methods() -> None:
+    (adopted,) = _plan("ns::nms(Tensor dets, Tensor scores) -> Tensor", methods=None)
+    assert str(adopted.schema) == "nms(Tensor self, Tensor scores) -> Tensor" and adopted.is_method
+    (adopted,) = _plan("ns::nms(Tensor dets, Tensor input) -> Tensor", methods=["nms"])
+    assert str(adopted.schema) == "nms(Tensor dets, Tensor input) -> Tensor" and not adopted.is_method
+    assert "no method" in adopted.notes[0]
+
+
+def test_prefix() -> None:
+    (adopted,) = _plan("ns::nms(Tensor dets) -> Tensor", prefix=True)
+    assert str(adopted.schema) == "ns_nms(Tensor dets) -> Tensor"
+
+
+def test_no_entry_has_these_types() -> None:
+    (adopted,) = _plan("ns::f(Tensor x) -> Dict(str, Tensor)")
+    assert adopted.refusal and not adopted.is_entry
+
+
+def test_overloads_that_fit_one_call() -> None:
+    def shared(*printed: str) -> list[tuple[str, str, str]]:
+        return ambiguous([(i, read_schema(f"ns::f.{each}")) for i, each in enumerate(printed)])
+
+    assert shared("a(Tensor x, int n) -> Tensor", "b(Tensor x, float n) -> Tensor") == [("f", "a", "b")]
+    assert shared("a(Tensor x, int n) -> Tensor", "b(Tensor x, Tensor n) -> Tensor") == []
+    assert shared("a(Tensor x) -> Tensor", "b(Tensor x, int n) -> Tensor") == []
+    assert shared("a(Tensor x) -> Tensor", "b(Tensor x, int n=1) -> Tensor") == [("f", "a", "b")]
+
+
+def test_file_of_what_is_asked(tmp_path: Path) -> None:
+    asked = Asked(modules=("their.ops",), methods=("all",), prefix=True, writes={"f": ["out"]}, fakes={"g": "m:h"})
+    (tmp_path / FILE).write_text(asked.text(), encoding="utf-8")
+    assert read_asked(tmp_path) == asked
+    (tmp_path / FILE).write_text('module = "x"\nprefix = "yes"\nmethods = "all"\n', encoding="utf-8")
+    with pytest.raises(UsageError) as error:
+        read_asked(tmp_path)
+    lines = str(error.value).splitlines()
+    assert [line.partition(f"{FILE}: ")[2] for line in lines[:3]] == [
+        "no key `module`",
+        "prefix is not true or false",
+        "methods is not a list of names",
+    ]
+
+
+def test_changes() -> None:
+    def line(name: str, schema: str) -> dict[str, str]:
+        return {"full": name, "schema": schema, "signature": "s"}
+
+    before = {"ns::f": line("ns::f", "1"), "ns::g": line("ns::g", "1")}
+    told = changes(before, [line("ns::f", "2"), line("ns::h", "1")]).splitlines()
+    assert told[1:] == ["  new: ns::h", "  gone: ns::g", "  ns::f: 1 is now 2"]
+    assert changes(before, [line("ns::f", "1"), line("ns::g", "1")]) == ""
