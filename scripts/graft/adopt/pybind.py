@@ -130,7 +130,7 @@ def _operators(
         return [], [f"{name} is no name of an operator"]
     made: dict[str, PybindOperator] = {}
     reasons = []
-    for signature in sorted(overloads, key=_generality):
+    for signature in _ordered(overloads):
         try:
             one = _operator(name, signature, function, enums, choices, bool(made))
         except UnknownTypeError as error:
@@ -140,9 +140,24 @@ def _operators(
     return list(made.values()), reasons
 
 
-def _generality(signature: Signature) -> list[bool]:
-    """torch.ops takes the first overload that fits, and a float argument takes an int: those with an int go first."""
-    return ["Float" in each.type or each.type == "float" for each in signature.arguments]
+def _ordered(overloads: Sequence[Signature]) -> list[Signature]:
+    """torch.ops takes the first overload that fits, and a float takes an int: the same one with an int goes before."""
+    ordered: list[Signature] = []
+    for each in overloads:
+        place = next((i for i, other in enumerate(ordered) if _is_narrower(each, other)), len(ordered))
+        ordered.insert(place, each)
+    return ordered
+
+
+def _is_narrower(one: Signature, other: Signature) -> bool:
+    if len(one.arguments) != len(other.arguments):
+        return False
+    pairs = {(a.type, b.type) for a, b in zip(one.arguments, other.arguments, strict=True) if a.type != b.type}
+    return bool(pairs) and all(not _is_float(a) and _is_float(b) for a, b in pairs)
+
+
+def _is_float(type_: str) -> bool:
+    return type_ == "float" or "SupportsFloat" in type_
 
 
 def _operator(
