@@ -179,7 +179,8 @@ def _operator(
         name += "." + "_".join(
             re.sub(r"\W", lambda found: {"?": "Opt", "[": "List"}.get(found[0], ""), each) for each in types
         )
-    needs = ["writes"] if not results and writes is None else []
+    # One without a tensor in its results may return a status, and write its result into an argument.
+    needs = ["writes"] if writes is None and not any(map(is_tensor, results)) else []
     fake = choices.fakes.get(function.name, "")
     if results and not fake:
         needs.append("fake")
