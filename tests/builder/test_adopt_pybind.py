@@ -186,6 +186,8 @@ def test_writes_and_fakes() -> None:
     assert said.operators[0].needs == () and "Tensor(a!)" in said.text and not said.mistakes
     reads = registered("their", _found(*docs), PybindChoices(writes={"f": []}))
     assert reads.operators[0].needs == () and "(a!)" not in reads.text and reads.text
+    status = registered("their", _found("f(x: torch.Tensor, out: torch.Tensor) -> int"))
+    assert status.operators[0].needs == ("writes", "fake") and not status.text
     result = "g(x: torch.Tensor) -> torch.Tensor"
     assert registered("their", _found(result)).operators[0].needs == ("fake",)
     faked = registered("their", _found(result), PybindChoices(fakes={"g": "their.fakes:g"}))

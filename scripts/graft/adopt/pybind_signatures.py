@@ -117,7 +117,7 @@ def _depths(text: str) -> Iterator[tuple[int, int]]:
         if letter in "'\"":
             quote, escaped = letter, False
             continue
-        if closing and letter == closing[-1] and not (letter == ">" and text[position - 1] == "-"):
+        if closing and letter == closing[-1]:
             closing.pop()
         yield position, len(closing)
         if letter in _OPENING:

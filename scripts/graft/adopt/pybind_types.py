@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import re
 from collections.abc import Collection
 
@@ -120,10 +119,10 @@ def _literal(value: object, type_: str) -> str | None:
     if type_ == "str" and isinstance(value, str):
         return json.dumps(value) if value.isprintable() and value.isascii() else None
     if type_ == "float" and isinstance(value, (int, float)):
-        return repr(float(value)) if math.isfinite(value) else None
+        return repr(float(value))
     if type_ in ("int", "SymInt") and isinstance(value, int):
         return str(int(value))
-    if type_ == "Scalar" and isinstance(value, (int, float)) and math.isfinite(value):
+    if type_ == "Scalar" and isinstance(value, (int, float)):
         return repr(value)
     return None
 

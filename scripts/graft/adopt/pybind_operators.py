@@ -1,0 +1,196 @@
+"""Operators of pybind11's functions: a schema for each overload. Uses only the standard library."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .pybind_found import FoundFunction
+from .pybind_signatures import Argument, Signature, signatures
+from .pybind_types import UnknownTypeError, is_tensor, schema_default, schema_results, schema_type
+
+
+@dataclass(frozen=True)
+class PybindChoices:
+    """What the author says.
+
+    Args:
+        namespace: the operators' namespace; that of the package's name if empty.
+        backends: the dispatch keys that the functions have kernels for; CPU if empty, and CUDA if there is code for it.
+        writes: for each function, the arguments that it writes; none for a function that only checks something.
+        fakes: for each function, ``package.module:function``, which makes empty results.
+    """
+
+    namespace: str = ""
+    backends: Sequence[str] = ()
+    writes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fakes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PybindOperator:
+    """An operator that a function becomes.
+
+    Args:
+        name: its name without the namespace, with that of the overload.
+        schema: its schema without the namespace.
+        function: ``module:function``.
+        needs: the lines that are missing: ``writes`` (the operator is not registered), ``fake``.
+        doc: the function's docstring behind its signature.
+        enums: arguments that are numbers here, and where their enumeration stands.
+        writes: whether it writes arguments.
+        returns: whether it has results.
+        fake: ``package.module:function``.
+    """
+
+    name: str
+    schema: str
+    function: str
+    needs: tuple[str, ...] = ()
+    doc: str = ""
+    enums: Mapping[int | str, str] = field(default_factory=dict)
+    writes: bool = False
+    returns: bool = True
+    fake: str = ""
+
+
+def operators_of(
+    name: str, function: FoundFunction, enums: Collection[str], choices: PybindChoices
+) -> tuple[list[PybindOperator], list[str]]:
+    """The operators of a function, one for each overload, and why an overload is none."""
+    overloads = signatures(function.name, function.doc)
+    if not overloads:
+        return [], ["its docstring has no signature: py::options leaves it out, or a default's text is not readable"]
+    if not name.isidentifier() or keyword.iskeyword(name):
+        return [], [f"{name} is no name of an operator"]
+    made: dict[str, PybindOperator] = {}
+    reasons = []
+    for signature in _ordered(overloads):
+        try:
+            one = _operator(name, signature, function, enums, choices, bool(made))
+        except UnknownTypeError as error:
+            reasons.append(str(error))
+            continue
+        made.setdefault(one.name, one)  # overloads for int32 and int64 are one
+    return list(made.values()), reasons
+
+
+def _ordered(overloads: Sequence[Signature]) -> list[Signature]:
+    """torch.ops takes the first overload that fits, and a float takes an int: the same one with an int goes before."""
+    ordered: list[Signature] = []
+    for each in overloads:
+        place = next((i for i, other in enumerate(ordered) if _is_narrower(each, other)), len(ordered))
+        ordered.insert(place, each)
+    return ordered
+
+
+def _is_narrower(one: Signature, other: Signature) -> bool:
+    if len(one.arguments) != len(other.arguments):
+        return False
+    pairs = {(a.type, b.type) for a, b in zip(one.arguments, other.arguments, strict=True) if a.type != b.type}
+    return bool(pairs) and all(not _is_float(a) and _is_float(b) for a, b in pairs)
+
+
+def _is_float(type_: str) -> bool:
+    return type_ == "float" or "SupportsFloat" in type_
+
+
+def _operator(
+    name: str,
+    signature: Signature,
+    function: FoundFunction,
+    enums: Collection[str],
+    choices: PybindChoices,
+    is_overload: bool,
+) -> PybindOperator:
+    types = [_type(argument, enums) for argument in signature.arguments]
+    results = schema_results(signature.result)
+    if not any(map(is_tensor, types)):
+        raise UnknownTypeError("no argument is a tensor, by which the dispatcher chooses a kernel")
+    names = schema_names(signature.arguments)
+    writes = choices.writes.get(function.name)
+    written = _written(types, names, writes or ())
+    if is_overload:
+        name += "." + "_".join(
+            re.sub(r"\W", lambda found: {"?": "Opt", "[": "List"}.get(found[0], ""), each) for each in types
+        )
+    # One without a tensor in its results may return a status, and write its result into an argument.
+    needs = ["writes"] if writes is None and not any(map(is_tensor, results)) else []
+    fake = choices.fakes.get(function.name, "")
+    if results and not fake:
+        needs.append("fake")
+    return PybindOperator(
+        name,
+        f"{name}({_arguments(signature.arguments, names, types, written)}) -> {_results(results)}",
+        function.place,
+        tuple(needs),
+        signature.doc,
+        _enums(signature.arguments, names, enums),
+        bool(writes),
+        bool(results),
+        fake,
+    )
+
+
+def _type(argument: Argument, enums: Collection[str]) -> str:
+    if argument.name.startswith("*"):
+        raise UnknownTypeError(f"it takes any number of arguments ({argument.name})")
+    try:
+        return schema_type(argument.type, enums)
+    except UnknownTypeError as error:
+        raise UnknownTypeError(f"{argument.name}: {error}") from None
+
+
+def schema_names(arguments: Sequence[Argument]) -> list[str]:
+    """The names in the schema: positional arguments are passed by position, so theirs may differ."""
+    names: list[str] = []
+    for position, argument in enumerate(arguments):
+        fits = argument.name.isidentifier() and not keyword.iskeyword(argument.name) and argument.name not in names
+        if not fits and argument.keyword_only:
+            raise UnknownTypeError(f"no schema has a keyword-only argument named {argument.name}")
+        names.append(argument.name if fits else f"arg{position}")
+    return names
+
+
+def _written(types: Sequence[str], names: Sequence[str], writes: Sequence[str]) -> dict[str, str]:
+    """The types of the arguments that are written: ``Tensor(a!)``, with a letter for each."""
+    written: dict[str, str] = {}
+    for name, type_ in zip(names, types, strict=True):
+        if name in writes and is_tensor(type_):
+            written[name] = type_.replace("Tensor", f"Tensor({'abcdefghijklmnopqrstuvwxyz'[len(written)]}!)", 1)
+    return written
+
+
+def _arguments(
+    arguments: Sequence[Argument], names: Sequence[str], types: Sequence[str], written: Mapping[str, str]
+) -> str:
+    """The arguments of a schema. Behind one that must be given, no default may be missing."""
+    defaults = [
+        None if each.default is None else schema_default(each.default, types[i]) for i, each in enumerate(arguments)
+    ]
+    parts: list[str] = []
+    for position, argument in enumerate(arguments):
+        rest = [
+            defaults[i] for i in range(position, len(arguments)) if arguments[i].keyword_only == argument.keyword_only
+        ]
+        default = defaults[position] if argument.keyword_only or None not in rest else None
+        if argument.keyword_only and "*" not in parts:
+            parts.append("*")
+        name = names[position]
+        parts.append(f"{written.get(name, types[position])} {name}" + ("" if default is None else f"={default}"))
+    return ", ".join(parts)
+
+
+def _results(results: Sequence[str]) -> str:
+    return results[0] if len(results) == 1 else f"({', '.join(results)})"
+
+
+def _enums(arguments: Sequence[Argument], names: Sequence[str], enums: Collection[str]) -> dict[int | str, str]:
+    found: dict[int | str, str] = {}
+    for position, (argument, name) in enumerate(zip(arguments, names, strict=True)):
+        for each in enums:
+            if re.search(rf"(?<![\w.]){re.escape(each)}(?![\w.])", argument.type):
+                found[name if argument.keyword_only else position] = ":".join(each.rsplit(".", 1))
+    return found
