@@ -100,7 +100,7 @@ def _text(namespace: str, operators: Sequence[PybindOperator], backends: Sequenc
     calls = [_call(each, backends) for each in operators if "writes" not in each.needs]
     if not calls:
         return ""
-    return _TEMPLATE.read_text().replace("their_package", namespace) + "\n\n" + "\n".join(calls) + "\n"
+    return _TEMPLATE.read_text(encoding="utf-8").replace("their_package", namespace) + "\n\n" + "\n".join(calls) + "\n"
 
 
 def _call(operator: PybindOperator, backends: Sequence[str]) -> str:
