@@ -4,6 +4,7 @@ not before, as JSON. The user's Python runs this file; it has torch, and perhaps
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import importlib
 import importlib.metadata
@@ -15,6 +16,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 # Without what `make develop` added.
 sys.path[:] = [path for path in sys.path if "/torch.graft/" not in f"{path}/"]
@@ -60,6 +62,44 @@ def distribution_of(module: str) -> list[str] | None:
     return [names[0], importlib.metadata.version(names[0])] if names else None
 
 
+class Imports:
+    """Watches what imports register, to tell the operators of other distributions, which an extension imports, too.
+
+    Args:
+        modules: those of the extension.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self.foreign: set[str] = set()
+        self._known = importlib.metadata.packages_distributions()
+        self._own = {name for module in modules for name in self._distributions(module)}
+
+    def _distributions(self, module: str) -> list[str]:
+        return self._known.get(module.partition(".")[0], [])
+
+    def watched(self, upstreams: Any) -> Any:
+        """Return a function that imports as ``upstreams`` does, whose first argument is the module's name."""
+
+        def imports(name: str, *given: Any, **named: Any) -> Any:
+            distributions = {*self._distributions(name)}
+            if name in sys.modules or not distributions or distributions & self._own:
+                return upstreams(name, *given, **named)
+            before = {*torch._C._dispatch_get_all_op_names()}
+            try:
+                return upstreams(name, *given, **named)
+            finally:
+                self.foreign |= {*torch._C._dispatch_get_all_op_names()} - before
+
+        return imports
+
+    def run(self, modules: Sequence[str]) -> None:
+        """Import modules."""
+        by_statement = patch("builtins.__import__", self.watched(builtins.__import__))
+        with by_statement, patch("importlib.import_module", self.watched(importlib.import_module)):
+            for module in modules:
+                importlib.import_module(module)
+
+
 def libraries_in(site: Path, modules: Sequence[str]) -> list[str]:
     """Return the libraries beside torch that the modules opened, by their paths there."""
     tops = tuple(f"{module.partition('.')[0]}." for module in modules)
@@ -99,16 +139,16 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
     """Import the modules. Return what they registered, or the error."""
     modules: list[str] = request["modules"]
     before, imported = {*torch._C._dispatch_get_all_op_names()}, sorted(sys.modules)
+    imports = Imports(modules)
     try:
-        for module in modules:
-            importlib.import_module(module)
+        imports.run(modules)
     except BaseException as error:
         known = importlib.metadata.packages_distributions().items()
         named = [top for top, names in known if modules[0].replace("-", "_") in (n.replace("-", "_") for n in names)]
         last = traceback.format_exception_only(type(error), error)[-1].strip()
         return {"error": last, "meant": [top for top in named if top != modules[0]]}
     functions = register_functions(modules, imported, request["choices"])
-    new = sorted({*torch._C._dispatch_get_all_op_names()} - before)
+    new = sorted({*torch._C._dispatch_get_all_op_names()} - before - imports.foreign)
     library = Probe(request["probe"])
     return {
         "torch": torch.__version__,
