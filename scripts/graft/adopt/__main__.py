@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import keyword
+import re
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from ..check.__main__ import check
 from ..check.base import BaseOperators
 from ..check.cplusplus import is_keyword
 from ..codegen.torchgen import SKIP_PYTHON_BINDINGS
+from ..core.errors import Finding
 from ..core.files import lay_out_files
 from ..inputs.native import load_natives
 from .forwards import files_of
@@ -52,15 +54,20 @@ def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[l
 def _refused(texts: dict[str, str], folder: Path, base: BaseOperators) -> dict[str, tuple[str, str]]:
     """Check the files as those of any native folder. Return the reason and the remedy for each entry with an error."""
     lay_out_files(folder, {name: text.encode() for name, text in texts.items()})
-    lines = texts["native_functions.yaml"].splitlines()
     refused: dict[str, tuple[str, str]] = {}
     for finding in check(load_natives([folder]), base).errors:
-        above = [line for line in lines[: finding.line] if line.startswith("- func: ")]
-        if finding.file.name != "native_functions.yaml" or not above:
+        lines = texts.get(finding.file.name, "").splitlines()[: finding.line]
+        above = [found[1] for line in lines if (found := re.match(r"- (?:func|name): ([\w.]+)\(", line))]
+        if finding.file.suffix != ".yaml" or not above:
             raise AssertionError(f"an adopted folder has an error: {finding}")
-        operator = above[-1].removeprefix("- func: ").partition("(")[0]
-        refused.setdefault(operator, (finding.what, finding.todo))
+        refused.setdefault(above[-1], _reason(finding))
     return refused
+
+
+def _reason(finding: Finding) -> tuple[str, str]:
+    if "Duplicate schema kind" in finding.what:
+        return "another overload has the same arguments", "call it by the name in torch.ops"
+    return finding.what, finding.todo
 
 
 def _refusing(adopted: Adopted, refused: dict[str, tuple[str, str]]) -> Adopted:
@@ -91,5 +98,8 @@ def _shown(adopted: Adopted) -> dict[str, Any]:
 
 if __name__ == "__main__":
     tree, file = map(Path, sys.argv[1:])
-    found, texts = adopt(BaseOperators(tree), json.loads(file.read_text(encoding="utf-8")), file.parent / "trial")
-    print(json.dumps({"operators": [*map(_shown, found)], "files": texts}))
+    request = json.loads(file.read_text(encoding="utf-8"))
+    found, texts = adopt(BaseOperators(tree), request, file.parent / "trial")
+    known = {each.operator.name.rpartition("::")[2] for each in found}
+    unknown = sorted({*request["own"], *request["methods"]} - known - {"all"})
+    print(json.dumps({"operators": [*map(_shown, found)], "files": texts, "unknown": unknown, "known": sorted(known)}))

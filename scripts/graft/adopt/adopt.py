@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,28 +16,26 @@ from typing import Any
 
 from ..base.base import Base, run_with_torchgen
 from ..base.installed import base_of, find_environment, layout_on
+from ..check import nearest
 from ..core.bugs import BugError
 from ..core.console import Steps, say
 from ..core.errors import UsageError
-from ..core.files import build_lock, read_json
+from ..core.files import build_lock
 from ..core.keys import FILE as PROJECT
 from ..core.layout import expanded
-from ..inputs.native import DERIVATIVES, FUNCTIONS
-from ..new.skeleton import write_all
+from ..inputs.native import FUNCTIONS
+from ..inputs.settings import settings_of
 from ..options import Request
 from .asked import FILE, Asked, read_asked, with_given
-from .builds import TheirBuild, their_build
 from .dispatcher import ask
+from .folder import facts_of, hash_of, record_of, write
 from .project import project_text
 from .table import changes, report_of, shown
-from .tree import built, libraries_of, modules_of, settings_text, written_files
-
-# What adopt wrote, by file, and the operators: what a later run compares.
-RECORD = "adopted.json"
+from .tree import Tree, tree_of
 
 
-# What is the author's once it is there.
-AUTHORS = {PROJECT, str(DERIVATIVES)}
+# What the record has of settings that adopt did not write.
+_NONE = hash_of(b"")
 
 
 @dataclass(frozen=True)
@@ -50,64 +49,32 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
     """Write a native folder with an entry and a kernel for each operator of the extension, and print a table. The
     extension's code runs in a child process.
     """
-    folder = request.native[0]
-    before = _record_of(folder)
+    folder, *others = request.native
+    before = record_of(folder)
     asked = _asked(folder, own)
-    build = their_build(folder / asked.source, request.python) if asked.source else None
-    if build and not asked.modules:
-        asked = replace(asked, modules=modules_of(build))
-    base, found = _found(request, asked, build)
+    is_by_hand = before.get("settings", _NONE) == _NONE
+    tree = tree_of(folder, asked.source, request.python, is_by_hand=is_by_hand) if asked.source else None
+    if tree and not asked.modules:
+        asked = replace(asked, modules=tree.modules)
+    base, found = _found(request, asked, tree)
     with Steps().step("write entries and kernels"):
-        answer = _planned(base.tree, asked, found, before)
+        answer = _planned(base.tree, asked, found, before, others)
     operators = answer["operators"]
     say(shown(operators, found["functions"]["left_out"]))
     if told := changes(before.get("operators", {}), operators):
         say(told)
     if not own.dry_run:
-        texts = {**answer["files"], **_author_files(folder, asked, found, build)}
-        _write(folder, texts, operators, before)
-        say(f"wrote {folder}\nthen: make develop NATIVE={folder} PYTHON={request.python}")
+        texts = {**answer["files"], **_author_files(folder, asked, found, tree, before)}
+        facts = facts_of(operators, tree.settings(folder) if tree else "")
+        write(folder, texts, tree.written if tree else {}, facts, before)
+        say(
+            f"wrote {folder}\nthen: make develop NATIVE={shlex.quote(str(folder))} PYTHON={shlex.quote(request.python)}"
+        )
     return Told(report_of(operators))
 
 
-def _found(request: Request, asked: Asked, build: TheirBuild | None) -> tuple[Base, Mapping[str, Any]]:
-    """Return the installed torch, and what the extension registers with it."""
-    environment = find_environment(request.python)
-    layout = layout_on(request.layout, environment)
-    with ExitStack() as stack:
-        site = [stack.enter_context(built(build, request))] if build else []
-        stack.enter_context(build_lock(layout.base))
-        base = base_of(environment, layout.base)
-        with Steps().step("ask the dispatcher"):
-            found = {**ask(environment, base, layout, asked, site)}
-    if build:
-        found["libraries"] = libraries_of(build)
-    if mistakes := found["functions"]["mistakes"]:
-        folder = request.native[0]
-        raise UsageError("\n".join(f"{folder / FILE}: {each}" for each in mistakes), todo="correct it")
-    if not found["operators"] and not found["functions"]["needs"]:
-        raise UsageError(
-            f"{' '.join(asked.modules)}: importing it registers no operator",
-            cause="a module that it does not import may register them",
-            todo="name that module, too: `graft adopt their_package their_package.ops`",
-        )
-    return base, found
-
-
-def _author_files(folder: Path, asked: Asked, found: Mapping[str, Any], build: TheirBuild | None) -> dict[str, str]:
-    """Return the files that are the author's once they are there, and what their build writes."""
-    settings = settings_text(build, folder) if build else ""
-    texts = {} if asked == read_asked(folder) else {FILE: asked.text()}
-    project = folder / PROJECT
-    if not project.is_file():
-        texts[PROJECT] = project_text(folder, asked, found, settings)
-    elif settings not in project.read_text(encoding="utf-8"):
-        say(f"{project}: their build now says something else; delete this file, and adopt writes it anew")
-    written = written_files(build) if build else {}
-    return texts | {name: content.decode() for name, content in written.items()}
-
-
 def _asked(folder: Path, own: argparse.Namespace) -> Asked:
+    """Return what is asked for: in the folder's file, and on the command line."""
     methods = () if own.methods is None else tuple(own.methods) or ("all",)
     source, modules = _source_in(own.modules, folder)
     given = {"source": source, "modules": modules, "prefix": own.prefix, "methods": methods, "own": tuple(own.own)}
@@ -132,33 +99,59 @@ def _source_in(words: Sequence[str], folder: Path) -> tuple[str, tuple[str, ...]
     return os.path.relpath(tree, folder), tuple(words[1:])
 
 
-def _record_of(folder: Path) -> dict[str, Any]:
-    """Return what adopt wrote into a folder before. A folder that others wrote is refused, and so are edited files."""
-    record = read_json(folder / RECORD)
-    if not record and (folder / FUNCTIONS).exists():
+def _found(request: Request, asked: Asked, tree: Tree | None) -> tuple[Base, Mapping[str, Any]]:
+    """Return the installed torch, and what the extension registers with it."""
+    environment, folder = find_environment(request.python), request.native[0]
+    layout = layout_on(request.layout, environment)
+    with ExitStack() as stack:
+        site = [stack.enter_context(tree.built(request))] if tree else []
+        stack.enter_context(build_lock(layout.base))
+        base = base_of(environment, layout.base)
+        with Steps().step("ask the dispatcher"):
+            found = {**ask(environment, base, layout, asked, site)}
+    if tree:
+        found["libraries"] = tree.libraries
+    if mistakes := found["functions"]["mistakes"]:
+        raise UsageError("\n".join(f"{folder / FILE}: {each}" for each in mistakes), todo="correct it")
+    if not found["operators"] and not found["functions"]["needs"]:
         raise UsageError(
-            f"{folder / FUNCTIONS}: this folder has operators of its own",
-            todo="set NATIVE to a new folder; builds take several",
+            f"{' '.join(asked.modules)}: importing it registers no operator",
+            cause="a module that it does not import may register them",
+            todo="name that module, too: `graft adopt their_package their_package.ops`",
         )
-    edited = [
-        folder / name
-        for name, hash_ in record.get("files", {}).items()
-        if (folder / name).is_file() and _hash((folder / name).read_text(encoding="utf-8")) != hash_
-    ]
-    if edited:
-        raise UsageError(
-            "\n".join(f"{file}: it was edited since `graft adopt` wrote it" for file in edited),
-            todo="move the edits into another native folder, or delete the file; builds take several folders",
-        )
-    return record
+    return base, found
 
 
-def _planned(tree: Path, asked: Asked, found: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what becomes of each operator, and the texts of the files."""
+def _author_files(
+    folder: Path, asked: Asked, found: Mapping[str, Any], tree: Tree | None, before: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the files that are the author's from now on."""
+    file, project = folder / FILE, folder / PROJECT
+    texts = {}
+    if asked != read_asked(folder):
+        texts[FILE] = asked.text(file.read_text(encoding="utf-8") if file.is_file() else "")
+    settings = tree.settings(folder) if tree else ""
+    above = None if project.is_file() else settings_of(folder).file
+    if above:
+        say(f"{above} has the settings of this folder; its [project] dependencies need: {', '.join(asked.modules)}")
+    elif not project.is_file():
+        texts[PROJECT] = project_text(folder, asked, found, settings)
+    elif before.get("settings", "") != hash_of(settings.encode()):
+        say(f"{project}: the extension's build now says something else:\n{settings}")
+    return texts
+
+
+def _planned(
+    tree: Path, asked: Asked, found: Mapping[str, Any], before: Mapping[str, Any], others: Sequence[Path]
+) -> dict[str, Any]:
+    """Return what becomes of each operator, and the texts of the files. Names that other native folders have are
+    taken.
+    """
     ours = {each["function"] for each in before.get("operators", {}).values()}
+    theirs = {name for folder in others for name in _names_in(folder / FUNCTIONS)}
     request = {
         **{key: found[key] for key in ("operators", "libraries", "functions")},
-        "taken": sorted({*found["taken"]} - ours),
+        "taken": sorted({*found["taken"]} - ours | theirs),
         "modules": asked.modules,
         "prefix": asked.prefix,
         "methods": asked.methods,
@@ -172,24 +165,12 @@ def _planned(tree: Path, asked: Asked, found: Mapping[str, Any], before: Mapping
     if done.returncode:
         raise BugError(done.stdout.strip()[-4000:])
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if unknown := answer["unknown"]:
+        lines = [f"{name}: the extension has no such operator; {nearest(name, answer['known'])}" for name in unknown]
+        raise UsageError("\n".join(lines), todo="correct --own or --methods, or the lines of adopt.toml")
     return answer
 
 
-def _write(
-    folder: Path, texts: Mapping[str, str], operators: Sequence[Mapping[str, Any]], before: Mapping[str, Any]
-) -> None:
-    record = {
-        "files": {name: _hash(text) for name, text in texts.items() if name not in {*AUTHORS, FILE}},
-        "operators": {
-            each["full"]: {key: each[key] for key in ("function", "entry", "schema", "signature")} for each in operators
-        },
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {name: text for name, text in texts.items() if name not in AUTHORS or not (folder / name).exists()}
-    write_all(folder, {**texts, RECORD: json.dumps(record, indent=1)})
-    for name in {*before.get("files", {})} - {*texts}:
-        (folder / name).unlink(missing_ok=True)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _names_in(file: Path) -> list[str]:
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    return re.findall(r"^- func: (\w+)", text, re.M)

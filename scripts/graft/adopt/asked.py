@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -10,6 +12,11 @@ from typing import Any
 
 from ..core.errors import UsageError
 from ..inputs.pyproject import read_toml
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 FILE = "adopt.toml"
 
@@ -61,11 +68,17 @@ class Asked:
         """What is said of pybind11 functions."""
         return {name: getattr(self, name) for name in ("namespace", "backends", "writes", "fakes")}
 
-    def text(self) -> str:
-        """Return the text of the file."""
-        values = ((each.name, getattr(self, each.name)) for each in fields(self))
-        lines = [f"{name} = {_toml(value)}  # {_HELP[name]}" for name, value in values]
-        return _TEXT.format(lines="\n".join(lines))
+    def text(self, before: str = "") -> str:
+        """Return the text of the file, with the author's comments of the text ``before``."""
+        lines = {each.name: f"{each.name} = {_toml(getattr(self, each.name))}" for each in fields(self)}
+        if not before:
+            return _TEXT.format(lines="\n".join(f"{line}  # {_HELP[name]}" for name, line in lines.items()))
+        for name, line in lines.items():
+            if getattr(self, name) != getattr(_parsed(tomllib.loads(before)), name):
+                of_key = re.compile(rf"^{name}\s*=[^#\n]*", re.M)
+                has = of_key.search(before)
+                before = f"{before[: has.start()]}{line}  {before[has.end() :]}" if has else f"{line}\n{before}"
+        return before
 
 
 def _toml(value: object) -> str:
@@ -82,23 +95,44 @@ def read_asked(folder: Path) -> Asked:
     table, defaults = read_toml(file), Asked()
     faults = [f"{file}: no key `{name}`" for name in table if name not in _HELP]
     for name in _HELP:
-        if name in table and not _is_like(table[name], getattr(defaults, name)):
+        if name in table and not _is_like(name, table[name], getattr(defaults, name)):
             faults.append(f"{file}: {name} is not {_KINDS[type(getattr(defaults, name))]}")
     if faults:
         raise UsageError("\n".join(faults), todo=f"write some of: {', '.join(_HELP)}")
-    return with_given(defaults, {name: tuple(each) if isinstance(each, list) else each for name, each in table.items()})
+    return _parsed(table)
 
 
-_KINDS = {bool: "true or false", str: "a text", tuple: "a list of names", dict: "a table such as {f = ...}"}
+def _parsed(table: Mapping[str, Any]) -> Asked:
+    values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in table.items()}
+    return replace(Asked(), **values)
 
 
-def _is_like(value: Any, default: Any) -> bool:
-    """Return whether a value of TOML is of the type of a default."""
+_KINDS = {
+    bool: "true or false",
+    str: "a text",
+    tuple: "a list of names",
+    dict: "a table such as {f = ...}, of lists for writes and of texts for fakes",
+}
+
+
+def _is_like(name: str, value: Any, default: Any) -> bool:
+    """Return whether the value of a key is of the type of its default."""
     if isinstance(default, tuple):
-        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+        return _is_texts(value)
+    if isinstance(default, dict) and isinstance(value, dict):
+        return all(_is_texts(each) if name == "writes" else isinstance(each, str) for each in value.values())
     return isinstance(value, type(default))
 
 
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
 def with_given(asked: Asked, given: Mapping[str, Any]) -> Asked:
-    """Return what is asked for, with what was given on the command line."""
-    return replace(asked, **{name: value for name, value in given.items() if value})
+    """Return what is asked for, with what was given on the command line: more operators, or another value."""
+    added = {name: (*getattr(asked, name), *value) for name, value in given.items() if name in ("own", "methods")}
+    return replace(asked, **{name: value for name, value in given.items() if value} | _unique(added))
+
+
+def _unique(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(dict.fromkeys(values)) for name, values in lists.items()}

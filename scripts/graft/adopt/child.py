@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -52,7 +52,8 @@ def described(full: str, probe: Probe) -> dict[str, Any] | None:
     in_python = [key for key in keys if f"{full.replace('::', '/')}/{key}" in python]
     namespace, op = name.split("::")
     packet = getattr(getattr(torch.ops, namespace), op)
-    position = packet.overloads().index(overload or "default")  # torch.ops takes the first that fits
+    overloads = packet.overloads()  # torch.ops takes the first that fits
+    position = overloads.index(overload or "default") if (overload or "default") in overloads else len(overloads)
     return {"name": name, "overload": overload, "keys": keys, "in_python": in_python, "position": position, **facts}
 
 
@@ -122,17 +123,23 @@ def beside(name: str) -> Any:
     return importlib.import_module(f"{package}.{name}")
 
 
-def register_functions(modules: Sequence[str], before: Sequence[str], choices: Mapping[str, Any]) -> dict[str, Any]:
+def register_functions(
+    modules: Sequence[str], before: Sequence[str], choices: Mapping[str, Any], existing: Collection[str]
+) -> dict[str, Any]:
     """Register the functions of pybind11 modules as the adopted module will. Return what there is to tell of them."""
     pybind, found = beside("pybind"), beside("pybind_found")
     package = modules[0]
     names = dict.fromkeys(name for module in modules for name in found.modules_of(module.partition(".")[0], before))
-    existing = torch._C._dispatch_get_all_op_names()
     told = pybind.registered(package, found.found_in(names), pybind.PybindChoices(**choices), existing)
-    exec(compile(told.text, "adopted", "exec"), {"__name__": "adopted"})
+    mistakes = [*told.mistakes]
+    try:
+        exec(compile(told.text, "adopted", "exec"), {"__name__": "adopted"})
+    except Exception as error:
+        mistakes.append(traceback.format_exception_only(type(error), error)[-1].strip())
+    left_out = [*told.left_out, *((name, "it is not imported; name it, too") for name in found.not_imported(package))]
     namespace = choices["namespace"] or package.replace(".", "_")
     needs = {f"{namespace}::{each.name}": [each.schema, *each.needs] for each in told.operators if each.needs}
-    return {"text": told.text, "needs": needs, "left_out": told.left_out, "mistakes": told.mistakes}
+    return {"text": told.text, "needs": needs, "left_out": left_out, "mistakes": mistakes}
 
 
 def read(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +154,8 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
         named = [top for top, names in known if modules[0].replace("-", "_") in (n.replace("-", "_") for n in names)]
         last = traceback.format_exception_only(type(error), error)[-1].strip()
         return {"error": last, "meant": [top for top in named if top != modules[0]]}
-    functions = register_functions(modules, imported, request["choices"])
+    registered = {*torch._C._dispatch_get_all_op_names()} - before
+    functions = register_functions(modules, imported, request["choices"], registered)
     new = sorted({*torch._C._dispatch_get_all_op_names()} - before - imports.foreign)
     library = Probe(request["probe"])
     return {

@@ -38,10 +38,12 @@ def ask(
         answer = Path(folder) / "answer.json"
         answer.with_name("request.json").write_text(json.dumps(request), encoding="utf-8")
         command: list[str | Path] = [environment.python, _HERE / "child.py", answer.with_name("request.json"), answer]
+        env = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # an extension may register as it loads itself
+        env |= {"PYTHONPATH": os.pathsep.join(map(str, paths))} if paths else {}
         done = run(
             command,
             cwd=Path(folder),
-            env={"PYTHONPATH": os.pathsep.join(map(str, paths))} if paths else None,
+            env=env,
             check=False,
         )
         if not answer.is_file():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..codegen.torchgen import FunctionSchema, NativeSignature, cpp, local
 from ..new.rendering import environment_in
-from .plan import SEEDED, Adopted
+from .plan import DIFFERENTIABLE, SEEDED, Adopted
 from .schema import Schema, split
 
 _TEMPLATES = environment_in(Path(__file__).parent / "templates")
@@ -32,8 +32,6 @@ _UNPACKED = re.compile(r"long|std::optional<long>|c10::(Optional)?ArrayRef<long>
 
 # Kernels in one source: two compilers share what a large extension has.
 _AT_ONCE = 64
-
-_DIFFERENTIABLE = {"Autograd", "AutogradCPU", "AutogradCUDA"}
 
 
 class Forward(NamedTuple):
@@ -118,7 +116,7 @@ def _source(values: dict[str, Any]) -> str:
 
 def _derivatives(entries: Sequence[Adopted], head: str) -> dict[str, str]:
     """Return derivatives.yaml, for the operators that no longer call one with a gradient."""
-    own = [each.schema for each in entries if each.own and each.schema and {*each.operator.keys} & _DIFFERENTIABLE]
+    own = [each.schema for each in entries if each.own and each.schema and {*each.operator.keys} & DIFFERENTIABLE]
     formulas = []
     for schema in own:
         tensors = [each.name for each in schema.arguments if each.base == "Tensor"]
@@ -184,7 +182,7 @@ def _forward(adopted: Adopted, schema: Schema, function: FunctionSchema, kernel:
     returns = signature.returns_type().cpp_type()
     returned = [each.name for each in schema.arguments if each.is_written and adopted.kept == () and "&" in returns]
     return Forward(
-        variable=re.sub(r"\W", "_", f"{operator.full.rpartition('::')[2]}_of_{operator.namespace}"),
+        variable=f"{operator.full.rpartition('::')[2].replace('.', '_dot_')}_of_{operator.namespace}",
         operator=schema.operator,
         name=operator.name,
         overload=operator.overload,
@@ -207,7 +205,7 @@ def _alias(adopted: Adopted, schema: Schema) -> str:
     if any(each.is_written_untold for each in schema.arguments):
         return "CONSERVATIVE"
     kind = adopted.operator.alias
-    return "" if kind == "FROM_SCHEMA" or "(" in str(schema).partition("(")[2].rpartition(")")[0] else kind
+    return "" if kind == "FROM_SCHEMA" or any(each.alias for each in (*schema.arguments, *schema.results)) else kind
 
 
 def _all_of(names: Sequence[str], type_: str) -> str:

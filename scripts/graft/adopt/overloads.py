@@ -46,8 +46,6 @@ def _share_a_call(first: Schema, second: Schema) -> bool:
 
 
 def _share_a_value(one: Value, other: Value) -> bool:
-    if one.is_optional and other.is_optional:
-        return True
     if bool(one.lists) != bool(other.lists):
         return False
     return bool(_TAKEN.get(one.base, {one.base}) & _TAKEN.get(other.base, {other.base}))

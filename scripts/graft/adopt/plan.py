@@ -8,7 +8,7 @@ from typing import Any
 
 from .names import Names, is_method, told, with_own_arguments
 from .overloads import ambiguous
-from .schema import Schema, UnreadableError, Value, aliased_arguments, read_schema, spelled
+from .schema import Schema, UnreadableError, Value, aliased_arguments, read_schema, spelled, with_spelt_defaults
 
 # The C++ types of results, by the type in the schema, for operators whose kernels have no C++ signature.
 _RESULTS = {
@@ -27,6 +27,9 @@ _RESULTS = {
 
 # The tag that torchgen wants of operators with names like `random_walk`.
 SEEDED = "nondeterministic_seeded"
+
+# The dispatch keys of gradients.
+DIFFERENTIABLE = {"Autograd", "AutogradCPU", "AutogradCUDA"}
 
 # The dispatch keys of kernels that an operator can take over.
 _OWNED = ("CPU", "CUDA", "CompositeExplicitAutograd", "Meta")
@@ -161,7 +164,7 @@ class Planner:
 
     def _adopted(self, operator: Operator) -> Adopted:
         try:
-            theirs = spelled(read_schema(operator.schema))
+            theirs, unspelt = with_spelt_defaults(spelled(read_schema(operator.schema)))
             results = tuple(_RESULTS[_form(each)] for each in theirs.results)
         except UnreadableError as error:
             return Adopted(
@@ -172,9 +175,12 @@ class Planner:
             return Adopted(
                 operator, refusal=what, todo="write an operator that returns tensors or numbers, and calls it"
             )
+        if theirs.name.startswith("__") and theirs.name.endswith("__"):
+            what = f"{theirs.name} is a special name in Python"
+            return Adopted(operator, refusal=what, todo="write an operator with another name, which calls it")
         schema, renamed = with_own_arguments(theirs, self.names)
         name = self.names.name(operator.namespace, theirs.name)
-        notes = [*told(renamed)]
+        notes = [*told(renamed), *(f"argument `{each}` has no default: torchgen cannot spell it" for each in unspelt)]
         schema, more = self._named(schema, operator)
         notes += more
         arguments = tuple(each.name for each in schema.arguments)
@@ -198,7 +204,10 @@ class Planner:
             return (), ["not its own: it writes arguments"]
         if not {*keys} - {"Meta"}:
             return (), ["not its own: it has no kernel for a device here"]
-        return keys, []
+        if sum(each.name == operator.name for each in self.operators) > 1:
+            return (), ["not its own: it has overloads, which would share its formula"]
+        has_gradient = bool({*operator.keys} & DIFFERENTIABLE)
+        return keys, ["its gradient is yours to write: the TODO in derivatives.yaml"] if has_gradient else []
 
     def _named(self, schema: Schema, operator: Operator) -> tuple[Schema, list[str]]:
         """Return a schema whose first argument is `self`, where that is wished."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
-
-from packaging.utils import canonicalize_name
 
 from ..core.layout import DISTRIBUTION
 from .asked import Asked
@@ -29,12 +28,18 @@ native = "."
 
 def project_text(folder: Path, asked: Asked, found: Mapping[str, Any], settings: str) -> str:
     """Return the text of the file. ``settings`` are those of a source tree."""
-    distributions = filter(None, (found["distributions"][module] for module in asked.modules))
+    distributions = [each for module in asked.modules if (each := found["distributions"][module])]
     needed = dict.fromkeys(f'"{name}>={version.partition("+")[0]}"' for name, version in distributions)
     return _TEXT.format(
         builder=DISTRIBUTION,
-        name=canonicalize_name(folder.name),
+        name=_name(folder, {name for name, _ in distributions} | {*asked.modules}),
         modules=", ".join(asked.modules),
         dependencies=", ".join(needed),
         settings=f"\n{settings}" if settings else "",
     )
+
+
+def _name(folder: Path, others: Collection[str]) -> str:
+    """Return the project's name, which is not that of what it needs."""
+    name = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "operators"
+    return f"{name}-ops" if name in {re.sub(r"[-_.]+", "-", each).lower() for each in others} else name

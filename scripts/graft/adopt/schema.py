@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 _TYPE = re.compile(
     r"(?P<base>[^()\[\]?]+)(?P<first>\([^()]*\))?(?P<lists>(?:\??\[\d*\])*)(?P<last>\([^()]*\))?(?P<mark>\??)"
 )
+# An annotation of elements: `(a -> *)`.
+_ARROW = re.compile(r"\((\w[^()]*) -> ([^()]*)\)")
 _OPENING, _CLOSING = "([<", ")]>"
 
 
@@ -84,6 +86,11 @@ class Schema:
         return f"{self.operator}({arguments}) -> {results if len(self.results) == 1 else f'({results})'}"
 
 
+# The enumerators that torchgen knows, which the dispatcher prints as numbers.
+_ENUMERATORS = {"ScalarType": {"4": "long"}, "MemoryFormat": {"0": "contiguous_format"}}
+_WITHOUT_DEFAULTS = frozenset({*_ENUMERATORS, "Device", "Layout"})
+
+
 class UnreadableError(Exception):
     """A schema that no entry can have. Its text says which part."""
 
@@ -99,7 +106,7 @@ def read_schema(printed: str) -> Schema:
     if "..." in (arguments, results):
         raise UnreadableError("`...`: any number of values")
     operator, _, overload = name.rpartition("::")[2].partition(".")
-    words = split(arguments.replace(" -> ", "|"))  # alias annotations
+    words = split(_ARROW.sub(r"(\1|\2)", arguments))
     star = words.index("*") if "*" in words else len(words)
     is_one = not results.startswith("(")
     return Schema(
@@ -107,7 +114,7 @@ def read_schema(printed: str) -> Schema:
         overload,
         tuple(map(_value, words[:star])),
         tuple(map(_value, words[star + 1 :])),
-        tuple(map(_value, [results] if is_one else split(results[1:-1].replace(" -> ", "|")))),
+        tuple(map(_value, [results] if is_one else split(_ARROW.sub(r"(\1|\2)", results[1:-1])))),
     )
 
 
@@ -186,6 +193,8 @@ def _default(value: Value) -> str:
     for an integer that C++ gave as `0.`.
     """
     default = value.default
+    if value.base in _ENUMERATORS:
+        return _ENUMERATORS[value.base].get(default, default)
     if value.base in ("int", "SymInt") and not value.lists:
         return re.sub(r"\.0*$", "", default)
     if not default.startswith("["):
@@ -194,6 +203,28 @@ def _default(value: Value) -> str:
     if re.fullmatch(r"\[\d+\]", value.lists) and items and len({*items}) == 1:
         return items[0]
     return f"[{','.join(items)}]"
+
+
+def with_spelt_defaults(schema: Schema) -> tuple[Schema, list[str]]:
+    """Return a schema without the defaults that torchgen has no words for, and the names of these arguments. Arguments
+    before one that must be given have none, either.
+    """
+    dropped: list[str] = []
+    positional: list[Value] = []
+    for value in reversed(schema.positional):
+        is_free = value.default and not dropped and _is_spelt(value)
+        dropped += [value.name] if value.default and not is_free else []
+        positional.insert(0, value if is_free else replace(value, default=""))
+    unspelt = [each.name for each in schema.keyword_only if each.default and not _is_spelt(each)]
+    keyword_only = tuple(replace(each, default="") if each.name in unspelt else each for each in schema.keyword_only)
+    return replace(schema, positional=tuple(positional), keyword_only=keyword_only), [*reversed(dropped), *unspelt]
+
+
+def _is_spelt(value: Value) -> bool:
+    """Return whether torchgen can read a default. It divides schemas at commas, and names few enumerators."""
+    if value.default in ("None", "long", "contiguous_format"):
+        return True
+    return value.base not in _WITHOUT_DEFAULTS and ", " not in value.default
 
 
 def aliased_arguments(schema: Schema) -> Iterator[Value | None]:

@@ -1,0 +1,92 @@
+"""An adopted folder: what adopt wrote there before, and what it may write now. Nothing of the author's is replaced."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UsageError
+from ..core.files import read_json, write_atomically
+from ..core.keys import FILE as PROJECT
+from ..inputs.native import DERIVATIVES, FUNCTIONS
+from ..new.skeleton import write_all
+from .asked import FILE
+
+# What adopt wrote, by file, and the operators: what a later run compares.
+_RECORD = "adopted.json"
+
+# What is the author's once it is there.
+AUTHORS = (PROJECT, str(DERIVATIVES), FILE)
+
+
+def record_of(folder: Path) -> dict[str, Any]:
+    """Return what adopt wrote into a folder before. A folder that others wrote is refused, and so are edited files."""
+    record = read_json(folder / _RECORD)
+    if not record and (folder / FUNCTIONS).exists():
+        raise UsageError(
+            f"{folder / FUNCTIONS}: this folder has operators of its own",
+            todo="set NATIVE to a new folder; builds take several",
+        )
+    edited = [name for name, hash_ in record.get("files", {}).items() if _is_other(folder / name, hash_)]
+    if edited:
+        raise UsageError(
+            "\n".join(f"{folder / name}: it was edited since `graft adopt` wrote it" for name in edited),
+            todo="move the edits into another native folder, or delete the file; builds take several folders",
+        )
+    return record
+
+
+def _is_other(file: Path, hash_: str) -> bool:
+    return file.is_file() and hash_of(file.read_bytes()) != hash_
+
+
+def hash_of(content: bytes) -> str:
+    """Return what identifies a content."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def write(
+    folder: Path,
+    texts: Mapping[str, str],
+    written: Mapping[str, bytes],
+    facts: Mapping[str, Any],
+    before: Mapping[str, Any],
+) -> None:
+    """Write the files of an adopted folder, and delete those of an earlier run.
+
+    Args:
+        folder: the folder.
+        texts: the files, by path; those of ``AUTHORS`` only if they are not there, but for what was asked.
+        written: what the extension's build writes, likewise.
+        facts: what a later run compares.
+        before: the record.
+    """
+    texts = {name: text for name, text in texts.items() if name == FILE or not _is_authors(folder, name)}
+    hashes = {name: hash_of(text.encode()) for name, text in texts.items() if name not in AUTHORS}
+    hashes |= {name: hash_of(content) for name, content in written.items()}
+    known = before.get("files", {})
+    if foreign := [folder / name for name in hashes if name not in known and (folder / name).exists()]:
+        raise UsageError("\n".join(f"{file}: it is not adopt's" for file in foreign), todo="set NATIVE to a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in written.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / name, content)
+    write_all(folder, {**texts, _RECORD: json.dumps({"files": hashes, **facts}, indent=1)})
+    for name in {*known} - {*hashes}:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _is_authors(folder: Path, name: str) -> bool:
+    return name in AUTHORS and (folder / name).exists()
+
+
+def facts_of(operators: Sequence[Mapping[str, Any]], settings: str) -> dict[str, Any]:
+    """Return what a later run compares: the operators, and the settings of a source tree."""
+    keys = ("function", "entry", "schema", "signature")
+    return {
+        "settings": hash_of(settings.encode()),
+        "operators": {each["full"]: {key: each[key] for key in keys} for each in operators},
+    }
