@@ -66,9 +66,33 @@ Tensor of_floats(const Tensor& x, double n) {
   return x + 10 * n;
 }
 
+std::tuple<Tensor, Tensor> halves(const Tensor& x) {
+  return {x / 2, x - x / 2};
+}
+
+std::tuple<Tensor&, Tensor&> halves_out(const Tensor& x, Tensor& low, Tensor& high) {
+  at::div_out(low, x, at::scalar_tensor(2));
+  at::sub_out(high, x, low);
+  return {low, high};
+}
+
+int64_t last_notice = 0;
+
+void notice(const Tensor& x, int64_t n) {
+  last_notice = n;
+}
+
+int64_t noticed() {
+  return last_notice;
+}
+
 } // namespace
 
 TORCH_LIBRARY(heads, m) {
+  m.def("halves(Tensor x) -> (Tensor low, Tensor high)");
+  m.def("halves.out(Tensor x, *, Tensor(a!) low, Tensor(b!) high) -> (Tensor(a!), Tensor(b!))");
+  m.def("notice", &notice);
+  m.def("noticed", &noticed);
   m.def("scale_by(Tensor x, float factor=2.0) -> Tensor");
   m.def("top_heads(Tensor scores, int k) -> (Tensor values, Tensor indices)");
   m.def("sum_lists(Tensor[] xs, int[] dims=[0, 1], float? weight=None, str mode='sum') -> Tensor", &sum_lists);
@@ -86,6 +110,8 @@ TORCH_LIBRARY(heads, m) {
 }
 
 TORCH_LIBRARY_IMPL(heads, CPU, m) {
+  m.impl("halves", &halves);
+  m.impl("halves.out", &halves_out);
   m.impl("scale_by", &scale_by);
   m.impl("top_heads", &top_heads);
   m.impl("accumulate", &accumulate);

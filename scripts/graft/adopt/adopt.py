@@ -33,7 +33,6 @@ from .project import project_text
 from .table import changes, report_of, shown
 from .tree import Tree, tree_of
 
-
 # What the record has of settings that adopt did not write.
 _NONE = hash_of(b"")
 
