@@ -256,7 +256,10 @@ class Planner:
             schema = replace(schema, positional=moved, keyword_only=rest)
             schema, kept, more = _without_written(schema, [*aliased_arguments(schema)])
             return schema, kept, notes + more
+        names = [each.name for each in written]
         notes = [] if schema.results else ["it returns what it writes"]
+        if names != ["out"]:
+            notes.append(f"Python calls {' and '.join(f'`{name}`' for name in names)} `out`, as one tensor or a tuple")
         results = tuple(Value("Tensor", each.lists, alias=each.alias) for each in written)
         overload = schema.overload or "out"
         return replace(schema, overload=overload, results=results), (), notes

@@ -79,8 +79,8 @@ class Tree:
 
 
 def tree_of(folder: Path, source: str, python: str, *, is_by_hand: bool) -> Tree:
-    """Return the source tree of an adopted folder. With ``is_by_hand``, settings in its pyproject.toml are the author's,
-    and come first.
+    """Return the source tree of an adopted folder. With ``is_by_hand``, settings in its pyproject.toml are the
+    author's, and come first.
     """
     project = folder / PROJECT
     table = table_in(read_toml(project)) if project.is_file() else {}
