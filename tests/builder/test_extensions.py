@@ -176,6 +176,56 @@ def test_compile_commands(tmp_path: Path) -> None:
     assert build.packages == {"their": tree / "their"} and build.licenses == (tree / "LICENSE",)
 
 
+CHANGING = """
+import os, shutil, tempfile
+from pathlib import Path
+from setuptools import Extension, setup
+with open("their/version.tmp", "w") as file:
+    file.write("1")
+os.replace("their/version.tmp", "their/version.py")
+with tempfile.NamedTemporaryFile("w", dir=os.getcwd() + "/their", delete=False) as file:
+    file.write("2")
+os.chmod(file.name, 0o644)
+os.rename(file.name, "their/second.py")
+os.rename("their/data.json", "their/moved.json")
+shutil.copy("their/data.json", "their/copied.json")
+shutil.move("csrc/include", "csrc/other")
+os.remove("their/_C.so")
+Path("their/py.typed").unlink()
+os.symlink("../csrc/z.cpp", "their/z.cpp")
+Path("their/z.cpp").write_text("3")
+os.makedirs("new/deep")
+os.rmdir("new/deep")
+shutil.rmtree("csrc/include")
+shutil.rmtree("their")
+open("their/third.py", "w").close()
+os.remove("their/third.py")
+os.truncate("LICENSE", 1)
+for change in (os.remove, os.rmdir, shutil.rmtree):
+    try:
+        change("their/none")
+        raise SystemExit("a removal of nothing was silent")
+    except FileNotFoundError:
+        pass
+with open("names.txt", "w") as file:
+    print(*sorted(os.listdir()), file=file)
+setup(name="their", ext_modules=[Extension("their._C", ["csrc/z.cpp"])])
+"""
+
+
+def test_a_build_that_is_asked_changes_nothing(tmp_path: Path) -> None:
+    tree = write(tmp_path / "tree", {**TREE, "setup.py": CHANGING.replace('shutil.rmtree("their")\n', "")}).resolve()
+    before = {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")}
+    written = their_build(tree, sys.executable).written
+    assert {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")} == before
+    own = {"their/version.py": b"1", "their/second.py": b"2", "their/z.cpp": b"3"}
+    same = {"their/moved.json": b"", "their/copied.json": b"", "csrc/other/a.h": b""}
+    names = " ".join(sorted(path.name for path in tree.iterdir()))
+    assert written == own | same | {"names.txt": f"{names}\n".encode()}
+    write(tree, {"setup.py": CHANGING})
+    assert {*their_build(tree, sys.executable).written} == {"csrc/other/a.h", "names.txt"}
+
+
 def test_tree_without_a_build(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"it has no setup.py, and there is no compile_commands.json") as caught:
         their_build(tmp_path, sys.executable)
