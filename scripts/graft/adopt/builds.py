@@ -71,9 +71,6 @@ class TheirBuild:
         extensions: what it compiles.
         packages: the folder of each Python package, or the file of a module, by name; of packages below another one,
             only those that lie elsewhere.
-        data: files that the packages have and that are sources or headers: patterns, by package.
-        name: the name under which pip installs it.
-        version: its version; may be empty.
         licenses: its licenses.
         written: what its setup.py wrote into the tree, by path there. It was not written there.
     """
@@ -81,9 +78,6 @@ class TheirBuild:
     tree: Path
     extensions: tuple[TheirExtension, ...]
     packages: Mapping[str, Path]
-    data: Mapping[str, Sequence[str]]
-    name: str
-    version: str
     licenses: tuple[Path, ...]
     written: Mapping[str, bytes]
 
@@ -123,9 +117,6 @@ def _of_setup(tree: Path, python: str | Path) -> TheirBuild:
         tree,
         tuple(_extension(tree, each, own) for each in said["extensions"]),
         _tops({name: Path(path) for name, path in (said["packages"] | said["modules"]).items()}),
-        {name: globs for name, globs in said["data"].items() if globs},
-        said["name"] or tree.name,
-        said["version"],
         tuple(_licenses(tree, said["licenses"])),
         written,
     )
@@ -252,9 +243,6 @@ def _with_cmake(tree: Path, build: TheirBuild | None, units: Mapping[str, Mappin
         tree,
         tuple(extensions),
         packages,
-        build.data if build else {},
-        build.name if build else tree.name,
-        build.version if build else "",
         build.licenses if build else tuple(_licenses(tree, ())),
         build.written if build else {},
     )

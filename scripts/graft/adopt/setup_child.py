@@ -177,12 +177,9 @@ def described(given: Any) -> Any:
     build_py.ensure_finalized()
     metadata = distribution.metadata
     return {
-        "name": distribution.get_name(),
-        "version": _text(distribution.get_version()),
         "licenses": list(getattr(metadata, "license_files", None) or []),
         "packages": {name: os.path.abspath(build_py.get_package_dir(name)) for name in distribution.packages or []},
         "modules": _modules(build_py, distribution.py_modules or []),
-        "data": {name: list(globs) for name, globs in (distribution.package_data or {}).items()},
         "extensions": [extension(each, command) for each in extensions],
     }
 
@@ -229,10 +226,6 @@ def _limited() -> str:
         return str(min_supported_cpython)
     except ImportError:
         return "0x03090000"
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _own() -> "list[str]":
