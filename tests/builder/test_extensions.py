@@ -137,7 +137,7 @@ def test_what_a_build_says_is_what_settings_mean(tmp_path: Path) -> None:
         (tree / "csrc/z.cpp", tree / "csrc/a.cu"),
         (tree / "csrc/include", Path("/usr/include")),
         ("A", 'TEXT="a \\ b"'),
-        ("-O1", "-UX"),
+        ("-O1", "-UX", "-include", f"{tree}/csrc/include/a.h"),
         ("--use_fast_math",),
         ("-fopenmp",),
         ("z",),
@@ -147,7 +147,7 @@ def test_what_a_build_says_is_what_settings_mean(tmp_path: Path) -> None:
     (read,) = found.extensions
     assert (read.name, read.suffix, read.sources) == (extension.name, ".so", extension.sources)
     assert read.settings.include_dirs == extension.include_dirs
-    assert read.settings.flags.cflags == ("-DA", '-DTEXT="a \\ b"', "-O1", "-UX")
+    assert read.settings.flags.cflags == ("-DA", '-DTEXT="a \\ b"', "-O1", "-UX", *extension.cxx_flags[2:])
     assert read.settings.flags.cuda_cflags == ("-DA", '-DTEXT="a \\ b"', "--use_fast_math")
     assert (read.link_flags, read.settings.libraries) == (("-fopenmp",), ("z",))
     assert read.settings.licenses == build.licenses and found.packages == {"their": (tree / "their",)}
@@ -158,6 +158,8 @@ def test_compile_commands(tmp_path: Path) -> None:
     write(tmp_path, {f"tree/{name}": text for name, text in TREE.items() if name != "setup.py"})
     tree = tmp_path.resolve() / "tree"
     flags = f"-DA -D_C_EXPORTS -DB='\"x y\"' -I{tree}/csrc/include -isystem /env/torch/include -O3 -fPIC -std=gnu++17"
+    flags = f"{flags} -g -ggdb3 -gencode arch=compute_80,code=sm_80 -Xcompiler -fPIC -Xcompiler -Wall -Xcompiler -O1"
+    flags = f"{flags} -include ../csrc/include/a.h -include <b.h>"
     target = "CMakeFiles/_C.dir"
     compiled = {
         f"g++ {flags} -o {target}/z.o -c x": "../csrc/z.cpp",
@@ -165,15 +167,33 @@ def test_compile_commands(tmp_path: Path) -> None:
     }
     commands = [{"directory": f"{tree}/build", "command": each, "file": file} for each, file in compiled.items()]
     link = f"g++ -shared -o lib_C.so {target}/z.cpp.o -L/opt/lib -lz -ltorch_cpu -lc10"
+    link = f"{link} -Wl,--as-needed,/x/libno.so /usr/lib/libjpeg.so libfoo.a {tree}/their/libbar.so.2 ../their/_x.so"
+    link = f"{link} /env/torch/lib/libkineto.a /opt/cuda/lib64/libcudart.so.12 /usr/lib/libpython3.11.so"
     files = {f"{target}/link.txt": link, "CMakeFiles/test.dir/link.txt": "g++ -o test"}
     write(tree / "build", {"compile_commands.json": json.dumps(commands), **files})
     build = their_build(tree, sys.executable)
     (extension,) = build.extensions
     assert (extension.name, extension.suffix) == ("their._C", ".so")
     assert extension.sources == (tree / "csrc/z.cpp",) and extension.include_dirs == (tree / "csrc/include",)
-    assert extension.define == ("A", 'B="x y"') and extension.cxx_flags == ("-O3", "-std=gnu++17")
-    assert (extension.libraries, extension.library_dirs) == (("z",), (Path("/opt/lib"),))
+    assert extension.define == ("A", 'B="x y"') and extension.cxx_flags[:2] == ("-O3", "-std=gnu++17")
+    architecture = ("-gencode", "arch=compute_80,code=sm_80")
+    headers = ("-include", f"{tree}/csrc/include/a.h", "-include", "<b.h>")
+    assert extension.cxx_flags[2:] == (*architecture, "-Xcompiler", "-Wall", "-Xcompiler", "-O1", *headers)
+    assert extension.libraries == ("z", "jpeg", ":libfoo.a", ":libbar.so.2", ":_x.so")
+    folders = (Path("/opt/lib"), Path("/usr/lib"), tree / "build", tree / "their", Path("/opt/cuda/lib64"))
+    assert extension.library_dirs == folders
     assert build.packages == {"their": tree / "their"} and build.licenses == (tree / "LICENSE",)
+
+
+def test_compile_commands_of_ninja_do_not_say_how_it_links(tmp_path: Path) -> None:
+    commands = [
+        {"directory": "/x", "file": f"{name}.cpp", "command": f"g++ -o CMakeFiles/{name}.dir/a.o"}
+        for name in ("_C", "unit_test")
+    ]
+    write(tmp_path, {"build/compile_commands.json": json.dumps(commands)})
+    with pytest.raises(UsageError, match=r"nothing beside it says how CMake links _C, unit_test") as caught:
+        their_build(tmp_path, sys.executable)
+    assert "-G 'Unix Makefiles'" in caught.value.todo and "by hand" in caught.value.todo
 
 
 CHANGING = """

@@ -25,7 +25,7 @@ _CHILD = Path(__file__).with_name("setup_child.py")
 _LIMIT = 600
 
 # What torch's builds link, and what comes with the compilers' own toolkits.
-_OF_TORCH = re.compile(r"(c10|torch|shm)(_\w+)?|cudart")
+_OF_TORCH = re.compile(r"(:lib)?((c10|torch|shm)(_\w+)?|cudart(_static)?)(\.(so(\.\d+)*|a))?")
 
 # Variables of networks: what a build reads is on this machine.
 _NETWORK = re.compile(r"(?i)(https?|ftp|all|no)_proxy")
@@ -183,11 +183,14 @@ def _extension(tree: Path, said: Mapping[str, Any], own: Sequence[Path]) -> Thei
 
 
 def _without_folders(tree: Path, flags: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return flags without folders of headers, and these folders."""
+    """Return flags without folders of headers, and these folders. Builds run in the tree, and Graft's elsewhere."""
     words, folders, waiting = [], [], iter(flags)
     for word in waiting:
         if found := re.fullmatch(r"(-I|-isystem)(.*)", word, re.S):
             folders.append(os.path.normpath(tree / (found[2].strip() or next(waiting, "."))))
+        elif word == "-include":
+            header = next(waiting, "")
+            words += [word, os.path.normpath(tree / header) if (tree / header).is_file() else header]
         else:
             words.append(word)
     return words, folders
@@ -281,8 +284,8 @@ def as_settings(build: TheirBuild, folder: Path, written: Path | None = None) ->
             "sources": [*map(place, each.sources)],
             "include-dirs": [*map(place, each.include_dirs)],
             "define": each.define,
-            "cxx-flags": each.cxx_flags,
-            "nvcc-flags": each.nvcc_flags,
+            "cxx-flags": _with_headers(each.cxx_flags, place),
+            "nvcc-flags": _with_headers(each.nvcc_flags, place),
             "link-flags": each.link_flags,
             "libraries": each.libraries,
             "library-dirs": [*map(place, each.library_dirs)],
@@ -291,6 +294,15 @@ def as_settings(build: TheirBuild, folder: Path, written: Path | None = None) ->
         lines = [f"{key} = {_value(value)}" for key, value in values.items() if value]
         parts.append("\n".join(["[[tool.graft.extensions]]", *lines]))
     return "\n\n".join(parts) + "\n"
+
+
+def _with_headers(flags: Sequence[str], place: Callable[[Path], str]) -> list[str]:
+    """Return flags where the files of -include are written as other paths are."""
+    before = ("", *flags)
+    return [
+        place(Path(word)) if last == "-include" and os.path.isabs(word) else word
+        for last, word in zip(before, flags, strict=False)
+    ]
 
 
 def _packages(build: TheirBuild, place: Callable[[Path], str], written: Path | None) -> dict[str, list[str] | str]:
