@@ -10,12 +10,15 @@ import sys
 import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import graft
 import pytest
 from graft.adopt.builds import TheirBuild, TheirExtension, as_settings, their_build
 from graft.backend import build_sdist
 from graft.base.base import Base
 from graft.compile.extension_stub import extension_stub, folder_for
+from graft.compile.extensions import _Build
 from graft.core.errors import UsageError
 from graft.deliveries import refuse_beside
 from graft.inputs.carried import carried
@@ -194,6 +197,53 @@ def test_compile_commands_of_ninja_do_not_say_how_it_links(tmp_path: Path) -> No
     with pytest.raises(UsageError, match=r"nothing beside it says how CMake links _C, unit_test") as caught:
         their_build(tmp_path, sys.executable)
     assert "-G 'Unix Makefiles'" in caught.value.todo and "by hand" in caught.value.todo
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-gencode", "arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=sm_90a"],
+        ["-arch", "sm_80", "-arch=sm_90a"],
+        ["-gencode arch=compute_80,code=sm_80", "--gpu-architecture", "compute_80", "-code", "sm_90a"],
+        ["--generate-code=arch=compute_80,code=[compute_80,sm_80]", "--generate-code", "arch=compute_90a,code=sm_90a"],
+    ],
+)
+def test_architectures_of_an_extension_give_way(tmp_path: Path, words: list[str]) -> None:
+    table = TABLE.replace("cxx-flags", f"nvcc-flags = {json.dumps(['-O1', *words, '-Xcompiler', '-Wall'])}\ncxx-flags")
+    extension, _ = settings(tmp_path, table).extensions
+    nvcc, toolchain = SimpleNamespace(folder="/cuda", architectures=("80", "90")), Toolchain("g++", "", "c++20")
+    vars(toolchain).update(python_configuration="", python_include="/python")
+    build: Any = SimpleNamespace(
+        _toolchain=toolchain, _nvcc=nvcc, _of_pybind=[], _snapshot=SimpleNamespace(extensions=[(extension, None)])
+    )
+    flags = [*_Build._flags(build, extension, tmp_path / "a.cu", is_cuda=True)]
+    first = flags.index("-O1")
+    assert flags[first : first + 4] == ["-O1", "-Xcompiler", "-Wall", "-DTORCH_API_INCLUDE_EXTENSION_H"]
+    said = "their._C: its flags are for the GPU architectures 80 90a; it is compiled for 80 90"
+    assert [*_Build._notes(build)] == [f'{said}; for its code for 90a, set CUDA_ARCHS="80 90a"']
+    nvcc.architectures = ("80", "90a")
+    assert [*_Build._notes(build)] == [f"{said}a"]
+
+
+def test_libraries_of_others_with_the_same_name_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ("site/_C.so", "site/ops/_C.so", "tree/_C.so", "tree/ops/_C.so", "other/_C.so", "other/foo/ops/_C.so")
+    write(tmp_path, {**dict.fromkeys(files, ""), "other/foo/__init__.py": "", "site/torch/_graft.json": ""})
+
+    class Ops:
+        def load_library(self, path: str) -> str:
+            return path
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    monkeypatch.chdir(tmp_path / "tree")
+    code = (Path(graft.__file__).parent / "compose/of_extensions/_ops.py").read_text(encoding="utf-8")
+    names = {"_Ops": Ops, "EXTENSIONS": ("_C", "ops._C"), "__file__": str(tmp_path / "site/torch/_ops.py")}
+    exec(compile(code, "_ops.py", "exec"), names)
+    for file in ("site/_C.so", "site/ops/_C.so", "other/_C.so", "other/foo/ops/_C.so"):
+        assert Ops().load_library(f"{tmp_path}/{file}") == f"{tmp_path}/{file}"
+    for file in ("tree/_C.so", "tree/ops/_C.so"):
+        with pytest.raises(ImportError, match="is another copy of what this torch was built with"):
+            Ops().load_library(f"{tmp_path}/{file}")
 
 
 CHANGING = """
