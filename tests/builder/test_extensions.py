@@ -10,12 +10,15 @@ import sys
 import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import graft
 import pytest
 from graft.adopt.builds import TheirBuild, TheirExtension, as_settings, their_build
 from graft.backend import build_sdist
 from graft.base.base import Base
 from graft.compile.extension_stub import extension_stub, folder_for
+from graft.compile.extensions import _Build
 from graft.core.errors import UsageError
 from graft.deliveries import refuse_beside
 from graft.inputs.carried import carried
@@ -137,17 +140,17 @@ def test_what_a_build_says_is_what_settings_mean(tmp_path: Path) -> None:
         (tree / "csrc/z.cpp", tree / "csrc/a.cu"),
         (tree / "csrc/include", Path("/usr/include")),
         ("A", 'TEXT="a \\ b"'),
-        ("-O1", "-UX"),
+        ("-O1", "-UX", "-include", f"{tree}/csrc/include/a.h"),
         ("--use_fast_math",),
         ("-fopenmp",),
         ("z",),
     )
-    build = TheirBuild(tree, (extension,), {"their": tree / "their"}, {}, "their", "1.0", (tree / "LICENSE",), {})
+    build = TheirBuild(tree, (extension,), {"their": tree / "their"}, (tree / "LICENSE",), {})
     found = settings(tmp_path, as_settings(build, tmp_path.resolve() / "ops"))
     (read,) = found.extensions
     assert (read.name, read.suffix, read.sources) == (extension.name, ".so", extension.sources)
     assert read.settings.include_dirs == extension.include_dirs
-    assert read.settings.flags.cflags == ("-DA", '-DTEXT="a \\ b"', "-O1", "-UX")
+    assert read.settings.flags.cflags == ("-DA", '-DTEXT="a \\ b"', "-O1", "-UX", *extension.cxx_flags[2:])
     assert read.settings.flags.cuda_cflags == ("-DA", '-DTEXT="a \\ b"', "--use_fast_math")
     assert (read.link_flags, read.settings.libraries) == (("-fopenmp",), ("z",))
     assert read.settings.licenses == build.licenses and found.packages == {"their": (tree / "their",)}
@@ -158,6 +161,8 @@ def test_compile_commands(tmp_path: Path) -> None:
     write(tmp_path, {f"tree/{name}": text for name, text in TREE.items() if name != "setup.py"})
     tree = tmp_path.resolve() / "tree"
     flags = f"-DA -D_C_EXPORTS -DB='\"x y\"' -I{tree}/csrc/include -isystem /env/torch/include -O3 -fPIC -std=gnu++17"
+    flags = f"{flags} -g -ggdb3 -gencode arch=compute_80,code=sm_80 -Xcompiler -fPIC -Xcompiler -Wall -Xcompiler -O1"
+    flags = f"{flags} -include ../csrc/include/a.h -include <b.h>"
     target = "CMakeFiles/_C.dir"
     compiled = {
         f"g++ {flags} -o {target}/z.o -c x": "../csrc/z.cpp",
@@ -165,15 +170,130 @@ def test_compile_commands(tmp_path: Path) -> None:
     }
     commands = [{"directory": f"{tree}/build", "command": each, "file": file} for each, file in compiled.items()]
     link = f"g++ -shared -o lib_C.so {target}/z.cpp.o -L/opt/lib -lz -ltorch_cpu -lc10"
+    link = f"{link} -Wl,--as-needed,/x/libno.so /usr/lib/libjpeg.so libfoo.a {tree}/their/libbar.so.2 ../their/_x.so"
+    link = f"{link} /env/torch/lib/libkineto.a /opt/cuda/lib64/libcudart.so.12 /usr/lib/libpython3.11.so"
     files = {f"{target}/link.txt": link, "CMakeFiles/test.dir/link.txt": "g++ -o test"}
     write(tree / "build", {"compile_commands.json": json.dumps(commands), **files})
     build = their_build(tree, sys.executable)
     (extension,) = build.extensions
     assert (extension.name, extension.suffix) == ("their._C", ".so")
     assert extension.sources == (tree / "csrc/z.cpp",) and extension.include_dirs == (tree / "csrc/include",)
-    assert extension.define == ("A", 'B="x y"') and extension.cxx_flags == ("-O3", "-std=gnu++17")
-    assert (extension.libraries, extension.library_dirs) == (("z",), (Path("/opt/lib"),))
+    assert extension.define == ("A", 'B="x y"') and extension.cxx_flags[:2] == ("-O3", "-std=gnu++17")
+    architecture = ("-gencode", "arch=compute_80,code=sm_80")
+    headers = ("-include", f"{tree}/csrc/include/a.h", "-include", "<b.h>")
+    assert extension.cxx_flags[2:] == (*architecture, "-Xcompiler", "-Wall", "-Xcompiler", "-O1", *headers)
+    assert extension.libraries == ("z", "jpeg", ":libfoo.a", ":libbar.so.2", ":_x.so")
+    folders = (Path("/opt/lib"), Path("/usr/lib"), tree / "build", tree / "their", Path("/opt/cuda/lib64"))
+    assert extension.library_dirs == folders
     assert build.packages == {"their": tree / "their"} and build.licenses == (tree / "LICENSE",)
+
+
+def test_compile_commands_of_ninja_do_not_say_how_it_links(tmp_path: Path) -> None:
+    commands = [
+        {"directory": "/x", "file": f"{name}.cpp", "command": f"g++ -o CMakeFiles/{name}.dir/a.o"}
+        for name in ("_C", "unit_test")
+    ]
+    write(tmp_path, {"build/compile_commands.json": json.dumps(commands)})
+    with pytest.raises(UsageError, match=r"nothing beside it says how CMake links _C, unit_test") as caught:
+        their_build(tmp_path, sys.executable)
+    assert "-G 'Unix Makefiles'" in caught.value.todo and "by hand" in caught.value.todo
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-gencode", "arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=sm_90a"],
+        ["-arch", "sm_80", "-arch=sm_90a"],
+        ["-gencode arch=compute_80,code=sm_80", "--gpu-architecture", "compute_80", "-code", "sm_90a"],
+        ["--generate-code=arch=compute_80,code=[compute_80,sm_80]", "--generate-code", "arch=compute_90a,code=sm_90a"],
+    ],
+)
+def test_architectures_of_an_extension_give_way(tmp_path: Path, words: list[str]) -> None:
+    table = TABLE.replace("cxx-flags", f"nvcc-flags = {json.dumps(['-O1', *words, '-Xcompiler', '-Wall'])}\ncxx-flags")
+    extension, _ = settings(tmp_path, table).extensions
+    nvcc, toolchain = SimpleNamespace(folder="/cuda", architectures=("80", "90")), Toolchain("g++", "", "c++20")
+    vars(toolchain).update(python_configuration="", python_include="/python")
+    build: Any = SimpleNamespace(
+        _toolchain=toolchain, _nvcc=nvcc, _of_pybind=[], _snapshot=SimpleNamespace(extensions=[(extension, None)])
+    )
+    flags = [*_Build._flags(build, extension, tmp_path / "a.cu", is_cuda=True)]
+    first = flags.index("-O1")
+    assert flags[first : first + 4] == ["-O1", "-Xcompiler", "-Wall", "-DTORCH_API_INCLUDE_EXTENSION_H"]
+    said = "their._C: its flags are for the GPU architectures 80 90a; it is compiled for 80 90"
+    assert [*_Build._notes(build)] == [f'{said}; for its code for 90a, set CUDA_ARCHS="80 90a"']
+    nvcc.architectures = ("80", "90a")
+    assert [*_Build._notes(build)] == [f"{said}a"]
+
+
+def test_libraries_of_others_with_the_same_name_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ("site/_C.so", "site/ops/_C.so", "tree/_C.so", "tree/ops/_C.so", "other/_C.so", "other/foo/ops/_C.so")
+    write(tmp_path, {**dict.fromkeys(files, ""), "other/foo/__init__.py": "", "site/torch/_graft.json": ""})
+
+    class Ops:
+        def load_library(self, path: str) -> str:
+            return path
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    monkeypatch.chdir(tmp_path / "tree")
+    code = (Path(graft.__file__).parent / "compose/of_extensions/_ops.py").read_text(encoding="utf-8")
+    names = {"_Ops": Ops, "EXTENSIONS": ("_C", "ops._C"), "__file__": str(tmp_path / "site/torch/_ops.py")}
+    exec(compile(code, "_ops.py", "exec"), names)
+    for file in ("site/_C.so", "site/ops/_C.so", "other/_C.so", "other/foo/ops/_C.so"):
+        assert Ops().load_library(f"{tmp_path}/{file}") == f"{tmp_path}/{file}"
+    for file in ("tree/_C.so", "tree/ops/_C.so"):
+        with pytest.raises(ImportError, match="is another copy of what this torch was built with"):
+            Ops().load_library(f"{tmp_path}/{file}")
+
+
+CHANGING = """
+import os, shutil, tempfile
+from pathlib import Path
+from setuptools import Extension, setup
+with open("their/version.tmp", "w") as file:
+    file.write("1")
+os.replace("their/version.tmp", "their/version.py")
+with tempfile.NamedTemporaryFile("w", dir=os.getcwd() + "/their", delete=False) as file:
+    file.write("2")
+os.chmod(file.name, 0o644)
+os.rename(file.name, "their/second.py")
+os.rename("their/data.json", "their/moved.json")
+shutil.copy("their/data.json", "their/copied.json")
+shutil.move("csrc/include", "csrc/other")
+os.remove("their/_C.so")
+Path("their/py.typed").unlink()
+os.symlink("../csrc/z.cpp", "their/z.cpp")
+Path("their/z.cpp").write_text("3")
+os.makedirs("new/deep")
+os.rmdir("new/deep")
+shutil.rmtree("csrc/include")
+os.mkdir("gone")
+open("gone/file", "w").close()
+shutil.rmtree("gone")
+open("their/third.py", "w").close()
+os.remove("their/third.py")
+os.truncate("LICENSE", 1)
+for change in (os.remove, os.rmdir, shutil.rmtree):
+    try:
+        change("their/none")
+        raise SystemExit("a removal of nothing was silent")
+    except FileNotFoundError:
+        pass
+with open("names.txt", "w") as file:
+    print(*sorted(os.listdir()), file=file)
+setup(name="their", ext_modules=[Extension("their._C", ["csrc/z.cpp"])])
+"""
+
+
+def test_a_build_that_is_asked_changes_nothing(tmp_path: Path) -> None:
+    tree = write(tmp_path / "tree", {**TREE, "setup.py": CHANGING}).resolve()
+    before = {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")}
+    written = their_build(tree, sys.executable).written
+    assert {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")} == before
+    own = {"their/version.py": b"1", "their/second.py": b"2", "their/z.cpp": b"3"}
+    same = {"their/moved.json": b"", "their/copied.json": b"", "csrc/other/a.h": b""}
+    names = " ".join(sorted(path.name for path in tree.iterdir()))
+    assert written == own | same | {"names.txt": f"{names}\n".encode()}
 
 
 def test_tree_without_a_build(tmp_path: Path) -> None:

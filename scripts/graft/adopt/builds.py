@@ -25,7 +25,7 @@ _CHILD = Path(__file__).with_name("setup_child.py")
 _LIMIT = 600
 
 # What torch's builds link, and what comes with the compilers' own toolkits.
-_OF_TORCH = re.compile(r"(c10|torch|shm)(_\w+)?|cudart")
+_OF_TORCH = re.compile(r"(:lib)?((c10|torch|shm)(_\w+)?|cudart(_static)?)(\.(so(\.\d+)*|a))?")
 
 # Variables of networks: what a build reads is on this machine.
 _NETWORK = re.compile(r"(?i)(https?|ftp|all|no)_proxy")
@@ -71,9 +71,6 @@ class TheirBuild:
         extensions: what it compiles.
         packages: the folder of each Python package, or the file of a module, by name; of packages below another one,
             only those that lie elsewhere.
-        data: files that the packages have and that are sources or headers: patterns, by package.
-        name: the name under which pip installs it.
-        version: its version; may be empty.
         licenses: its licenses.
         written: what its setup.py wrote into the tree, by path there. It was not written there.
     """
@@ -81,9 +78,6 @@ class TheirBuild:
     tree: Path
     extensions: tuple[TheirExtension, ...]
     packages: Mapping[str, Path]
-    data: Mapping[str, Sequence[str]]
-    name: str
-    version: str
     licenses: tuple[Path, ...]
     written: Mapping[str, bytes]
 
@@ -123,9 +117,6 @@ def _of_setup(tree: Path, python: str | Path) -> TheirBuild:
         tree,
         tuple(_extension(tree, each, own) for each in said["extensions"]),
         _tops({name: Path(path) for name, path in (said["packages"] | said["modules"]).items()}),
-        {name: globs for name, globs in said["data"].items() if globs},
-        said["name"] or tree.name,
-        said["version"],
         tuple(_licenses(tree, said["licenses"])),
         written,
     )
@@ -192,11 +183,14 @@ def _extension(tree: Path, said: Mapping[str, Any], own: Sequence[Path]) -> Thei
 
 
 def _without_folders(tree: Path, flags: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return flags without folders of headers, and these folders."""
+    """Return flags without folders of headers, and these folders. Builds run in the tree, and Graft's elsewhere."""
     words, folders, waiting = [], [], iter(flags)
     for word in waiting:
         if found := re.fullmatch(r"(-I|-isystem)(.*)", word, re.S):
             folders.append(os.path.normpath(tree / (found[2].strip() or next(waiting, "."))))
+        elif word == "-include":
+            header = next(waiting, "")
+            words += [word, os.path.normpath(tree / header) if (tree / header).is_file() else header]
         else:
             words.append(word)
     return words, folders
@@ -252,9 +246,6 @@ def _with_cmake(tree: Path, build: TheirBuild | None, units: Mapping[str, Mappin
         tree,
         tuple(extensions),
         packages,
-        build.data if build else {},
-        build.name if build else tree.name,
-        build.version if build else "",
         build.licenses if build else tuple(_licenses(tree, ())),
         build.written if build else {},
     )
@@ -293,8 +284,8 @@ def as_settings(build: TheirBuild, folder: Path, written: Path | None = None) ->
             "sources": [*map(place, each.sources)],
             "include-dirs": [*map(place, each.include_dirs)],
             "define": each.define,
-            "cxx-flags": each.cxx_flags,
-            "nvcc-flags": each.nvcc_flags,
+            "cxx-flags": _with_headers(each.cxx_flags, place),
+            "nvcc-flags": _with_headers(each.nvcc_flags, place),
             "link-flags": each.link_flags,
             "libraries": each.libraries,
             "library-dirs": [*map(place, each.library_dirs)],
@@ -303,6 +294,15 @@ def as_settings(build: TheirBuild, folder: Path, written: Path | None = None) ->
         lines = [f"{key} = {_value(value)}" for key, value in values.items() if value]
         parts.append("\n".join(["[[tool.graft.extensions]]", *lines]))
     return "\n\n".join(parts) + "\n"
+
+
+def _with_headers(flags: Sequence[str], place: Callable[[Path], str]) -> list[str]:
+    """Return flags where the files of -include are written as other paths are."""
+    before = ("", *flags)
+    return [
+        place(Path(word)) if last == "-include" and os.path.isabs(word) else word
+        for last, word in zip(before, flags, strict=False)
+    ]
 
 
 def _packages(build: TheirBuild, place: Callable[[Path], str], written: Path | None) -> dict[str, list[str] | str]:

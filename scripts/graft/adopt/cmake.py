@@ -12,19 +12,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import UsageError
+from ..core.keys import FILE
+
 _NAME = "compile_commands.json"
 
 # The object of a source of a target: CMakeFiles/_C.dir/csrc/ops.cpp.o
 _OBJECT = re.compile(r"(?:^|/)CMakeFiles/(?P<target>[^/]+)\.dir/")
 
 # Words of a command that say what is compiled, not how; those with another word behind them first.
-_VALUED = ("-o", "-MF", "-MT", "-MQ", "-isystem", "-I", "-D", "-U", "-include", "-x")
-_OF_COMMANDS = re.compile(r"-[cgM].*|-MD|-MP|-W[lp],.*|-fPIC|-fdiagnostics-color.*")
+_VALUED = ("-o", "-MF", "-MT", "-MQ", "-isystem", "-I", "-D", "-U", "-include", "-x", "-ccbin")
+_OF_COMMANDS = re.compile(r"-c|-g(\d|gdb.*)?|-M[A-Z]*|-W[lp],.*|(-Xcompiler=)?-fPIC|-fdiagnostics-color.*")
+
+# Flags whose value is the next word.
+_PAIRED = re.compile(r"-X[a-z]+|-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code")
+
+# A library that a link names by its path.
+_LIBRARY = re.compile(r"(?P<folder>.*/)?(?P<name>[^/]+\.(so(\.\d+)*|a))", re.S)
+_OF_TORCH = re.compile(r"/torch/lib/|(^|/)libpython3[^/]*$")
 
 
 def units_of_cmake(tree: Path) -> dict[str, dict[str, Any]]:
     """Return what CMake compiles, by target: as ``setup_child.extension`` describes extensions. Nothing if there is no
     such file in the tree or in a folder of builds.
+
+    Raises:
+        UsageError: nothing says how they are linked.
     """
     file = next((path for path in _places(tree) if path.is_file()), None)
     if file is None:
@@ -36,8 +49,14 @@ def units_of_cmake(tree: Path) -> dict[str, dict[str, Any]]:
         found = _OBJECT.search(_output(entry, words))
         if found:
             _add(targets.setdefault(found["target"], {}), words, folder, Path(os.path.normpath(folder / entry["file"])))
+    links = {target: sorted(file.resolve().parent.rglob(f"CMakeFiles/{target}.dir/link.txt")) for target in targets}
+    if unknown := [target for target, found in links.items() if not found]:
+        todo = f"configure with `cmake -G 'Unix Makefiles'`, or write [[tool.graft.extensions]] in {FILE} by hand"
+        raise UsageError(f"{file}: nothing beside it says how CMake links {', '.join(unknown)}", todo=todo)
     for target, unit in targets.items():
-        _link(unit, target, file.resolve().parent)
+        unit.update(link=[], libraries=[], library_dirs=[], file=f"{target}.so", is_library=True)
+        for link in links[target]:
+            _link(unit, link)
     return {target: unit for target, unit in targets.items() if unit["is_library"]}
 
 
@@ -70,8 +89,15 @@ def _add(unit: dict[str, Any], words: list[str], folder: Path, source: Path) -> 
         elif kind == "-D":
             name, is_valued, text = value.partition("=")
             _append(unit["define"], [name, text if is_valued else None])
-        elif kind in ("-U", "-include"):
-            _append(flags, f"{kind}{value}" if kind == "-U" else f"-include{value}")
+        elif kind == "-include":
+            header = folder / value
+            _append_pair(flags, kind, os.path.normpath(header) if header.is_file() else value)
+        elif kind == "-U":
+            _append(flags, f"{kind}{value}")
+        elif _PAIRED.fullmatch(word):
+            value = next(waiting, "")
+            if not _OF_COMMANDS.fullmatch(value):
+                _append_pair(flags, word, value)
         elif not kind and word.startswith("-") and not _OF_COMMANDS.fullmatch(word):
             _append(flags, word)
     unit["define"] = [each for each in unit["define"] if not each[0].endswith("_EXPORTS")]
@@ -83,16 +109,30 @@ def _append(values: list[Any], value: Any) -> None:
         values.append(value)
 
 
-def _link(unit: dict[str, Any], target: str, folder: Path) -> None:
-    """Add how a target is linked, if that is known."""
-    unit.update(link=[], libraries=[], library_dirs=[], file=f"{target}.so", is_library=True)
-    for file in sorted(folder.rglob(f"CMakeFiles/{target}.dir/link.txt")):
-        words = shlex.split(file.read_text(encoding="utf-8"))
-        unit["is_library"] = "-shared" in words
-        if "-o" in words[:-1]:
-            unit["file"] = Path(words[words.index("-o") + 1]).name
-        for word in words:
-            if word.startswith("-l"):
-                _append(unit["libraries"], word[2:])
-            elif word.startswith("-L"):
-                _append(unit["library_dirs"], str((file.parent.parent.parent / word[2:]).resolve()))
+def _append_pair(values: list[str], word: str, value: str) -> None:
+    if (word, value) not in zip(values, values[1:], strict=False):
+        values += [word, value]
+
+
+def _link(unit: dict[str, Any], file: Path) -> None:
+    """Add how a target is linked."""
+    folder = file.parent.parent.parent
+    words = shlex.split(file.read_text(encoding="utf-8"))
+    unit["is_library"] = "-shared" in words
+    waiting = iter(words)
+    for word in waiting:
+        if word == "-o":
+            unit["file"] = Path(next(waiting, unit["file"])).name
+        elif word.startswith("-l"):
+            _append(unit["libraries"], word[2:])
+        elif word.startswith("-L"):
+            _append(unit["library_dirs"], str((folder / word[2:]).resolve()))
+        elif not word.startswith("-") and (found := _LIBRARY.fullmatch(word)) and not _OF_TORCH.search(word):
+            _append(unit["libraries"], _as_named(found["name"]))
+            _append(unit["library_dirs"], str((folder / (found["folder"] or "")).resolve()))
+
+
+def _as_named(file: str) -> str:
+    """Return the name of a library for the linker's flag -l, with which it finds this file."""
+    found = re.fullmatch(r"lib(\w[\w.+-]*)\.so", file)
+    return found[1] if found else f":{file}"

@@ -19,41 +19,125 @@ class _Given(BaseException):
 
 
 class Overlay:
-    """Files that a setup.py writes below its folder ``tree``: they are written below ``folder``, and read there."""
+    """What a setup.py changes below its folder ``tree``: files are written below ``folder``, and read there. What is
+    only in the tree stays as it is.
+    """
 
     def __init__(self, tree: str, folder: str) -> None:
         self._tree, self._folder = tree, folder
-        self._open, self._mkdir = builtins.open, os.mkdir
+        self._open, self._open_number, self._mkdir = builtins.open, os.open, os.mkdir
+        self._rename, self._symlink, self._link = os.rename, os.symlink, os.link
 
     def install(self) -> None:
-        """Take the place of ``open``."""
+        """Take the place of ``open``, and of the functions of ``os`` and ``shutil`` that change files."""
         builtins.open = io.open = self.open
-        os.mkdir = self.mkdir
+        os.open, os.mkdir, os.symlink, os.link = self.open_number, self.mkdir, self.symlink, self.link
+        os.rename = os.replace = self.move
+        for name in ("remove", "unlink", "rmdir", "chmod", "chown", "utime", "truncate"):
+            setattr(os, name, self._of_copies(getattr(os, name)))
+        # It goes through folders by number, where nothing is told from the tree.
+        shutil.rmtree = self._of_copies(shutil.rmtree)
 
     def open(self, file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
         """Open a file as ``open`` does."""
-        if isinstance(file, (str, bytes, os.PathLike)):
-            path = os.path.abspath(os.fsdecode(file))
-            if path.startswith(self._tree + os.sep):
-                other = os.path.join(self._folder, os.path.relpath(path, self._tree))
-                if set(mode) & set("wax+"):
-                    self._make_folders(os.path.dirname(other))
-                    if os.path.exists(path) and not os.path.exists(other):
-                        shutil.copyfile(path, other)
-                    file = other
-                elif os.path.exists(other):
-                    file = other
+        if "opener" not in named:
+            file = self._written(file) if set(mode) & set("wax+") else self._read(file)
         return self._open(file, mode, *arguments, **named)
+
+    def open_number(self, path: Any, flags: int, *arguments: Any, **named: Any) -> int:
+        """Open a file as ``os.open`` does."""
+        if named.get("dir_fd") is None:
+            does_write = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            path = self._written(path) if does_write else self._read(path)
+        return self._open_number(path, flags, *arguments, **named)
+
+    def mkdir(self, path: Any, *arguments: Any, **named: Any) -> None:
+        """Create a folder as ``os.mkdir`` does. One below the tree may be there already."""
+        copy = self._copy(path)
+        if copy:
+            self._make_folders(copy)
+        else:
+            self._mkdir(path, *arguments, **named)
+
+    def move(self, source: Any, target: Any, **named: Any) -> None:
+        """Move a file or folder as ``os.replace`` does; a copy of one that is only in the tree."""
+        start, end = self._read(source), self._new(target)
+        if self._copy(start):
+            if os.path.isdir(start):
+                shutil.copytree(start, end, dirs_exist_ok=True)
+            else:
+                shutil.copyfile(start, end)
+        elif start is source and end is target:
+            self._rename(source, target, **named)
+        else:
+            shutil.move(start, end)
+
+    def symlink(self, source: Any, target: Any, *arguments: Any, **named: Any) -> None:
+        """Create a link as ``os.symlink`` does; below the tree, a copy of a file, as what is written to a link would
+        reach the tree.
+        """
+        end = self._new(target)
+        if end is target:
+            self._symlink(source, target, *arguments, **named)
+            return
+        start = self._read(os.path.join(os.path.dirname(os.path.abspath(os.fsdecode(target))), os.fsdecode(source)))
+        if os.path.isfile(start):
+            shutil.copyfile(start, end)
+
+    def link(self, source: Any, target: Any, **named: Any) -> None:
+        """Create a link as ``os.link`` does; a copy if one of both is below the tree."""
+        start, end = self._read(source), self._new(target)
+        if end is target and not self._copy(source):
+            self._link(source, target, **named)
+        else:
+            shutil.copyfile(start, end)
+
+    def _of_copies(self, function: Any) -> Any:
+        """Return a function that does with what was written what another does with files. It does nothing with those
+        that are only in the tree.
+        """
+
+        def of_copies(path: Any, *arguments: Any, **named: Any) -> Any:
+            copy = self._copy(path) if named.get("dir_fd") is None else None
+            if copy and os.path.lexists(path) and not os.path.lexists(copy):
+                return None
+            return function(copy or path, *arguments, **named)
+
+        return of_copies
+
+    def _copy(self, file: Any) -> "str | None":
+        """Return where a path below the tree is written; None for others."""
+        if not isinstance(file, (str, bytes, os.PathLike)):
+            return None
+        path = os.path.abspath(os.fsdecode(file))
+        if path != self._tree and not path.startswith(self._tree + os.sep):
+            return None
+        return os.path.normpath(os.path.join(self._folder, os.path.relpath(path, self._tree)))
+
+    def _read(self, file: Any) -> Any:
+        """Return where a file is read."""
+        copy = self._copy(file)
+        is_there = copy and os.path.lexists(copy) and not (os.path.isdir(copy) and os.path.isdir(file))
+        return copy if is_there else file
+
+    def _new(self, file: Any) -> Any:
+        """Return where a file is written that is not there yet."""
+        copy = self._copy(file)
+        if copy:
+            self._make_folders(os.path.dirname(copy))
+        return copy or file
+
+    def _written(self, file: Any) -> Any:
+        """Return where a file is written that may be there already."""
+        copy = self._new(file)
+        if copy is not file and os.path.isfile(file) and not os.path.lexists(copy):
+            shutil.copyfile(file, copy)
+        return copy
 
     def _make_folders(self, folder: str) -> None:
         if not os.path.isdir(folder):
             self._make_folders(os.path.dirname(folder))
             self._mkdir(folder)
-
-    def mkdir(self, path: Any, *arguments: Any, **named: Any) -> None:
-        """Create a folder as ``os.mkdir`` does; none below the tree, as files elsewhere have folders of their own."""
-        if not os.path.abspath(os.fsdecode(path)).startswith(self._tree + os.sep):
-            self._mkdir(path, *arguments, **named)
 
 
 def attributes(file: str) -> Any:
@@ -93,12 +177,9 @@ def described(given: Any) -> Any:
     build_py.ensure_finalized()
     metadata = distribution.metadata
     return {
-        "name": distribution.get_name(),
-        "version": _text(distribution.get_version()),
         "licenses": list(getattr(metadata, "license_files", None) or []),
         "packages": {name: os.path.abspath(build_py.get_package_dir(name)) for name in distribution.packages or []},
         "modules": _modules(build_py, distribution.py_modules or []),
-        "data": {name: list(globs) for name, globs in (distribution.package_data or {}).items()},
         "extensions": [extension(each, command) for each in extensions],
     }
 
@@ -145,10 +226,6 @@ def _limited() -> str:
         return str(min_supported_cpython)
     except ImportError:
         return "0x03090000"
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _own() -> "list[str]":

@@ -48,6 +48,9 @@ _NVCC_FLAGS = (
 # What an older torch tells extensions about the pybind11 that it was built with.
 _PYBIND = re.compile(rb"__pybind11_internals_v\d+(_gcc)(_libstdcpp)(_cxxabi\d+)__")
 
+# How nvcc is told for which GPUs it compiles; the value may be the next word.
+_ARCHITECTURES = re.compile(r"(-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code)([=\s].*)?", re.S)
+
 # How often a source is compiled whose headers change meanwhile.
 _TRIES = 3
 
@@ -181,13 +184,18 @@ class _Build:
         if source.suffix == ".c":
             yield from ("-x", "c", "-std=gnu11")
             own = tuple(word for word in own if not word.startswith("-std="))
-        if is_cuda and any(word.startswith(("-gencode", "-arch", "--generate-code")) for word in own):
-            own = tuple(word for word in own if not word.startswith(("-gencode", "-arch", "--generate-code")))
-        yield from own
+        yield from without_architectures(own)[0] if is_cuda else own
         yield "-DTORCH_API_INCLUDE_EXTENSION_H"
         yield f"-DTORCH_EXTENSION_NAME={extension.name.rpartition('.')[2]}"
         yield "-D_GLIBCXX_USE_CXX11_ABI=1"
         yield from self._of_pybind
+
+    def _notes(self) -> Iterator[str]:
+        """Yield what to know about the GPU architectures that extensions name: those of the build count."""
+        for extension, _ in self._snapshot.extensions:
+            theirs = without_architectures(extension.settings.flags.cuda_cflags)[1]
+            if self._nvcc and theirs and any(path.suffix == ".cu" for path in extension.sources):
+                yield note_of_architectures(extension.name, theirs, self._nvcc.architectures)
 
     @cached_property
     def _of_pybind(self) -> list[str]:
@@ -206,10 +214,13 @@ class _Build:
         files.begin()
         store = Store(layout.store, files)
         objects = Objects(units, work, files, store, self._compilers, is_for_edits=False)
+        notes = [*self._notes()]
         for _ in range(_TRIES):
             missing = objects.missing()
             made = {unit: unit for unit in missing}
             if missing:
+                while notes:
+                    line.say(notes.pop(0))
                 text = ninja.text_of_extensions(missing, self._compilers)
                 write_if_changed(work / ninja.EXTENSIONS, text)
                 keep = partial(objects.keep, made)
@@ -254,6 +265,31 @@ class _Build:
             return ""
         bases = [(each.name, each.stat().st_size, each.stat().st_mtime_ns) for each in link.of_torch]
         return hashlib.sha256(repr((hash_of_builder(), link, states, bases)).encode()).hexdigest()
+
+
+def without_architectures(flags: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return flags of nvcc without those that name GPU architectures, and these architectures, such as 90a."""
+    kept: list[str] = []
+    named: list[str] = []
+    waiting = iter(flags)
+    for word in waiting:
+        if found := _ARCHITECTURES.fullmatch(word):
+            value = found[2] or next(waiting, "")
+            named += re.findall(r"(?:sm|compute|lto)_(\d+[af]?)", value) or [value.strip("= ")]
+        else:
+            kept.append(word)
+    return kept, [*dict.fromkeys(named)]
+
+
+def note_of_architectures(name: str, theirs: Sequence[str], ours: Sequence[str]) -> str:
+    """Return what to say about an extension that names GPU architectures."""
+    note = f"{name}: its flags are for the GPU architectures {' '.join(theirs)}; it is compiled for {' '.join(ours)}"
+    # Code for one of these uses instructions that others lack.
+    special = [each for each in theirs if each[-1:] in ("a", "f") and each[:-1] in ours and each not in ours]
+    if not special:
+        return note
+    wanted = [next((each for each in special if each[:-1] == one), one) for one in ours]
+    return f'{note}; for its code for {" ".join(special)}, set CUDA_ARCHS="{" ".join(wanted)}"'
 
 
 def _note(link: Link) -> Path:

@@ -347,12 +347,24 @@ class _ExtensionReader(_Reader):
     def _flags(self, key: str, words: Iterable[str], written: str = "", *, is_cuda: bool = False) -> tuple[str, ...]:
         found = list(words)
         for word in found:
-            if key != "link-flags" and (what := _misplaced(word, is_macro=key == "define")):
+            what = _misplaced(word, is_macro=key == "define") if key != "link-flags" else ""
+            if what and not _is_header(word):
                 self._fault(key, f"{word}: {what}", word)
             elif _OF_BUILD.fullmatch(word):
                 self._fault(key, f"{word}: the build passes what the compiler does, reads and writes", word)
+        # Compilers run in another folder.
+        for number, last in enumerate(found[:-1], 1):
+            header = self._root / found[number]
+            if last == "-include" and header.is_file():
+                found[number] = os.path.normpath(header)
         # Of another torch, perhaps.
         return tuple(word for word in found if not word.startswith("-D_GLIBCXX_USE_CXX11_ABI"))
+
+
+def _is_header(word: str) -> bool:
+    """Return whether a word has the compiler read a header before each source."""
+    found = _HEADERS.match(word)
+    return bool(found and found["file"])
 
 
 def _misplaced(word: str, *, is_macro: bool) -> str:

@@ -34,6 +34,14 @@ def _with_extensions(extensions):
                 path=path,
             )
 
+    def is_importable(name, folder):
+        """Return whether what lies below a folder by a name may have it in Python: others name theirs alike."""
+        if "." in name:
+            return not os.path.isfile(os.path.join(folder, "__init__.py"))
+        return os.path.realpath(folder) in map(
+            os.path.realpath, filter(os.path.isdir, (each or "." for each in sys.path))
+        )
+
     class Finder:
         """Finds these extensions also for a package that is imported from its source tree."""
 
@@ -51,7 +59,8 @@ def _with_extensions(extensions):
             folder, name = os.path.split(os.path.abspath(path))
             stem = os.path.join(folder, name.partition(".")[0])
             for each in extensions:
-                if stem.endswith(os.sep + each.replace(".", os.sep)):
+                below = os.sep + each.replace(".", os.sep)
+                if stem.endswith(below) and is_importable(each, stem[: -len(below)] or os.sep):
                     require_own(each, path)
             return upstreams(self, path)
 
