@@ -14,8 +14,7 @@ std::tuple<Tensor, Tensor> top_heads(const Tensor& scores, int64_t k) {
   return scores.topk(k);
 }
 
-Tensor sum_lists(
-    at::TensorList xs, std::vector<int64_t> dims, std::optional<double> weight, std::string mode) {
+Tensor sum_lists(at::TensorList xs, std::vector<int64_t> dims, std::optional<double> weight, std::string mode) {
   Tensor total = xs[0].sum(dims);
   for (size_t i = 1; i < xs.size(); ++i) {
     total = total + xs[i].sum(dims);

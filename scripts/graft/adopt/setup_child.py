@@ -31,8 +31,9 @@ class Overlay:
     def install(self) -> None:
         """Take the place of ``open``, and of the functions of ``os`` and ``shutil`` that change files."""
         builtins.open = io.open = self.open
-        os.open, os.mkdir, os.symlink, os.link = self.open_number, self.mkdir, self.symlink, self.link
-        os.rename = os.replace = self.move
+        own = {"open": self.open_number, "mkdir": self.mkdir, "symlink": self.symlink, "link": self.link}
+        for name, function in (own | {"rename": self.move, "replace": self.move}).items():
+            setattr(os, name, function)
         for name in ("remove", "unlink", "rmdir", "chmod", "chown", "utime", "truncate"):
             setattr(os, name, self._of_copies(getattr(os, name)))
         # It goes through folders by number, where nothing is told from the tree.
