@@ -19,7 +19,9 @@ from .deliver.delivered import Delivered, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.accepted import tell
 from .inputs.native import load_native
+from .inputs.pyproject import read_toml
 from .inputs.saves import wait_for_save
+from .inputs.settings import settings_of
 from .inputs.snapshot import take_snapshot
 from .options import SOURCE, Request
 
@@ -105,12 +107,19 @@ def thin_wheel(request: Request) -> Delivered:
         {"project": project},
         files,
         package=package,
-        requires=[requirement(built)],
+        requires=[requirement(built), *dependencies_of(request.native)],
         platform=platform_of(package, files),
         out=request.layout.out,
     )
     announce(wheel, seconds := time.perf_counter() - start)
     return Delivered(wheel, {"build": seconds})
+
+
+def dependencies_of(natives: Sequence[Path]) -> list[str]:
+    """Return what the projects of native folders require: for adopted folders, the extension's package."""
+    files = dict.fromkeys(file for native in natives if (file := settings_of(native).file))
+    projects = [read_toml(file).get("project", {}) for file in files]
+    return list(dict.fromkeys(each for project in projects for each in project.get("dependencies", [])))
 
 
 def thin_files(

@@ -20,6 +20,7 @@ from graft.core.errors import BuildError, UsageError
 from graft.core.layout import INTERPRETER
 from graft.deliver.shipped import publish
 from graft.deliver.thin import package_name, thin_version, write_wheel
+from graft.verbs import dependencies_of
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -236,3 +237,12 @@ def test_libraries_stay_beside_those_that_need_them() -> None:
     files = together("ops", builds)
     assert {name for name in files if "shared" in name} == {"ops/shared/note.txt"}
     assert {f"ops/{torch}/{name}" for torch in ("one", "two") for name in names[:2]} <= files.keys()
+
+
+def test_what_projects_of_folders_require(tmp_path: Path) -> None:
+    for name, needed in {"one": '["their>=2", "more"]', "two": '["their>=2"]'}.items():
+        (tmp_path / name).mkdir()
+        text = f'[project]\nname = "{name}"\ndependencies = {needed}\n[tool.graft]\nnative = "."\n'
+        (tmp_path / name / "pyproject.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "none").mkdir()
+    assert dependencies_of([tmp_path / name for name in ("one", "two", "none")]) == ["their>=2", "more"]
