@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def _append(values: list[Any], value: Any) -> None:
 
 
 def _append_pair(values: list[str], word: str, value: str) -> None:
-    if (word, value) not in zip(values, values[1:], strict=False):
+    if (word, value) not in pairwise(values):
         values += [word, value]
 
 
