@@ -300,7 +300,7 @@ def _with_headers(flags: Sequence[str], place: Callable[[Path], str]) -> list[st
     """Return flags where the files of -include are written as other paths are."""
     before = ("", *flags)
     return [
-        place(Path(word)) if last == "-include" and os.path.isabs(word) else word
+        place(Path(word)) if last == "-include" and Path(word).is_absolute() else word
         for last, word in zip(before, flags, strict=False)
     ]
 
