@@ -31,9 +31,8 @@ class Overlay:
     def install(self) -> None:
         """Take the place of ``open``, and of the functions of ``os`` and ``shutil`` that change files."""
         builtins.open = io.open = self.open
-        own = {"open": self.open_number, "mkdir": self.mkdir, "symlink": self.symlink, "link": self.link}
-        for name, function in (own | {"rename": self.move, "replace": self.move}).items():
-            setattr(os, name, function)
+        os.open, os.mkdir = self.open_number, self.mkdir
+        vars(os).update(rename=self.move, replace=self.move, symlink=self.symlink, link=self.link)
         for name in ("remove", "unlink", "rmdir", "chmod", "chown", "utime", "truncate"):
             setattr(os, name, self._of_copies(getattr(os, name)))
         # It goes through folders by number, where nothing is told from the tree.
