@@ -282,6 +282,22 @@ def test_program_without_python(folder: Path, installed: Environment, tmp_path: 
     assert error.startswith("heads::nonzero_of is not registered, though heads is loaded"), error
 
 
+def test_names_of_other_folders_are_taken(folder: Path, installed: Environment, tmp_path: Path) -> None:
+    package = installed.packages / "tails.py"
+    package.write_text(
+        "import torch\n\n@torch.library.custom_op('tails::scale_by', mutates_args=())\n"
+        "def scale_by(x: torch.Tensor, factor: float) -> torch.Tensor:\n    return x * factor\n",
+        encoding="utf-8",
+    )
+    said = make("adopt", installed, "tails", "--native", tmp_path / "tails_ops", "--dry-run")
+    assert "torch.tails_scale_by" in said and not (tmp_path / "tails_ops").exists()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "native_functions.yaml").write_text("- func: tails_scale_by(Tensor self) -> Tensor\n", encoding="utf-8")
+    said = make("adopt", installed, "tails", "--native", f"{tmp_path / 'tails_ops'} {other}", "--dry-run")
+    assert "torch.tails_scale_by_2" in said
+
+
 def test_again(folder: Path, installed: Environment) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     make("adopt", installed, "--native", folder)

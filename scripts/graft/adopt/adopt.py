@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..base.base import Base, run_with_torchgen
-from ..base.installed import base_of, find_environment, layout_on
+from ..base.installed import base_of, find_environment, find_site, layout_on
 from ..check import nearest
 from ..core.bugs import BugError
 from ..core.console import Steps, say
@@ -23,6 +23,7 @@ from ..core.errors import UsageError
 from ..core.files import build_lock
 from ..core.keys import FILE as PROJECT
 from ..core.layout import expanded
+from ..deliver.develop import current_tree, note_of
 from ..inputs.native import FUNCTIONS
 from ..inputs.settings import settings_of
 from ..options import Request
@@ -49,6 +50,7 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
     extension's code runs in a child process.
     """
     folder, *others = request.native
+    others += _developed(request.python, folder)
     before = record_of(folder)
     asked = _asked(folder, own)
     is_by_hand = before.get("settings", _NONE) == _NONE
@@ -168,6 +170,12 @@ def _planned(
         lines = [f"{name}: the extension has no such operator; {nearest(name, answer['known'])}" for name in unknown]
         raise UsageError("\n".join(lines), todo="correct --own or --methods, or the lines of adopt.toml")
     return answer
+
+
+def _developed(python: str, folder: Path) -> list[Path]:
+    """Return the other native folders that `make develop` added to the torch of a Python."""
+    note = note_of(current_tree(find_site(python)[0]))
+    return [path for each in note.get("natives", []) if (path := Path(each)) != folder]
 
 
 def _names_in(file: Path) -> list[str]:

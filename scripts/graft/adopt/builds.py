@@ -159,7 +159,8 @@ def _extension(tree: Path, said: Mapping[str, Any], own: Sequence[Path]) -> Thei
     """Return an extension without what every build with torch has."""
 
     def others(folders: Iterable[str]) -> list[Path]:
-        every = [Path(each) for each in folders]
+        """Compilers search no folder that is not there, and programs that are asked for one may print an error."""
+        every = [path for each in folders if (path := Path(each)).is_dir()]
         return [each for each in every if not any(each.is_relative_to(folder) for folder in own)]
 
     last = said["name"].rpartition(".")[2]

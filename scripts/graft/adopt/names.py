@@ -11,7 +11,8 @@ from .schema import Schema, Value
 
 # Names that say nothing outside of their namespace.
 _GENERIC = frozenset(
-    {"apply", "backward", "bwd", "call", "clear", "close", "compute", "create", "destroy", "dispose", "exec", "execute"}
+    {"apply", "backward", "bwd", "call", "clear", "close", "compute", "create", "cuda_version", "destroy", "dispose"}
+    | {"exec", "execute"}
     | {"finalize", "forward", "free", "fwd", "get", "init", "initialize", "launch", "load", "main", "new", "op", "open"}
     | {"process", "release", "reset", "run", "set", "setup", "shutdown", "start", "step", "stop", "sync", "test"}
     | {"update", "version"}

@@ -187,8 +187,8 @@ class Planner:
         schema, kept, more = self._written(schema, operator)
         notes += more
         schema = replace(schema, name=_renamed(schema.name, theirs.name, name))
-        if schema.name != theirs.name:
-            notes.append(f"torch.{theirs.name} is torch.{schema.name}")
+        if schema.name != theirs.name and not self.names.namespace_first:
+            notes.append(f"its name is {schema.name}")
         if any(each.is_optional for each in schema.results):
             schema = replace(schema, results=tuple(replace(each, is_optional=False) for each in schema.results))
         own, more = self._owned(schema, operator)

@@ -18,8 +18,8 @@ def verdict(operator: Line) -> str:
 
 # What an author writes into adopt.toml.
 _LINES = {
-    "writes": 'needs a line in adopt.toml: `writes = {{{0} = ["out"]}}`, or `[]` if it writes none of its arguments',
-    "fake": 'needs a line in adopt.toml for torch.compile: `fakes = {{{0} = "package.module:function"}}`',
+    "writes": 'need a line in adopt.toml, `writes = {f = ["out"]}`, or `[]` if one writes none of its arguments',
+    "fake": 'need a line in adopt.toml for torch.compile, `fakes = {f = "package.module:function"}`',
 }
 
 
@@ -27,6 +27,9 @@ def shown(operators: Sequence[Line], left_out: Sequence[tuple[str, str]]) -> str
     """Return the table: each operator, what it becomes, where it has kernels; and below what differs."""
     lines = [[each["full"], _function(each), verdict(each), each["kernels"]] for each in operators]
     notes = [f"  {each['full']}: {note}" for each in operators for note in _notes(each)]
+    for need, line in _LINES.items():
+        if names := [each["name"].rpartition("::")[2] for each in operators if need in each["needs"]]:
+            notes.append(f"  {', '.join(names)} {line}")
     verdicts = [verdict(each) for each in operators]
     total = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(sorted(verdicts, reverse=True)))
     return "\n".join(
@@ -44,7 +47,6 @@ def _notes(operator: Line) -> Iterator[str]:
     if operator["refusal"]:
         yield f"{operator['refusal']}; {operator['todo']}"
     else:
-        yield from (_LINES[line].format(operator["name"].rpartition("::")[2]) for line in operator["needs"])
         yield from operator["notes"]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ..core.console import say
 from ..core.files import lay_out_files
 from ..core.keys import FILE as PROJECT
 from ..core.layout import TorchVersion
@@ -65,6 +66,7 @@ class Tree:
     @contextmanager
     def built(self, request: Request) -> Iterator[Path]:
         """Build the extensions for the torch that ``request.python`` has. Yield the folder to import them from."""
+        say("compile the extensions for the installed torch, to ask what they register")
         # Beside a folder with settings by hand: their paths are relative.
         beside = self.by_hand.parent.parent if self.by_hand else None
         with TemporaryDirectory(prefix="graft-adopt-", dir=beside) as top, TemporaryDirectory() as site:
