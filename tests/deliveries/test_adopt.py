@@ -142,6 +142,11 @@ else:
 f = torch.compile(lambda a, b: (torch.accumulate(a, b), a + 1)[1], fullgraph=True, backend="aot_eager")
 assert torch.equal(f(torch.ones(3, 4), x), x + 2)
 """,
+    "own gradients": """
+y = torch.rand(3, 4, dtype=torch.double, requires_grad=True)
+assert torch.autograd.gradcheck(lambda a: torch.python_twice(a, 3), (y,))
+assert torch.autograd.gradgradcheck(lambda a: torch.python_twice(a, 3), (y,))
+""",
     "opcheck": """
 torch.library.opcheck(torch.ops.aten.scale_by.default, (x.clone().requires_grad_(), 3.0))
 torch.library.opcheck(torch.ops.aten.nonzero_of.default, (x,), test_utils=["test_schema", "test_faketensor"])
@@ -168,7 +173,19 @@ def folder(installed: Environment, tmp_path_factory: pytest.TempPathFactory) -> 
     """The adopted folder; its operators are in the environment."""
     native = tmp_path_factory.mktemp("adopted") / "heads_ops"
     before = _hash_of(installed.packages / "heads")
-    said = make("adopt", installed, "heads", "--native", native, "--own", "nonzero_of", "--report", native.parent / "r")
+    said = make(
+        "adopt",
+        installed,
+        "heads",
+        "--native",
+        native,
+        "--own",
+        "nonzero_of",
+        "--own",
+        "python_twice",
+        "--report",
+        native.parent / "r",
+    )
     assert "20 operators: 19 whole, 1 cannot be" in said
     make("develop", installed, "--native", native)
     assert _hash_of(installed.packages / "heads") == before
@@ -188,6 +205,7 @@ def test_table(folder: Path) -> None:
     assert lines["heads::copy_to"]["notes"] == ["it does not return `out`"]
     assert "Meta in Python" in lines["heads::scale_by"]["kernels"]
     fit = "torch.ops tries .integer before .number where both fit, torch.shift may not"
+    assert "  x: at::mul(grad, times)\n" in (folder / "derivatives.yaml").read_text(encoding="utf-8")
     assert lines["heads::shift.integer"]["notes"] == [fit]
 
 

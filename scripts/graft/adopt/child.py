@@ -158,10 +158,15 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
     functions = register_functions(modules, imported, request["choices"], registered)
     new = sorted({*torch._C._dispatch_get_all_op_names()} - before - imports.foreign)
     library = Probe(request["probe"])
+    found = list(filter(None, (described(full, library) for full in new)))
+    for each in found:
+        has_gradient = any(key.startswith("Autograd") for key in each["keys"])
+        if has_gradient and each["name"].rpartition("::")[2] in request["own"]:
+            each["formula"] = beside("formulas").formula_of(each["name"], each["overload"])
     return {
         "torch": torch.__version__,
         "distributions": dict.fromkeys(modules) | {module: distribution_of(module) for module in modules},
-        "operators": list(filter(None, (described(full, library) for full in new))),
+        "operators": found,
         "functions": functions,
         "taken": sorted({*dir(torch), *dir(torch.Tensor)}),
         "libraries": libraries_in(Path(torch.__file__).parent.parent, modules),

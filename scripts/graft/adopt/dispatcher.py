@@ -33,7 +33,7 @@ def ask(
         UsageError: they cannot be imported, or register nothing.
     """
     modules = asked.modules
-    request = {"modules": modules, "probe": str(_probe(base, layout)), "choices": asked.choices}
+    request = {"modules": modules, "probe": str(_probe(base, layout)), "choices": asked.choices, "own": asked.own}
     with TemporaryDirectory(prefix="graft-adopt-") as folder:
         answer = Path(folder) / "answer.json"
         answer.with_name("request.json").write_text(json.dumps(request), encoding="utf-8")

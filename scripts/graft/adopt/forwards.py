@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..codegen.torchgen import FunctionSchema, NativeSignature, cpp, local
 from ..new.rendering import environment_in
 from .plan import DIFFERENTIABLE, SEEDED, Adopted
-from .schema import Schema, split
+from .schema import Schema, read_schema, split
 
 _TEMPLATES = environment_in(Path(__file__).parent / "templates")
 # torchgen wants the kernel of a composite operator to have its name, unless it takes SymInt.
@@ -116,13 +116,25 @@ def _source(values: dict[str, Any]) -> str:
 
 def _derivatives(entries: Sequence[Adopted], head: str) -> dict[str, str]:
     """Return derivatives.yaml, for the operators that no longer call one with a gradient."""
-    own = [each.schema for each in entries if each.own and each.schema and {*each.operator.keys} & DIFFERENTIABLE]
-    formulas = []
-    for schema in own:
-        tensors = [each.name for each in schema.arguments if each.base == "Tensor"]
-        todo = f'not_implemented("{schema.operator}")  # TODO: the formula of its gradient'
-        formulas.append(f"- name: {schema}\n  {', '.join(tensors)}: {todo}\n")
+    names = {each.operator.full: each.schema.name for each in entries if each.schema}
+    own = [each for each in entries if each.own and {*each.operator.keys} & DIFFERENTIABLE]
+    formulas = [f"- name: {each.schema}\n  {_formula(each, names)}\n" for each in own]
     return {"derivatives.yaml": head + "\n".join(formulas)} if formulas else {}
+
+
+def _formula(adopted: Adopted, names: Mapping[str, str]) -> str:
+    """Return the line with the formula of an operator's gradients, or with a TODO. ``names`` are those of entries."""
+    schema, theirs = adopted.schema, read_schema(adopted.operator.schema)
+    assert schema is not None
+    if adopted.operator.formula:
+        differentiable, called, arguments = adopted.operator.formula
+        name = called.partition("::")[2].partition(".")[0] if called.startswith("aten::") else names.get(called)
+        ours = {old.name: new for old, new in zip(theirs.arguments, adopted.arguments, strict=True)}
+        if name:
+            given = ", ".join(ours.get(each, each) for each in arguments)
+            return f"{', '.join(ours[each] for each in differentiable)}: at::{name}({given})"
+    tensors = [each.name for each in schema.arguments if each.base == "Tensor"]
+    return f'{", ".join(tensors)}: not_implemented("{schema.operator}")  # TODO: the formula of its gradient'
 
 
 def _fakes(entries: Sequence[Adopted], module: str) -> dict[str, str]:

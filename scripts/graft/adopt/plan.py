@@ -50,6 +50,8 @@ class Operator:
         alias: its kind of alias analysis.
         in_python: the dispatch keys whose kernels are in Python.
         position: its position among the overloads of its name.
+        formula: its derivative formula, if its backward is one call: the differentiable arguments, the operator that is
+            called, and that one's arguments.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Operator:
     alias: str
     in_python: tuple[str, ...]
     position: int
+    formula: tuple[tuple[str, ...], str, tuple[str, ...]] | None = None
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Operator:
@@ -68,7 +71,8 @@ class Operator:
         symint = facts["symint_signature"]
         signature = symint if "SymInt" in facts["schema"] and "SymInt" in symint else facts["signature"]
         names = (facts["name"], facts["overload"], facts["schema"], tuple(facts["keys"]))
-        return cls(*names, signature, facts["alias"], tuple(facts["in_python"]), facts["position"])
+        formula = (tuple(found[0]), found[1], tuple(found[2])) if (found := facts.get("formula")) else None
+        return cls(*names, signature, facts["alias"], tuple(facts["in_python"]), facts["position"], formula)
 
     @classmethod
     def unregistered(cls, full: str, schema: str) -> Operator:
@@ -207,7 +211,9 @@ class Planner:
         if sum(each.name == operator.name for each in self.operators) > 1:
             return (), ["not its own: it has overloads, which would share its formula"]
         has_gradient = bool({*operator.keys} & DIFFERENTIABLE)
-        return keys, ["its gradient is yours to write: the TODO in derivatives.yaml"] if has_gradient else []
+        where = "in derivatives.yaml, its gradient"
+        notes = [f"{where} is that of the extension: test it" if operator.formula else f"{where} is a TODO"]
+        return keys, notes if has_gradient else []
 
     def _named(self, schema: Schema, operator: Operator) -> tuple[Schema, list[str]]:
         """Return a schema whose first argument is `self`, where that is wished."""
