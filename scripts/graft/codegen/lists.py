@@ -14,6 +14,7 @@ from .torchgen import (
     APPENDED,
     FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT,
     GRADIENT_IMPLEMENTED_FOR_COMPLEX,
+    RESULTS,
     TYPES,
     VIEW_FUNCTIONS,
     FunctionSchema,
@@ -61,7 +62,8 @@ def missing_names(natives: NativeFolders) -> dict[str, str]:
     of_lists = [str(s.name) for s in writing if any(a.type.is_list_like() for a in written(s))]
     traced = [str(s.name) for s in writing if not _has_list_in_place(s)]
 
-    has_optionals = any(is_optional(a) for s in writing for a in written(s))
+    every = [schema for entry in functions if (schema := parsed(entry.schema))]
+    has_optionals = any(is_optional(a) for s in every for a in written(s))
 
     def text_of(file: str, *, is_needed: bool) -> str:
         return (APPENDED / file).read_text(encoding="utf-8") if is_needed else ""
@@ -71,6 +73,7 @@ def missing_names(natives: NativeFolders) -> dict[str, str]:
     added_views = _lines(f'"{name}": "{viewed}"' for name, viewed in views.items())
     texts = {
         **{file: [text_of(file, is_needed=has_optionals)] for file in TYPES},
+        RESULTS: [text_of(RESULTS, is_needed=any(len(s.returns) > 1 for s in every))],
         _VARIANTS: [
             _call("FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT.extend", without_out(e.schema for e in functions)),
             _call("MUTABLE_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT.extend", alone),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from unittest.mock import patch
 
 from torchgen import gen, gen_functionalization_type, local, native_function_generation
-from torchgen.api import cpp, meta, python, structured
+from torchgen.api import cpp, meta, structured
 from torchgen.api.autograd import (
     Derivative,
     DifferentiabilityInfo,
@@ -124,21 +124,6 @@ ABSENT_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
 # Those of their keys that torchgen's command line leaves out (torchgen/gen.py, main): the base's headers do not declare
 # kernels for them.
 IGNORED_KEYS = {key for key in dispatch_keys if str(key) in (*ABSENT_DEVICES, "SparseMPS", "SparseCsrMPS")}
-# What Python functions can return beside the combinations that PyTorch's operators have: the template of wrap_outputs.h
-# takes them all.
-_RESULT = r"(at::Tensor|at::Scalar|bool|double|int64_t|::std::vector<at::Tensor>)"
-_RESULTS = re.compile(rf"::std::tuple<{_RESULT}(,{_RESULT})*>")
-
-
-class _Returnable(frozenset[str]):
-    """The C++ types that Python functions can return."""
-
-    def __contains__(self, text: object) -> bool:
-        return super().__contains__(text) or bool(_RESULTS.fullmatch(str(text)))
-
-
-python.SUPPORTED_RETURN_TYPES = _Returnable(python.SUPPORTED_RETURN_TYPES)
-
 # The dispatch keys of CUDA, dense and other: SparseCsrCUDA is one of them.
 CUDA_KEYS = [key for key in dispatch_keys if str(key).endswith("CUDA")]
 # Those of the other devices. Registrations for CUDA are written separately.
@@ -164,9 +149,11 @@ LOOP_VARIABLES = frozenset(re.findall(r"\w+", DERIVATIVE_SINGLE_FOREACH.pattern)
 # Templates of our own.
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
-# Texts for the end of torchgen's files, and those of them that give C++ types to written optionals.
+# Texts for the end of torchgen's files; those of them that give C++ types to written optionals, and that with the
+# results of Python functions.
 APPENDED = Path(__file__).resolve().parent / "appended"
 TYPES = ("torchgen/api/cpp.py", "torchgen/api/native.py")
+RESULTS = "torchgen/api/python.py"
 
 # The modules of torchgen.packaged.autograd that create a FileManager themselves.
 _AUTOGRAD_GENERATORS = (
@@ -249,7 +236,7 @@ def extend_modules(texts: Mapping[str, str]) -> None:
 
 
 # Whoever asks torchgen for C++ types, also for a check or a new operator, gets these.
-extend_modules({file: (APPENDED / file).read_text(encoding="utf-8") for file in TYPES})
+extend_modules({file: (APPENDED / file).read_text(encoding="utf-8") for file in (*TYPES, RESULTS)})
 
 
 def accepted_without_out(names: Iterable[str]) -> AbstractContextManager[Any]:

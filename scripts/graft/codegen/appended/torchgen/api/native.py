@@ -1,4 +1,15 @@
-# The parameters of kernels, as in api/cpp.py.
-from torchgen.api.cpp import _write_optionals
+# The parameters of kernels, as in api/cpp.py, which may be half imported here.
+import functools
+
+
+def _write_optionals(upstreams):
+    """Make ``argumenttype_type`` return the same type for an optional tensor that is written."""
+
+    @functools.wraps(upstreams)
+    def argumenttype_type(t, *, mutable, **others):
+        return upstreams(t, mutable=mutable and str(t) != "Tensor?", **others)
+
+    return argumenttype_type
+
 
 argumenttype_type = _write_optionals(argumenttype_type)
