@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from graft.adopt.asked import FILE, Asked, read_asked
+from graft.adopt.folder import facts_of, record_of, write
 from graft.adopt.names import Names
 from graft.adopt.overloads import ambiguous
 from graft.adopt.plan import Adopted, Operator, Planner
@@ -158,3 +159,36 @@ def test_changes() -> None:
     told = changes(before, [line("ns::f", "2"), line("ns::h", "1")]).splitlines()
     assert told[1:] == ["  new: ns::h", "  gone: ns::g", "  ns::f: 1 is now 2"]
     assert changes(before, [line("ns::f", "1"), line("ns::g", "1")]) == ""
+
+
+def test_folder_of_others_is_refused(tmp_path: Path) -> None:
+    assert record_of(tmp_path / "new") == {}
+    (tmp_path / "pyproject.toml").touch()  # settings by hand
+    assert record_of(tmp_path) == {}
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(UsageError, match=r"this folder has files of its own, such as notes.txt"):
+        record_of(tmp_path)
+
+
+def test_written_folder_is_adopts_but_for_what_is_the_authors(tmp_path: Path) -> None:
+    folder, facts = tmp_path / "ops", facts_of([], "")
+    texts = {"native_functions.yaml": "[]\n", "derivatives.yaml": "# first\n", "old.cpp": "", FILE: "prefix = true\n"}
+    write(folder, texts, {"written/data": b"\xff"}, facts, {})
+    (folder / "derivatives.yaml").write_text("# mine\n", encoding="utf-8")
+    del texts["old.cpp"]
+    write(folder, {**texts, "derivatives.yaml": "# second\n"}, {"written/data": b"\xfe"}, facts, record_of(folder))
+    left = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert sorted(left) == ["adopt.toml", "adopted.json", "derivatives.yaml", "native_functions.yaml", "written/data"]
+    assert (left["derivatives.yaml"], left["written/data"]) == (b"# mine\n", b"\xfe")
+    (folder / "mine.h").touch()
+    with pytest.raises(UsageError, match=r"mine\.h: it is not adopt's"):
+        write(folder, {**texts, "mine.h": ""}, {}, facts, record_of(folder))
+    (folder / "native_functions.yaml").write_bytes(b"[]\r\n")
+    with pytest.raises(UsageError, match=r"native_functions.yaml: it was edited since `graft adopt` wrote it"):
+        record_of(folder)
+
+
+def test_comments_of_what_is_asked_stay() -> None:
+    before = "# mine\nmodules = ['their']  # all of it\nown = []\n"
+    text = Asked(modules=("their",), own=("f",), prefix=True).text(before)
+    assert text == "prefix = true\n# mine\nmodules = ['their']  # all of it\nown = [\"f\"]  \n"

@@ -11,7 +11,7 @@ from typing import Any
 from ..core.errors import UsageError
 from ..core.files import read_json, write_atomically
 from ..core.keys import FILE as PROJECT
-from ..inputs.native import DERIVATIVES, FUNCTIONS
+from ..inputs.native import DERIVATIVES
 from ..new.skeleton import write_all
 from .asked import FILE
 
@@ -25,9 +25,10 @@ AUTHORS = (PROJECT, str(DERIVATIVES), FILE)
 def record_of(folder: Path) -> dict[str, Any]:
     """Return what adopt wrote into a folder before. A folder that others wrote is refused, and so are edited files."""
     record = read_json(folder / _RECORD)
-    if not record and (folder / FUNCTIONS).exists():
+    there = folder.iterdir() if folder.is_dir() and not record else ()
+    if foreign := sorted(path.name for path in there if path.name not in (PROJECT, FILE)):
         raise UsageError(
-            f"{folder / FUNCTIONS}: this folder has operators of its own",
+            f"{folder}: this folder has files of its own, such as {foreign[0]}",
             todo="set NATIVE to a new folder; builds take several",
         )
     edited = [name for name, hash_ in record.get("files", {}).items() if _is_other(folder / name, hash_)]
