@@ -88,10 +88,10 @@ def files_of(
         "kinds": any(each.alias for each in forwards),
         "writes": any(forward.written for forward in forwards),
     }
-    groups = {"": [each for each in forwards if each.key != "CUDA"]}
+    once = [each for each in forwards if each.key != "CUDA"]
     cuda = [each for each in forwards if each.key == "CUDA"]
-    parts = range(0, len(groups[""]), _AT_ONCE)
-    sources = {f"{package}_forwards{i // _AT_ONCE or ''}.cpp": groups[""][i : i + _AT_ONCE] for i in parts}
+    parts = range(0, len(once), _AT_ONCE)
+    sources = {f"{package}_forwards{i // _AT_ONCE or ''}.cpp": once[i : i + _AT_ONCE] for i in parts}
     sources |= {f"cuda/{package}_forwards.cpp": cuda} if cuda else {}
     head = f"# The operators of the Python package {modules[0]}, which `graft adopt` wrote.\n\n"
     return {
@@ -139,7 +139,8 @@ def _formula(adopted: Adopted, names: Mapping[str, str]) -> str:
 
 def _fakes(entries: Sequence[Adopted], module: str) -> dict[str, str]:
     """Return the Python file that gives fake implementations to operators with kernels of their own."""
-    own = {f"aten::{each.schema.operator}": each.operator.full for each in entries if each.own and each.schema}
+    with_fake = [each for each in entries if each.own and "Meta" in each.operator.in_python]
+    own = {f"aten::{each.schema.operator}": each.operator.full for each in with_fake if each.schema}
     if not own:
         return {}
     return {"python/_meta_registrations.py": _TEMPLATES.get_template("fakes.py.in").render(own=own, module=module)}
