@@ -1,17 +1,17 @@
 // Operators with several results, not all of which are tensors.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/gr_kinds_composed_native.h>
-#include <ATen/ops/gr_kinds_native.h>
+#include <ATen/ops/gr_results_composed_native.h>
+#include <ATen/ops/gr_results_native.h>
 #include <ATen/ops/gr_seven_native.h>
 
 namespace at::native {
 
-std::tuple<Tensor, double, int64_t, bool> gr_kinds(const Tensor& x) {
+std::tuple<Tensor, double, int64_t, bool> gr_results(const Tensor& x) {
   return {x + 1, 0.5, x.numel(), true};
 }
 
-std::tuple<std::vector<Tensor>, std::vector<Tensor>> gr_kinds_composed(const Tensor& x) {
+std::tuple<std::vector<Tensor>, std::vector<Tensor>> gr_results_composed(const Tensor& x) {
   return {{x, x + 1}, {x + 2}};
 }
 
