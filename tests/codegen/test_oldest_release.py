@@ -5,6 +5,7 @@ No official wheel of that release is pinned, and building one takes hours, so th
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -60,6 +61,9 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target = folder / "base/torch/include" / name
         shutil.copytree(folder / "sources" / place, target, ignore=all_but_headers, dirs_exist_ok=True)
     shutil.rmtree(folder / "sources")
+    # A submodule, which source packages leave to the system.
+    pybind11 = Path(os.environ["GRAFT_BASE"]) / "tree/torch/include/pybind11"
+    (folder / "base/torch/include/pybind11").symlink_to(pybind11.resolve())
     return folder / "base"
 
 
