@@ -1,5 +1,6 @@
 // Operators with several results, not all of which are tensors.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/gr_results_composed_native.h>
 #include <ATen/ops/gr_results_native.h>
