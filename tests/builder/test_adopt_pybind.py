@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from graft.adopt.brackets import split
 from graft.adopt.pybind import PybindChoices, PybindFindings, registered
 from graft.adopt.pybind_found import FoundFunction, FoundModules, found_in, modules_of, not_imported
-from graft.adopt.pybind_signatures import signatures, split
+from graft.adopt.pybind_signatures import signatures
 
 _MODE = "their._C.Mode"
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import UsageError
-from ..inputs.pyproject import read_toml
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ..inputs.pyproject import read_toml, tomllib
 
 FILE = "adopt.toml"
 

@@ -137,8 +137,7 @@ def register_functions(
     except Exception as error:
         mistakes.append(traceback.format_exception_only(type(error), error)[-1].strip())
     left_out = [*told.left_out, *((name, "it is not imported; name it, too") for name in found.not_imported(package))]
-    namespace = choices["namespace"] or package.replace(".", "_")
-    needs = {f"{namespace}::{each.name}": [each.schema, *each.needs] for each in told.operators if each.needs}
+    needs = {f"{told.namespace}::{each.name}": [each.schema, *each.needs] for each in told.operators if each.needs}
     return {"text": told.text, "needs": needs, "left_out": left_out, "mistakes": mistakes}
 
 

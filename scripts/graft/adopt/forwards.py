@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from ..codegen.torchgen import FunctionSchema, NativeSignature, cpp, local
 from ..new.rendering import environment_in
+from .brackets import split
 from .plan import DIFFERENTIABLE, SEEDED, Adopted
-from .schema import Schema, read_schema, split
+from .schema import Schema, read_schema
 
 _TEMPLATES = environment_in(Path(__file__).parent / "templates")
 # torchgen wants the kernel of a composite operator to have its name, unless it takes SymInt.

@@ -21,10 +21,10 @@ _GENERIC = frozenset(
 # Of names with these parts torchgen makes no function in Python (SKIP_PYTHON_BINDINGS).
 _INSTEAD = {"_forward": "_fwd", "_backward": "_bwd"}
 _PARTS = re.compile(rf"({'|'.join(_INSTEAD)})(?=$|_)")
-# Names that end so have a meaning for torchgen: out variants, and factories.
+# Endings that torchgen gives a meaning: out variants, and factories.
 _ENDINGS = {"_out": "_into", "_like": "_alike"}
 _ENDING = re.compile(rf"({'|'.join(_ENDINGS)})$")
-# So begin factories, too.
+# The beginning of other factories' names.
 _FACTORY = "new_"
 
 # Names that generated code uses.

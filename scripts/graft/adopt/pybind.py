@@ -31,12 +31,14 @@ class PybindFindings:
         operators: in the order of their registration.
         left_out: what is no operator, and why.
         mistakes: lines of the author that fit no function.
+        namespace: that of the operators.
     """
 
     text: str
     operators: tuple[PybindOperator, ...]
     left_out: tuple[tuple[str, str], ...]
     mistakes: tuple[str, ...] = ()
+    namespace: str = ""
 
 
 def registered(
@@ -64,7 +66,7 @@ def registered(
         left_out += [(function.place, each) for each in reasons]
     left_out += [(name, "a class") for name in found.classes]
     text = _text(namespace, operators, choices.backends or (("CPU", "CUDA") if found.cuda else ("CPU",)))
-    return PybindFindings(text, tuple(operators), tuple(left_out), tuple(_mistakes(found, choices)))
+    return PybindFindings(text, tuple(operators), tuple(left_out), tuple(_mistakes(found, choices)), namespace)
 
 
 def _named(functions: Iterable[FoundFunction]) -> Iterator[tuple[str, FoundFunction]]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_OPENING = {"(": ")", "[": "]", "{": "}", "<": ">"}
+from .brackets import closing, split
 
 # The first of the overloads, and each that follows it.
 _OVERLOADED = "\nOverloaded function.\n\n"
@@ -54,17 +54,6 @@ def signatures(name: str, doc: str) -> list[Signature]:
     return list(_numbered(name, rest))
 
 
-def split(text: str, separator: str = ",") -> list[str]:
-    """Return the parts of ``text`` between separators that stand in no brackets and no quotes."""
-    parts, start = [], 0
-    for position, depth in _depths(text):
-        if not depth and text.startswith(separator, position):
-            parts.append(text[start:position].strip())
-            start = position + len(separator)
-    last = text[start:].strip()
-    return [*parts, last] if last or parts else []
-
-
 def _numbered(name: str, text: str) -> Iterator[Signature]:
     """The overloads behind ``1.``, ``2.``, ... . A docstring may have a list of its own: each must be a signature."""
     places: list[tuple[int, int]] = []
@@ -80,7 +69,7 @@ def _numbered(name: str, text: str) -> Iterator[Signature]:
 def _signature(name: str, text: str) -> Signature | None:
     if not text.startswith(f"{name}("):
         return None
-    end = _closing(text, len(name))
+    end = closing(text, len(name))
     if end is None or not text.startswith(" -> ", end + 1):
         return None
     result, _, doc = text[end + 5 :].partition("\n")
@@ -96,29 +85,3 @@ def _arguments(text: str) -> Iterator[Argument]:
             declared, *default = split(part, " = ")
             name, _, type_ = declared.partition(":")
             yield Argument(name.strip(), type_.strip(), " = ".join(default) if default else None, keyword_only)
-
-
-def _closing(text: str, opening: int) -> int | None:
-    """Return the position of the bracket that closes the one at ``opening``."""
-    for position, depth in _depths(text[opening:]):
-        if position and not depth:
-            return opening + position
-    return None
-
-
-def _depths(text: str) -> Iterator[tuple[int, int]]:
-    """Each position outside of quotes, with the number of brackets around it. A bracket that closes is outside."""
-    closing: list[str] = []
-    quote, escaped = "", False
-    for position, letter in enumerate(text):
-        if quote:
-            quote, escaped = ("" if letter == quote and not escaped else quote), letter == "\\" and not escaped
-            continue
-        if letter in "'\"":
-            quote, escaped = letter, False
-            continue
-        if closing and letter == closing[-1]:
-            closing.pop()
-        yield position, len(closing)
-        if letter in _OPENING:
-            closing.append(_OPENING[letter])

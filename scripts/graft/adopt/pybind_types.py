@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Collection
 
-from .pybind_signatures import split
+from .brackets import split
 
 _TYPES = {
     "torch.Tensor": "Tensor",

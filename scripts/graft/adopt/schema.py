@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from .brackets import split
+
 # `Tensor(a!)[2]?`: what torchgen reads. The dispatcher also takes annotations behind the brackets.
 _TYPE = re.compile(
     r"(?P<base>[^()\[\]?]+)(?P<first>\([^()]*\))?(?P<lists>(?:\??\[\d*\])*)(?P<last>\([^()]*\))?(?P<mark>\??)"
 )
-# An annotation of elements: `(a -> *)`.
-_ARROW = re.compile(r"\((\w[^()]*) -> ([^()]*)\)")
-_OPENING, _CLOSING = "([<", ")]>"
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def read_schema(printed: str) -> Schema:
     if "..." in (arguments, results):
         raise UnreadableError("`...`: any number of values")
     operator, _, overload = name.rpartition("::")[2].partition(".")
-    words = split(_ARROW.sub(r"(\1|\2)", arguments))
+    words = split(arguments)
     star = words.index("*") if "*" in words else len(words)
     is_one = not results.startswith("(")
     return Schema(
@@ -114,29 +113,8 @@ def read_schema(printed: str) -> Schema:
         overload,
         tuple(map(_value, words[:star])),
         tuple(map(_value, words[star + 1 :])),
-        tuple(map(_value, [results] if is_one else split(_ARROW.sub(r"(\1|\2)", results[1:-1])))),
+        tuple(map(_value, [results] if is_one else split(results[1:-1]))),
     )
-
-
-def split(text: str) -> list[str]:
-    """Divide a text at the commas outside brackets and quotes: arguments of a schema, or types in C++."""
-    parts, depth, quote, start = [], 0, "", 0
-    position = 0
-    while position < len(text):
-        character = text[position]
-        if quote:
-            position += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character == "," and not depth:
-            parts.append(text[start:position].strip())
-            start = position + 1
-        else:
-            depth += (character in _OPENING) - (character in _CLOSING)
-        position += 1
-    last = text[start:].strip()
-    return [*parts, last] if last else parts
 
 
 def _value(text: str) -> Value:

@@ -9,14 +9,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from ..base.base import Base
 from ..core.console import StepLine
 from ..core.errors import UsageError
-from ..core.files import sha256_of_file, write_if_changed
+from ..core.files import write_if_changed
 from ..core.layout import Layout
 from ..inputs.libraries import LinkedLibraries
 from ..inputs.settings import Extension
@@ -25,6 +25,7 @@ from ..inputs.toolchain import Toolchain
 from . import ninja
 from .bundle import bundle
 from .extension_link import Link
+from .incremental import outside_of
 from .manifest import InputFiles, Outside, is_outside
 from .messages import refuse
 from .nvcc import Compiler, Nvcc, find_nvcc
@@ -153,7 +154,7 @@ class _Build:
             write_if_changed(_note(link), digest)
         names = [extension.place(suffix) for extension, _ in self._snapshot.extensions]
         found |= {name: self._work / _FOLDER / "linked" / name for name in names}
-        return Extensions(found, names, _outside(objects, (link.target for link, _ in links)))
+        return Extensions(found, names, outside_of(objects, (link.target for link, _ in links)))
 
     @property
     def _work(self) -> Path:
@@ -302,11 +303,3 @@ def _is_linked(link: Link, digest: str) -> bool:
     if not is_linked:
         note.unlink(missing_ok=True)
     return bool(is_linked)
-
-
-def _outside(objects: Objects, libraries: Iterable[Path]) -> Outside:
-    manifests = [found.manifest for found in objects.found.values()]
-    outside = Outside.of(manifests)
-    if all(each.is_whole for each in manifests):
-        return outside
-    return replace(outside, made=f"made: {' '.join(map(sha256_of_file, libraries))}")

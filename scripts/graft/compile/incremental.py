@@ -81,7 +81,7 @@ def bring_up_to_date(
     if objects.taken:
         line.note += f", {len(objects.taken)} compiled before"
     linked = {product.name: work / product.path for product in products}
-    return linked, _outside(objects, linked.values())
+    return linked, outside_of(objects, linked.values())
 
 
 def _input_files(layout: Layout, snapshot: Snapshot, compilers: Mapping[str, Compiler]) -> InputFiles:
@@ -95,7 +95,8 @@ def _input_files(layout: Layout, snapshot: Snapshot, compilers: Mapping[str, Com
     return InputFiles(layout.work, written, searched, [toolchain.python_include, *toolkits], given)
 
 
-def _outside(objects: Objects, libraries: Iterable[Path]) -> Outside:
+def outside_of(objects: Objects, libraries: Iterable[Path]) -> Outside:
+    """Return what compilers read outside of the build, with the libraries' content where a manifest is not whole."""
     manifests = [found.manifest for found in objects.found.values()]
     outside = Outside.of(manifests)
     if all(each.is_whole for each in manifests):

@@ -12,7 +12,7 @@ from ..core.errors import UsageError
 from ..core.keys import KEYS, OF_EXTENSIONS, SHARED_WITH_EXTENSIONS
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    import tomllib as tomllib
 else:
     import tomli as tomllib
 
