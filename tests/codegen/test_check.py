@@ -17,7 +17,7 @@ from corpus import BROKEN, files_of, said_of
 from graft.check import FOUND, Findings, generator
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.check.cplusplus import canonical, read_text
+from graft.inputs.cplusplus import canonical, read_text
 from graft.check.derivatives import check_derivatives
 from graft.check.functions import check_functions
 from graft.codegen import NO_CUDA

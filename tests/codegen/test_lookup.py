@@ -10,7 +10,7 @@ import pytest
 from corpus import said_of
 from graft.check import Findings
 from graft.check.base import BaseOperators
-from graft.check.cplusplus import read_text
+from graft.inputs.cplusplus import read_text
 from graft.check.lookup import check_lookup
 
 # The functions return Mine and the operators Tensor, so the type of a variable says which is called. The comments are

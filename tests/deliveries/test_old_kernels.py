@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from asking import asked
-from graft.check.cplusplus import parse
+from graft.inputs.cplusplus import parse
 from graft.core.layout import PACKAGES, PATCHES, REPOSITORY
 from graft.fork.apply import NATIVE, YAML_FILES
 from graft.fork.branch import import_branch

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..check.__main__ import check
 from ..check.base import BaseOperators
-from ..check.cplusplus import is_keyword
+from ..inputs.cplusplus import is_keyword
 from ..codegen.torchgen import SKIP_PYTHON_BINDINGS
 from ..core.errors import Finding
 from ..core.files import lay_out_files

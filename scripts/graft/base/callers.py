@@ -82,6 +82,12 @@ def _plain(symbol: str) -> str:
     return max(re.findall(r"\w+(?:::\w+)+", name), key=len, default=name)
 
 
+def demangled(symbol: str) -> str:
+    """Return a function with its parameters, as C++ writes them."""
+    (name,) = run(["c++filt"], stdin=symbol).stdout.splitlines()
+    return name
+
+
 def direct_callers(path: Path, names: Collection[str], left_out: str = r"^$") -> dict[str, list[str]]:
     """Return the functions of a library that call others directly, by name of the called one.
 

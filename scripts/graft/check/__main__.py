@@ -19,15 +19,17 @@ from ..codegen.__main__ import generate, reported
 from ..codegen.rules import POLICIES
 from ..codegen.torchgen import SchemaKind
 from ..inputs.entries import Place, compose, key_text, place_of
+from ..inputs.helpers import helpers_of
 from ..inputs.merge import read_added
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
 from . import FOUND, Findings, line_of, nearest
 from .base import BaseOperators
-from .cplusplus import read_sources
+from ..inputs.cplusplus import read_sources
 from .derivatives import check_derivatives
 from .folder import check_files, check_names, check_python
 from .functions import check_functions
 from .generated import check_generated
+from .helpers import check_helpers
 from .kernels import check_kernels, check_meta, wanted_kernels
 from .lookup import check_lookup
 from .schemas import Function, root_of
@@ -61,7 +63,9 @@ def check(natives: NativeFolders, base: BaseOperators) -> Findings:
     unknown = {entry.operator for entry in entries if id(entry) not in valid}
     added = [function for function in functions if not function.entry.is_replacing]
     sources = read_sources(natives)
-    check_derivatives(formulas, functions, unknown, sources, base, findings)
+    helpers = helpers_of(natives)
+    check_derivatives(formulas, functions, unknown, sources, base, findings, helpers.declared)
+    check_helpers(helpers, natives, formulas, base, findings)
     has_cuda = (base.tree / "torch/lib/libtorch_cuda.so").is_file()
     with_cuda = [each.path for each in natives.folders if has_cuda or each.cuda]
     kernels = wanted_kernels(functions, base, with_cuda=with_cuda)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..codegen.known import known_operators, known_tags
 from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
+from ..base.callers import demangled, direct_callers
 from ..inputs.entries import fields_of, texts_of_entries
+from ..inputs.helpers import HEADER, NAMESPACE
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
-from .cplusplus import Definition, read_text
+from ..inputs.cplusplus import Definition, read_text
 
-# The header with PyTorch's functions for formulas, and those with the operators.
-_FOR_FORMULAS = "torch/csrc/autograd/FunctionsManual.h"
+# The headers with the operators.
 _OF_OPERATORS = ("ATen/ops/", "ATen/RedispatchFunctions.h", "torch/csrc/autograd/generated/")
 
 
@@ -110,11 +111,34 @@ class BaseOperators:
     @cached_property
     def formula_functions(self) -> dict[str, list[Definition]]:
         """The functions that PyTorch provides for formulas in addition to its operators, by name."""
-        path = self.tree / "torch/include" / _FOR_FORMULAS
+        path = self.tree / "torch/include" / HEADER
         found: dict[str, list[Definition]] = {}
         for declared in read_text(path, path.read_text(encoding="utf-8")).declarations:
             found.setdefault(declared.name, []).append(declared)
         return found
+
+    @cached_property
+    def fixed_formula_functions(self) -> set[str]:
+        """Those of them that are inline, or in the code that torchgen writes for every operator."""
+        generator = self.tree / PACKAGED[DERIVATIVES]
+        written = [*generator.glob("gen_*.py"), *(generator / "templates").iterdir()]
+        called = {word for path in written for word in re.findall(r"\b(\w+)\(", path.read_text(encoding="utf-8"))}
+        header = self.tree / "torch/include" / HEADER
+        inline = {each.name for each in read_text(header, header.read_text(encoding="utf-8")).definitions}
+        return (called & self.formula_functions.keys()) | inline
+
+    def calling(self, names: Iterable[str]) -> list[str]:
+        """Return PyTorch's entries in derivatives.yaml with a formula that calls one of the functions ``names``."""
+        called = re.compile(rf"\b(?:{'|'.join(names)})\(")
+        return [operator for operator, text in self.derivatives.items() if called.search(text)]
+
+    def callers_of_helpers(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Return what calls functions for formulas of these names in PyTorch's library, by function with parameters."""
+        library = self.tree / "torch/lib/libtorch_cpu.so"
+        start = "".join(f"{len(part)}{part}" for part in NAMESPACE.split("::"))
+        called = [f"_ZN{start}{len(name)}{name}{end}" for name in names for end in "EI"]
+        found = direct_callers(library, called) if called and library.is_file() else {}
+        return {demangled(symbol): [*map(demangled, callers)] for symbol, callers in found.items()}
 
     def has_word(self, word: str) -> bool:
         """Return whether a header for formulas contains this word, or has a macro that pastes it together."""
@@ -129,7 +153,7 @@ class BaseOperators:
         """The texts of the headers, those for formulas first, without those of operators, which are known."""
         include = self.tree / "torch/include"
         templates = self.tree / PACKAGED[DERIVATIVES] / "templates"
-        waiting = [include / _FOR_FORMULAS, *(include / f"ATen/core/{name}.h" for name in ("TensorBody", "TensorBase"))]
+        waiting = [include / HEADER, *(include / f"ATen/core/{name}.h" for name in ("TensorBody", "TensorBase"))]
         waiting += [templates / name for name in ("Functions.cpp", "VariableType.cpp")]
         seen = set(waiting)
         for path in waiting:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from .cplusplus import canonical, nodes_of, parse, text_of
+from ..inputs.cplusplus import canonical, nodes_of, parse, text_of
 
 # What declares variables.
 _DECLARING = ("parameter_declaration", "optional_parameter_declaration", "declaration", "for_range_loop")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..codegen.writing import is_writing
 from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest
 from .base import BaseOperators
-from .cplusplus import Source
+from ..inputs.cplusplus import Definition, Source
 from .formulas import Surroundings, check_formulas, check_text, output_names
 from .schemas import Function, root_of
 from .writing import refuses_formula
@@ -41,8 +41,9 @@ def check_derivatives(
     sources: list[Source],
     base: BaseOperators,
     findings: Findings,
+    declared: Sequence[Definition] = (),
 ) -> None:
-    """Check each entry against its function, except for those in ``unknown``, whose own entries are invalid."""
+    """Check each entry, which may call functions that are ``declared``, against its function, except for those in ``unknown``, whose own entries are invalid."""
     own = {str(f.schema.name): f for f in functions if not f.entry.is_replacing}
     explicit = {str(f.schema.name): f for f in functions if f.is_explicit_now}
     generated = {str(made) for f in own.values() for made in f.native.autogen}
@@ -73,7 +74,7 @@ def check_derivatives(
         natives |= {str(native.func.name): native for native, _ in base.functions_like(root)}
     natives |= {name: f.native for name, f in explicit.items()}
     # Formulas may call operators whose entries are invalid.
-    around = Surroundings(base, [*own.values()], sources, unknown)
+    around = Surroundings(base, [*own.values()], sources, unknown, declared)
     _let_torchgen_judge(sound, [*natives.values()], around, findings)
     _warn_of_missing([*own.values(), *explicit.values()], seen, findings)
 

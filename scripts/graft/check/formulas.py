@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,7 +30,7 @@ from ..codegen.torchgen import (
 from ..inputs.entries import Entry, Place
 from . import Findings, nearest
 from .base import BaseOperators
-from .cplusplus import Source, canonical, identifiers, parse, text_of
+from ..inputs.cplusplus import Definition, Source, canonical, identifiers, parse, text_of
 from .schemas import Function
 
 SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable")
@@ -54,12 +54,22 @@ class Surroundings:
         functions: the folders' operators.
         sources: the folders' C++ sources.
         unknown: the folders' operators whose entries are invalid.
+        declared: the functions for formulas that the folders declare.
     """
 
     base: BaseOperators
     functions: list[Function]
     sources: list[Source]
     unknown: set[str]
+    declared: Sequence[Definition] = ()
+
+    @cached_property
+    def helpers(self) -> dict[str, list[Definition]]:
+        """The functions for formulas, PyTorch's and the folders', by name."""
+        declared: dict[str, list[Definition]] = {}
+        for each in self.declared:
+            declared.setdefault(each.name, []).append(each)
+        return self.base.formula_functions | declared
 
     @cached_property
     def own(self) -> dict[str, list[Function]]:
@@ -74,7 +84,7 @@ class Surroundings:
         """Return how many values the functions called ``name`` return; includes None if that is unknown."""
         root = name.removesuffix("_symint")
         schemas = [*self.base.schemas_named(root), *(f.schema for f in self.own.get(root, []))]
-        written = self.base.formula_functions.get(name, [])
+        written = self.helpers.get(name, [])
         return {len(schema.returns) for schema in schemas} | {_values(d.returns) for d in written}
 
     @cached_property
@@ -85,7 +95,7 @@ class Surroundings:
         """Return whether a formula can call a function of this name, as far as is known without other headers."""
         root = re.sub(r"_symint|_outf?$", "", name)
         is_operator = root in self.own or root in self._invalid or bool(self.base.schemas_named(root))
-        return is_operator or name in self.base.formula_functions
+        return is_operator or name in self.helpers
 
     def defines(self, name: str) -> Source | None:
         """Return the source that defines a function called ``name``, which formulas cannot call."""

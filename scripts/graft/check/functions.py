@@ -10,7 +10,7 @@ from ..codegen.writing import is_optional
 from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest
 from .base import BaseOperators
-from .cplusplus import is_keyword
+from ..inputs.cplusplus import is_keyword
 from .groups import check_groups
 from .schemas import Function, parse_entry, place_of_argument
 from .writing import refuse_optional

@@ -17,7 +17,7 @@ from ..codegen.output import Output
 from ..codegen.torchgen import ComputeBatchRulePlumbing, NativeFunction
 from ..inputs.native import FUNCTIONS, NativeFolders
 from . import Findings
-from .cplusplus import identifiers, parse, query, text_of
+from ..inputs.cplusplus import identifiers, parse, query, text_of
 from .schemas import place_of_argument, root_of
 
 _NAMES = query("""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -26,7 +26,7 @@ from ..inputs.native import NativeFolders
 from ..inputs.registered import registrations
 from . import Findings, line_of
 from .base import BaseOperators
-from .cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
+from ..inputs.cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
 from .python_api import check_python_api
 from .schemas import Function, root_of
 
@@ -188,7 +188,7 @@ def check_kernels(
         if definition.file not in replacing:
             _check_is_new(definition, base, findings)
     if are_all:
-        _every_file_is_named(kernels, sources, findings)
+        _every_file_is_named(kernels, sources, natives.helpers, findings)
     _check_stubs(sources, replacing, findings)
     for source in sources:
         if source.is_vectorized:
@@ -343,12 +343,14 @@ def _check_is_new(definition: Definition, base: BaseOperators, findings: Finding
         findings.add((definition.file, definition.line, 0), what, todo)
 
 
-def _every_file_is_named(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:
-    """A source that no entry names and no other file uses probably lacks its entry."""
+def _every_file_is_named(
+    kernels: list[Kernel], sources: list[Source], others: Collection[Path], findings: Findings
+) -> None:
+    """A source that no entry names and no other file uses probably lacks its entry, but for ``others``."""
     wanted = {kernel.name for kernel in kernels}
     files = Counter(word for source in sources for word in source.words)
     for source in sources:
-        if not source.is_compiled or source.pastes_names or not source.definitions:
+        if not source.is_compiled or source.pastes_names or not source.definitions or source.name in others:
             continue
         if re.search(r"\b(TORCH_LIBRARY|REGISTER_)|_DISPATCH\b", source.code):
             continue

@@ -16,7 +16,7 @@ from pathlib import Path
 from ..codegen.torchgen import CppSignatureGroup, NativeFunction, Variant, native_function_manager
 from . import Findings
 from .calls import UNKNOWN, Call, is_tensor
-from .cplusplus import Definition, Source, canonical, text_of
+from ..inputs.cplusplus import Definition, Source, canonical, text_of
 from .kernels import Kernel
 from .visible import Unit
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from . import Findings
-from .cplusplus import Source
+from ..inputs.cplusplus import Source
 
 _HEADERS = r'(?<=[<"])(?:Python\.h|pybind11/[\w/.]+|torch/python\.h|torch/csrc/utils/pybind\.h)(?=[>"])'
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..inputs.includes import included
 from .calls import Call, calls_of, methods_of
-from .cplusplus import Definition, Source
+from ..inputs.cplusplus import Definition, Source
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w./-]+)[>"]', re.M)
 _CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*?)\s*$")

@@ -6,7 +6,7 @@ import argparse
 import gc
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from ..core.bugs import expected
 from ..core.errors import BuildError
 from ..core.files import build_lock
 from ..inputs.entries import Entry
+from ..inputs.helpers import HEADER, Helpers, helpers_of
 from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
 from ..inputs.registered import registered_in
@@ -87,14 +88,18 @@ def generate(
     generate_sources(operators, rules.read_policies(natives), generated, wheel, cuda)
     judge(operators, generated)
     kernels, formulas = (natives.entries(file, replacing=True) for file in (FUNCTIONS, DERIVATIVES))
-    if kernels or formulas:
-        generate_replacements(operators.replaced_by(kernels, formulas), base, generated, cuda)
+    helpers = helpers_of(natives)
+    replaced = operators.replaced_by(kernels, formulas, helpers.names)
+    if replaced.kernels.functions or replaced.formulas.functions:
+        generate_replacements(replaced, base, generated, cuda)
+    generate_header_of_helpers(helpers, base, generated)
     headers.generate_fragments(operators, generated)
     # Compilers must not find files of an earlier run.
     generated.prune(of=("units", "include"))
     wheel.prune(of=("torch/include/ATen/ops",))
     print(SOURCES_ARE_THERE, flush=True)
-    generated.write(DESCRIPTION, describe(operators.new, replaced_parts(operators, natives, kernels, formulas)).dump())
+    parts = replaced_parts(operators, natives, kernels, [*(each.operator for each in formulas), *replaced.calling])
+    generated.write(DESCRIPTION, describe(operators.new, parts).dump())
     headers.generate_aten_headers(operators, wheel)
     headers.generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
     wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
@@ -130,6 +135,12 @@ def generate_replacements(replaced: Replacements, base: Path, generated: Output,
     generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
+def generate_header_of_helpers(helpers: Helpers, base: Path, generated: Output) -> None:
+    """Generate PyTorch's header of functions for formulas with the declarations of native folders, if there are any."""
+    if text := helpers.header((base / "torch/include" / HEADER).read_text(encoding="utf-8")):
+        generated.write(f"include/{HEADER}", text)
+
+
 def generate_python(base: Path, natives: NativeFolders, out: Path) -> None:
     """Generate what the build of a source tree does not: texts to append to its files, and the description."""
     appended = Output(out / "appended")
@@ -143,14 +154,14 @@ def generate_python(base: Path, natives: NativeFolders, out: Path) -> None:
 
 
 def replaced_parts(
-    operators: Operators, natives: NativeFolders, kernels: Sequence[Entry], formulas: Sequence[Entry]
+    operators: Operators, natives: NativeFolders, kernels: Sequence[Entry], formulas: Iterable[str]
 ) -> dict[str, list[str]]:
     """Return what is replaced of operators of PyTorch, by name: the dispatch keys of kernels in entries, `derivatives`
-    for formulas, and the dispatch keys that sources register something for.
+    for those with other ``formulas``, and the dispatch keys that sources register something for.
     """
     found = {entry.operator: list(entry.kernels) or ["CompositeImplicitAutograd"] for entry in kernels}
-    for entry in formulas:
-        found.setdefault(entry.operator, []).append("derivatives")
+    for operator in dict.fromkeys(formulas):
+        found.setdefault(operator, []).append("derivatives")
     theirs = {str(f.func.name) for f in operators.functions if f not in operators.new}
     registered: dict[str, dict[str, None]] = {}
     for each in registered_in(natives):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -18,6 +18,7 @@ from ..inputs.native import DERIVATIVES, FUNCTIONS
 from . import torchgen
 from .known import known_operators, known_tags
 from .torchgen import (
+    DifferentiabilityInfo,
     DispatchKey,
     FunctionSchema,
     Infos,
@@ -89,8 +90,11 @@ class Operators:
         torchgen.add_generated_native_functions(functions, every)
         return functions, every
 
-    def replaced_by(self, kernels: Sequence[Entry], formulas: Sequence[Entry]) -> Replacements:
-        """Return the operators of the base whose kernels and derivative formulas these entries replace.
+    def replaced_by(
+        self, kernels: Sequence[Entry], formulas: Sequence[Entry], helpers: Collection[str] = ()
+    ) -> Replacements:
+        """Return the operators of the base whose kernels and derivative formulas these entries replace, and those with
+        a formula that calls one of the functions ``helpers``.
 
         Their ``whole`` has only these kernels, and the merged formulas with these in place of PyTorch's.
         """
@@ -112,12 +116,20 @@ class Operators:
         # In-place and functional variants of a structured operator run the kernel of its out variant.
         registered = [f for f in whole.functions if {f.func.name, f.structured_delegate} & names]
         differing: list[NativeFunction] = []
-        if formulas or explicit:
+        calling: dict[str, None] = {}
+        if formulas or explicit or helpers:
             old = {f.func.func: f.info for f in self.derivatives.functions}
             whole.derivatives = whole._derivatives_with([*self._formulas, *formulas])
             found = whole.derivatives.functions
-            differing = [f.func for f in found if f.info != old[f.func.func] or f.func.func.name in explicit]
-        return Replacements(Selection(whole, registered), Selection(whole, differing))
+            call = calls_of(helpers)
+            calls = {str(f.func.func): names for f in found if f.func not in self.new and (names := call(f.info))}
+            differing = [
+                f.func
+                for f in found
+                if f.info != old[f.func.func] or f.func.func.name in explicit or str(f.func.func) in calls
+            ]
+            calling = dict.fromkeys(name for names in calls.values() for name in names)
+        return Replacements(Selection(whole, registered), Selection(whole, differing), [*calling])
 
     def _parsed(self, entries: Sequence[Entry]) -> list[tuple[NativeFunction, Kernels]]:
         """Parse entries that take the place of PyTorch's own."""
@@ -258,10 +270,34 @@ class Selection:
 
 
 class Replacements(NamedTuple):
-    """The operators of the base with a kernel of a native folder, and those with a derivative formula of one."""
+    """The operators of the base with a kernel of a native folder, and those with a derivative formula of one.
+
+    ``calling`` has the names of those operators whose formulas are PyTorch's, and call a function of a native folder.
+    """
 
     kernels: Selection
     formulas: Selection
+    calling: Sequence[str] = ()
+
+
+def calls_of(helpers: Collection[str]) -> Callable[[Mapping[str, DifferentiabilityInfo] | None], list[str]]:
+    """Return a function that lists the operators whose formulas, of those that torchgen makes for one, call one of the
+    functions ``helpers``.
+    """
+    called = re.compile(rf"\b(?:{'|'.join(sorted(helpers))})\s*\(") if helpers else None
+
+    def calls(infos: Mapping[str, DifferentiabilityInfo] | None) -> list[str]:
+        return [str(info.func.func.name) for info in (infos or {}).values() if any(map(called.search, _texts(info)))]
+
+    return calls if called else lambda _: []
+
+
+def _texts(info: DifferentiabilityInfo) -> Iterator[str]:
+    """Yield the code that autograd runs for one operator: formulas, and what is saved for them."""
+    for derivative in info.derivatives:
+        yield derivative.formula
+        yield from (each.expr for each in (*derivative.saved_inputs, *derivative.saved_outputs))
+    yield from (each.formula for each in info.forward_derivatives)
 
 
 def _located(entry: Entry) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from ..inputs.entries import Entry
 from ..inputs.native import FUNCTIONS, NativeFolders
 
 if TYPE_CHECKING:
-    from ..check.cplusplus import Definition, Source
+    from ..inputs.cplusplus import Definition, Source
 
 
 def explain_undefined(callers: Mapping[str, Iterable[str]], natives: NativeFolders) -> str:
@@ -42,7 +42,7 @@ def explain_repeated(owners: Mapping[str, Iterable[str]], natives: NativeFolders
 
 
 def _read_sources(natives: NativeFolders) -> list[Source]:
-    from ..check.cplusplus import read_sources  # tree-sitter, which no other error needs
+    from ..inputs.cplusplus import read_sources  # tree-sitter, which no other error needs
 
     return read_sources(natives)
 

@@ -8,16 +8,20 @@ from pathlib import Path
 
 FUNCTIONS, DERIVATIVES, PYTHON, DOCS = "native_functions.yaml", "derivatives.yaml", "python", "docs"
 
+# Functions that formulas call, as PyTorch has them in torch/csrc/autograd.
+HELPERS = "FunctionsManual.cpp"
+
 # Batching rules and autocast policies need no entry.
 _REGISTERS = re.compile(rb"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,")
 
 
 def is_native(folder: Path) -> bool:
-    """Return whether ``folder`` has what a build can begin with: entries, vectorized kernels, Python files for torch,
-    or a source that registers something for operators of PyTorch.
+    """Return whether ``folder`` has what a build can begin with: entries, vectorized kernels, functions for formulas,
+    Python files for torch, or a source that registers something for operators of PyTorch.
     """
     return (
         _has_operators(folder)
+        or (folder / HELPERS).is_file()
         or any(path.suffix in (".py", ".pyi") for path in (folder / PYTHON).rglob("*.py*"))
         or any(_REGISTERS.search(path.read_bytes()) for path in folder.glob("*.cpp") if path.is_file())
     )

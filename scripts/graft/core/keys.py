@@ -34,6 +34,7 @@ KEYS = {
     "exclude-libraries": Key(_GLOBS, "libraries that the wheel does not contain, such as libcuda.so.*"),
     "license-files": Key(_GLOBS, "licenses that go into the wheel, such as those of the libraries"),
     "packages": Key("a table: name = folder", "Python packages that are delivered beside torch"),
+    "keep": Key("a name, or a list", "functions of PyTorch's FunctionsManual.cpp that go on calling PyTorch's own"),
     "extensions": Key("tables", "extensions that stay libraries of their own"),
 }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base.base import run_with_torchgen
-from ..check.cplusplus import Source, read_sources, read_text, replacing_sources
+from ..inputs.cplusplus import Source, read_sources, read_text, replacing_sources
 from ..codegen import DESCRIPTION
 from ..codegen.description import Description
 from ..compose.appending import appended_texts, behind, texts_of_folders

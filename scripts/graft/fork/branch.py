@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from ..check.cplusplus import read_text
+from ..inputs.cplusplus import read_text
 from ..core.console import say
 from ..core.errors import UsageError
 from ..core.files import lay_out_files

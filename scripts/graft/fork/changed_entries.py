@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from ..check.cplusplus import functions_in
+from ..inputs.cplusplus import functions_in
 from ..inputs.entries import REPLACE, fields_of, kernels_of, operator_of, split_entries
 from ..inputs.merge import MARK
 

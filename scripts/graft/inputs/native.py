@@ -6,7 +6,7 @@ import os
 import pickle
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -23,6 +23,8 @@ DERIVATIVES = Path(folders.DERIVATIVES)
 PYTHON = Path(folders.PYTHON)
 DOCS = Path(folders.DOCS)
 SAMPLES = Path("samples.py")
+HELPERS = Path(folders.HELPERS)
+HELPERS_HEADER = HELPERS.with_suffix(".h")
 AUTOCAST = Path("autocast.yaml")
 
 YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
@@ -106,8 +108,18 @@ class NativeFiles:
     @cached_property
     def installed(self) -> list[Path]:
         """Headers that are installed with the wheel, below ``ATen/native``."""
-        is_of_sources = {name for name in self.included if any(map(name.is_relative_to, self.searched))}
-        return [name for name in self.headers if name not in is_of_sources]
+        others = {name for name in self.included if any(map(name.is_relative_to, self.searched))}
+        return [name for name in self.headers if name not in {*others, *self.helper_headers}]
+
+    @property
+    def helpers(self) -> list[Path]:
+        """The sources of functions for formulas, one of each folder."""
+        return [name for name in self.files if _is_named(name, HELPERS)]
+
+    @property
+    def helper_headers(self) -> list[Path]:
+        """The headers with declarations of new functions for formulas."""
+        return [name for name in self.files if _is_named(name, HELPERS_HEADER)]
 
     @cached_property
     def vectorized(self) -> list[Path]:
@@ -328,7 +340,25 @@ class _Places:
 
 def load_natives(paths: Iterable[Path]) -> NativeFolders:
     """Read the native folders ``paths``, which are built together."""
-    return together(map(load_native, paths))
+    return together(_apart(map(load_native, paths)))
+
+
+def _apart(folders: Iterable[NativeFolder]) -> Iterator[NativeFolder]:
+    """Yield native folders, all but the first that has functions for formulas with another name for that file."""
+    number = 0
+    for folder in folders:
+        theirs = {name: Path(f"{name.stem}.{number}{name.suffix}") for name in (HELPERS, HELPERS_HEADER)}
+        if number and folder.paths.keys() & theirs:
+            outside = {new: folder.place(name) for name, new in theirs.items() if name in folder.paths}
+            paths = {theirs.get(name, name): path for name, path in folder.paths.items()}
+            folder = replace(folder, paths=paths, outside={**folder.outside, **outside})
+        number += HELPERS in folder.paths
+        yield folder
+
+
+def _is_named(name: Path, file: Path) -> bool:
+    """Return whether a file of the top folder is called so, or as ``_apart`` calls it."""
+    return re.fullmatch(rf"{file.stem}(\.\d+)?{re.escape(file.suffix)}", str(name)) is not None
 
 
 def together(folders: Iterable[NativeFolder]) -> NativeFolders:

@@ -18,8 +18,8 @@ from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
 from ..core.keys import COMPILED, FILE
 from .pyproject import faults_of, line_of, listed, name_of_table, natives_of, read_toml, table_in
 
-# These are no settings of compilers.
-_OF_PROJECTS = ("native", "torch")
+# These are no settings of compilers: other inputs of a build hold what they decide.
+_OF_NO_COMPILER = ("native", "torch", "keep")
 
 _MACRO = re.compile(r"[A-Za-z_]\w*(\([^()]*\))?(=[^\n]*)?")
 _LIBRARY = re.compile(r":?\w[\w.+-]*")
@@ -59,6 +59,7 @@ class Settings:
         table: the number of the table, if these are settings of an extension.
         extensions: the extensions that stay libraries of their own.
         packages: the folders, or the module, of each Python package that is delivered beside torch.
+        kept: functions for formulas in PyTorch that go on calling PyTorch's own.
     """
 
     file: Path | None = None
@@ -75,6 +76,7 @@ class Settings:
     table: int | None = None
     extensions: tuple[Extension, ...] = ()
     packages: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
@@ -201,7 +203,7 @@ class _Reader:
         owners = {path: next(filter(path.is_relative_to, natives), natives[0]) for path in sources}
         return Settings(
             file=self._empty.file,
-            given={key: value for key, value in self._table.items() if key not in _OF_PROJECTS},
+            given={key: value for key, value in self._table.items() if key not in _OF_NO_COMPILER},
             sources=frozenset(path for path, owner in owners.items() if owner == native),
             excluded=excluded,
             include_dirs=self._folders("include-dirs"),
@@ -216,6 +218,7 @@ class _Reader:
             licenses=self._files("license-files"),
             extensions=tuple(self._extensions()) if native == natives[0] else (),
             packages=self._packages() if native == natives[0] else {},
+            kept=tuple(self._listed("keep")),
         )
 
     def _extensions(self) -> Iterator[Extension]:

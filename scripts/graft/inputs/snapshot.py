@@ -18,6 +18,7 @@ from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, SOURCES, Layout
 from .accepted import require_accepted, require_flags
 from .carried import carried
+from .helpers import heads
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
 from .native import SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .patches import Patch, load_series, pin_files
@@ -81,7 +82,10 @@ class Snapshot:
     @cached_property
     def stamp_of_generated(self) -> str:
         """A hash of torchgen's input and of the code that runs it."""
-        return self._hash(name for name in self.files if Path(name).name in map(str, (*YAML, "pin.yaml")))
+        read = {*map(str, (*YAML, "pin.yaml"))}
+        code = {_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helper_headers}
+        helpers = [heads(each.text(name)) for each in self.read.folders for name in each.helpers]
+        return self._hash((name for name in self.files if Path(name).name in read or name in code), *helpers)
 
     def _hash(self, names: Iterable[str], *others: str) -> str:
         digest = hashlib.sha256()

@@ -17,7 +17,7 @@ import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from ..core.keys import COMPILED
-from ..inputs.native import CPLUSPLUS, NativeFolders
+from .native import CPLUSPLUS, NativeFolders
 
 # Macros and keywords before a declaration, which the grammar would parse as its type.
 _DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")
@@ -43,6 +43,8 @@ _ALIASES = {
     "DimnameList": "ArrayRef<Dimname>",
     "ITensorListRef": "IListRef<Tensor>",
     "long": "int64_t",
+    "variable_list": "vector<Tensor>",
+    "Variable": "Tensor",
 }
 
 
@@ -90,6 +92,11 @@ class Definition:
     def __str__(self) -> str:
         parameters = f"({', '.join(self.parameters)})"
         return f"{self.macro}({self.name}){parameters}" if self.macro else f"{self.returns} {self.name}{parameters}"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells overloads from each other: the name, and the types of the parameters in one spelling."""
+        return (self.name, *map(canonical, self.parameters))
 
     def has_types(self, returns: str, parameters: Iterable[str]) -> bool:
         """Return whether these are its types."""
