@@ -1,0 +1,104 @@
+"""Check FunctionsManual.cpp: functions for formulas that take the place of PyTorch's, and new ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from ..base.callers import demangled, direct_callers
+from ..inputs.cplusplus import Definition
+from ..inputs.entries import Entry
+from ..inputs.helpers import HEADER, NAMESPACE, Helpers, is_same, name_in
+from ..inputs.native import HELPERS, HELPERS_HEADER, NativeFolders
+from . import Findings, line_of, nearest
+from .base import BaseOperators
+
+# A file that generates more of PyTorch's operators again than this was probably copied whole.
+_MANY = 40
+
+# The autograd nodes and kernels that torchgen writes. They are generated again.
+_GENERATED = re.compile(r"torch::autograd::(?:generated::\w+(?:::|_apply|\()|VariableType::|ADInplaceOrView::)")
+
+
+def check_helpers(
+    helpers: Helpers, natives: NativeFolders, entries: Iterable[Entry], base: BaseOperators, findings: Findings
+) -> None:
+    """Check each function, and that PyTorch has no other that calls one of those whose place it takes.
+
+    Args:
+        helpers: the functions.
+        natives: the native folders.
+        entries: their entries in derivatives.yaml.
+        base: the base.
+        findings: receives what is wrong.
+    """
+    formulas = "\n".join(str(each.fields) for each in entries)
+    replaced: list[Definition] = []
+    seen: dict[tuple[str, tuple[str, ...]], Definition] = {}
+    for each in helpers.defined:
+        place = (each.file, each.line, 0)
+        theirs = base.formula_functions.get(each.name, [])
+        is_declared = any(each.has_types(d.returns, d.parameters) for d in helpers.declared if d.name == each.name)
+        if other := seen.setdefault(each.key, each) if seen.get(each.key, each) is not each else None:
+            what = f"`{each}` is also defined in {line_of(other.file, other.line, each.file)}"
+            findings.add(place, what, "delete one of the two")
+        elif each.name in base.fixed_formula_functions:
+            what = f"{each.name} is in the code of every operator, not in formulas, so it cannot be replaced"
+            findings.add(place, what, "give it another name, or write `static` before it")
+        elif any(each.has_types(d.returns, d.parameters) for d in theirs):
+            replaced.append(each)
+        elif is_declared or (each.is_template and not theirs):
+            if theirs:
+                replaced.append(each)
+        elif theirs:
+            shown = " and ".join(f"`{d}`" for d in theirs)
+            what = f"`{each}` is not PyTorch's, which is {shown} in {HEADER}"
+            todo = f"write that; or declare this in {HELPERS_HEADER}, and write formulas that call it"
+            findings.add(place, what, todo)
+        else:
+            what = f"no formula can call `{each}`, which {HEADER} does not declare"
+            todo = f"declare it in {HELPERS_HEADER}, or write `static` before it"
+            findings.add(place, what, nearest(each.name, base.formula_functions, otherwise=todo))
+    _check_calls(replaced, helpers, natives, formulas, base, findings)
+    for file in {each.file for each in replaced}:
+        names = {each.name for each in replaced if each.file == file}
+        if len(calling := base.calling(names)) > _MANY:
+            what = f"this changes the formulas of {len(calling)} operators of PyTorch"
+            findings.add((file, 1, 0), what, "leave in it only the functions that differ from PyTorch's", is_warning=True)
+
+
+def _check_calls(
+    replaced: Iterable[Definition],
+    helpers: Helpers,
+    natives: NativeFolders,
+    formulas: str,
+    base: BaseOperators,
+    findings: Findings,
+) -> None:
+    """Check who calls PyTorch's functions in its library: no formula may get another result than the next one."""
+    names = {each.name for each in replaced}
+    callers = base.callers_of_helpers(names)
+    kept = {name for folder in natives.folders for name in folder.settings.kept}
+    for each in replaced:
+        of_each = {c for called, found in callers.items() if is_same(called, each) for c in found}
+        helping = {name_in(c) for c in of_each if c.startswith(f"{NAMESPACE}::")} - helpers.names - kept
+        place = (each.file, each.line, 0)
+        for name in sorted(helping):
+            of_formulas = base.calling({name})
+            what = f"PyTorch's {name} calls PyTorch's {each.name}"
+            what += f"; {_list(of_formulas)} call it" if of_formulas else ""
+            todo = f"copy {name} into {HELPERS}, too, or write `keep = [\"{name}\"]` into [tool.graft] of pyproject.toml"
+            findings.add(place, what, todo)
+        others = {name_in(c) for c in of_each if not c.startswith(f"{NAMESPACE}::") and not _GENERATED.match(c)}
+        if others:
+            what = f"{_list(sorted(others))} of PyTorch call PyTorch's {each.name}"
+            findings.add(place, what, "nothing to do, if that is right", is_warning=True)
+        is_called = of_each or base.calling({each.name}) or re.search(rf"\b{each.name}\(", formulas)
+        if not is_called:
+            findings.add(place, f"nothing in PyTorch calls {each.name}", "delete it")
+
+
+def _list(names: Collection[str]) -> str:
+    shown = list(names)[:5]
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(shown)}{more}"

@@ -1,0 +1,93 @@
+"""Functions that derivative formulas call: ``FunctionsManual.cpp`` of native folders, as in torch/csrc/autograd."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cplusplus import Definition, parse, read_text
+from .native import NativeFolders
+
+NAMESPACE = "torch::autograd::generated::details"
+
+# PyTorch's header, which formulas see.
+HEADER = "torch/csrc/autograd/FunctionsManual.h"
+
+
+@dataclass(frozen=True)
+class Helpers:
+    """The functions for formulas of native folders.
+
+    Args:
+        defined: those that their sources define for others.
+        declared: those that their headers declare, which are new, or take the place of PyTorch's.
+        headers: the headers, by their names in the folders.
+    """
+
+    defined: tuple[Definition, ...] = ()
+    declared: tuple[Definition, ...] = ()
+    headers: tuple[Path, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the functions that formulas of PyTorch may call."""
+        return frozenset(each.name for each in self.defined)
+
+    def header(self, theirs: str) -> str:
+        """Return the text of PyTorch's header with ours in it; empty if there is none.
+
+        The declarations in ours take the place of PyTorch's of the same names.
+        """
+        if not self.headers:
+            return ""
+        names, data, kept, end = {each.name for each in self.declared}, theirs.encode(), b"", 0
+        for start, stop, name in _declarations(theirs):
+            if name in names:
+                kept, end = kept + data[end:start], stop
+        return "".join([(kept + data[end:]).decode(), *(f"#include <{name}>\n" for name in self.headers)])
+
+
+def helpers_of(natives: NativeFolders) -> Helpers:
+    """Return the functions for formulas of native folders."""
+
+    def read(names: Iterable[Path]) -> Iterator[tuple[Definition, ...]]:
+        for name in names:
+            source = read_text(natives.file(name), natives.text(name), name)
+            every = source.declarations if name in headers else source.definitions
+            yield tuple(each for each in every if each.namespace == NAMESPACE and not each.is_local)
+
+    headers = tuple(natives.helper_headers)
+    defined, declared = sum(read(natives.helpers), ()), sum(read(headers), ())
+    return Helpers(defined, declared, headers)
+
+
+def name_in(function: str) -> str:
+    """Return the name of a function, without namespaces, that is given as the demangler writes it."""
+    return re.sub(r"\(anonymous namespace\)|<[^()]*>", "", function).partition("(")[0].split("::")[-1].strip()
+
+
+def is_same(function: str, definition: Definition) -> bool:
+    """Return whether a function, given as the demangler writes it, is the one that ``definition`` defines."""
+    if name_in(function) != definition.name:
+        return False
+    text = re.sub(r", std::allocator<[^<>]*(<[^<>]*>)?[^<>]*>|(?<=\d)ul\b", "", function)
+    declared = read_text(Path(), f"void {definition.name}{text[text.index('('):]};").declarations
+    return definition.is_template or any(each.key == definition.key for each in declared)
+
+
+def heads(text: str) -> str:
+    """Return the text of a source without the bodies of its functions: what formulas depend on."""
+    return re.sub(r"\s+", " ", "; ".join(f"{each.namespace} {each}" for each in read_text(Path(), text).definitions))
+
+
+def _declarations(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the first and the last byte of each declaration of a function in a header, and its name."""
+    left = [parse(text)]
+    while left:
+        node = left.pop()
+        if node.type != "declaration":
+            left += reversed(node.named_children)
+        elif found := read_text(Path(), (node.text or b"").decode()).declarations:
+            yield node.start_byte, node.end_byte, found[0].name
