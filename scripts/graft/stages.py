@@ -67,6 +67,8 @@ def make(job: Job, products_of: ProductsOf) -> Made:
     outside = replace(
         outside, hashes={**outside.hashes, **extensions.outside.hashes}, made=outside.made or extensions.outside.made
     )
+    if job.snapshot.left_out:
+        say(f"not for torch {job.base.version}, and left out: {', '.join(job.snapshot.left_out)}")
     description = replace(Description.load(job.layout.generated / DESCRIPTION), stubs=stubs)
     if description.replaced_parts:
         say(f"replaced in PyTorch: {', '.join(description.replaced_lines)}")

@@ -16,10 +16,10 @@ from typing import Any
 
 from ..check.__main__ import check
 from ..check.base import BaseOperators
-from ..inputs.cplusplus import is_keyword
 from ..codegen.torchgen import SKIP_PYTHON_BINDINGS
 from ..core.errors import Finding
 from ..core.files import lay_out_files
+from ..inputs.cplusplus import is_keyword
 from ..inputs.native import load_natives
 from .forwards import files_of
 from .names import Names

@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..base.callers import demangled, direct_callers
 from ..codegen.known import known_operators, known_tags
 from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
-from ..base.callers import demangled, direct_callers
+from ..inputs.cplusplus import Definition, read_text
 from ..inputs.entries import fields_of, texts_of_entries
-from ..inputs.helpers import HEADER, NAMESPACE
+from ..inputs.helpers import HEADER, MANGLED
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
-from ..inputs.cplusplus import Definition, read_text
 
 # The headers with the operators.
 _OF_OPERATORS = ("ATen/ops/", "ATen/RedispatchFunctions.h", "torch/csrc/autograd/generated/")
@@ -135,8 +135,7 @@ class BaseOperators:
     def callers_of_helpers(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Return what calls functions for formulas of these names in PyTorch's library, by function with parameters."""
         library = self.tree / "torch/lib/libtorch_cpu.so"
-        start = "".join(f"{len(part)}{part}" for part in NAMESPACE.split("::"))
-        called = [f"_ZN{start}{len(name)}{name}{end}" for name in names for end in "EI"]
+        called = [f"{MANGLED}{len(name)}{name}{end}" for name in names for end in "EI"]
         found = direct_callers(library, called) if called and library.is_file() else {}
         return {demangled(symbol): [*map(demangled, callers)] for symbol, callers in found.items()}
 

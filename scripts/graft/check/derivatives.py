@@ -22,12 +22,12 @@ from ..codegen.torchgen import (
     use_derived,
 )
 from ..codegen.writing import is_writing
+from ..inputs.cplusplus import Definition, Source
 from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest
 from .base import BaseOperators
-from ..inputs.cplusplus import Definition, Source
 from .formulas import Surroundings, check_formulas, check_text, output_names
-from .schemas import Function, root_of
+from .schemas import Function, check_releases, root_of
 from .writing import refuses_formula
 
 # The keys of an entry besides names of arguments and returns. PyTorch's derivatives.yaml explains them at its top.
@@ -43,7 +43,10 @@ def check_derivatives(
     findings: Findings,
     declared: Sequence[Definition] = (),
 ) -> None:
-    """Check each entry, which may call functions that are ``declared``, against its function, except for those in ``unknown``, whose own entries are invalid."""
+    """Check each entry against its function, except for those in ``unknown``, whose own entries are invalid.
+
+    Formulas may call functions that are ``declared``, beside PyTorch's.
+    """
     own = {str(f.schema.name): f for f in functions if not f.entry.is_replacing}
     explicit = {str(f.schema.name): f for f in functions if f.is_explicit_now}
     generated = {str(made) for f in own.values() for made in f.native.autogen}
@@ -51,6 +54,7 @@ def check_derivatives(
     sound: list[Entry] = []
     for entry in entries:
         name = entry.operator
+        check_releases(entry, findings)
         if "name" not in entry.fields:
             todo = "write `- name: ` and the schema of the function"
             findings.add((entry.file, entry.line, 0), "an entry needs the key `name`", todo)

@@ -27,10 +27,10 @@ from ..codegen.torchgen import (
     OptionalType,
     Type,
 )
+from ..inputs.cplusplus import Definition, Source, canonical, identifiers, parse, text_of
 from ..inputs.entries import Entry, Place
 from . import Findings, nearest
 from .base import BaseOperators
-from ..inputs.cplusplus import Definition, Source, canonical, identifiers, parse, text_of
 from .schemas import Function
 
 SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable")

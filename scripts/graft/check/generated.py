@@ -15,9 +15,9 @@ from tree_sitter import Node, QueryCursor
 from ..codegen.operators import Operators, Selection
 from ..codegen.output import Output
 from ..codegen.torchgen import ComputeBatchRulePlumbing, NativeFunction
+from ..inputs.cplusplus import identifiers, parse, query, text_of
 from ..inputs.native import FUNCTIONS, NativeFolders
 from . import Findings
-from ..inputs.cplusplus import identifiers, parse, query, text_of
 from .schemas import place_of_argument, root_of
 
 _NAMES = query("""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from ..base.callers import demangled, direct_callers
 from ..inputs.cplusplus import Definition
 from ..inputs.entries import Entry
 from ..inputs.helpers import HEADER, NAMESPACE, Helpers, is_same, name_in
@@ -34,12 +33,12 @@ def check_helpers(
     """
     formulas = "\n".join(str(each.fields) for each in entries)
     replaced: list[Definition] = []
-    seen: dict[tuple[str, tuple[str, ...]], Definition] = {}
+    seen: dict[tuple[str, ...], Definition] = {}
     for each in helpers.defined:
         place = (each.file, each.line, 0)
         theirs = base.formula_functions.get(each.name, [])
         is_declared = any(each.has_types(d.returns, d.parameters) for d in helpers.declared if d.name == each.name)
-        if other := seen.setdefault(each.key, each) if seen.get(each.key, each) is not each else None:
+        if (other := seen.setdefault(each.key, each)) is not each:
             what = f"`{each}` is also defined in {line_of(other.file, other.line, each.file)}"
             findings.add(place, what, "delete one of the two")
         elif each.name in base.fixed_formula_functions:
@@ -64,7 +63,9 @@ def check_helpers(
         names = {each.name for each in replaced if each.file == file}
         if len(calling := base.calling(names)) > _MANY:
             what = f"this changes the formulas of {len(calling)} operators of PyTorch"
-            findings.add((file, 1, 0), what, "leave in it only the functions that differ from PyTorch's", is_warning=True)
+            findings.add(
+                (file, 1, 0), what, "leave in it only the functions that differ from PyTorch's", is_warning=True
+            )
 
 
 def _check_calls(
@@ -87,7 +88,7 @@ def _check_calls(
             of_formulas = base.calling({name})
             what = f"PyTorch's {name} calls PyTorch's {each.name}"
             what += f"; {_list(of_formulas)} call it" if of_formulas else ""
-            todo = f"copy {name} into {HELPERS}, too, or write `keep = [\"{name}\"]` into [tool.graft] of pyproject.toml"
+            todo = f'copy {name} into {HELPERS}, too, or write `keep = ["{name}"]` into [tool.graft] of pyproject.toml'
             findings.add(place, what, todo)
         others = {name_in(c) for c in of_each if not c.startswith(f"{NAMESPACE}::") and not _GENERATED.match(c)}
         if others:

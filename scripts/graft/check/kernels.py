@@ -21,12 +21,12 @@ from ..codegen.torchgen import (
     native_function_manager,
     structured,
 )
+from ..inputs.cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
 from ..inputs.entries import Place, kernels_of
 from ..inputs.native import NativeFolders
 from ..inputs.registered import registrations
 from . import Findings, line_of
 from .base import BaseOperators
-from ..inputs.cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
 from .python_api import check_python_api
 from .schemas import Function, root_of
 

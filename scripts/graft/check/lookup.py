@@ -14,9 +14,9 @@ from enum import Enum, auto
 from pathlib import Path
 
 from ..codegen.torchgen import CppSignatureGroup, NativeFunction, Variant, native_function_manager
+from ..inputs.cplusplus import Definition, Source, canonical, text_of
 from . import Findings
 from .calls import UNKNOWN, Call, is_tensor
-from ..inputs.cplusplus import Definition, Source, canonical, text_of
 from .kernels import Kernel
 from .visible import Unit
 

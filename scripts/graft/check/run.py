@@ -42,4 +42,5 @@ def _stamp(snapshot: Snapshot) -> str:
         is_text = name.split("/")[2:3] in ([DOCS.name], [PYTHON.name])
         digest.update(f"{name}\0{'' if is_text else len(content)}\0".encode())
         digest.update(b"" if is_text else content)
+    digest.update(repr([folder.settings.kept for folder in snapshot.read.folders]).encode())
     return digest.hexdigest()

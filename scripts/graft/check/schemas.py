@@ -26,7 +26,8 @@ from ..codegen.torchgen import (
     dispatch_keys,
     entry_keys,
 )
-from ..inputs.entries import REPLACE, Entry, Place, kernels_of
+from ..inputs.entries import RELEASES, REPLACE, Entry, Place, kernels_of
+from ..inputs.releases import is_specifier
 from . import Findings, nearest
 from .base import BaseOperators
 from .writing import REMEDIES_OF_WRITING
@@ -121,11 +122,21 @@ def place_of_argument(name: str, entry: Entry) -> Place:
     return entry.value("func", max((place.start(1) for place in places), default=0))
 
 
+def check_releases(entry: Entry, findings: Findings) -> None:
+    """Check that the releases of an entry, if it names some, are those of requirements."""
+    if entry.is_replacing and not is_specifier(entry.fields.get(RELEASES, "")):
+        what = f"{entry.fields[RELEASES]} is no range of versions"
+        findings.add(entry.value(RELEASES), what, 'write `releases: "<2.15"` or `releases: ">=2.12,<2.14"`')
+
+
 def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Function | None:
-    unknown = [key for key in entry.fields if key not in KEYS and (key, entry.fields[key]) != (REPLACE, True)]
+    known = {*KEYS, RELEASES} if entry.is_replacing else KEYS
+    unknown = [key for key in entry.fields if key not in known and (key, entry.fields[key]) != (REPLACE, True)]
     for key in unknown:
         todo = "write `replace: True`, or leave it out" if key == REPLACE else nearest(key, {*KEYS, REPLACE})
+        todo = "write it only where `replace: True` is; all releases have new operators" if key == RELEASES else todo
         findings.add(entry.place(key), f"torchgen does not know the key `{key}`", todo)
+    check_releases(entry, findings)
     if "func" not in entry.fields:
         todo = "write `- func: <name>(<arguments>) -> <returns>`"
         findings.add((entry.file, entry.line, 0), "an entry needs the key `func`", todo)
@@ -183,7 +194,7 @@ def _differs_in_kernels_only(entry: Entry, base: BaseOperators, findings: Findin
     theirs = base.fields(name)
     before = len(findings.errors)
     for key, value in entry.fields.items():
-        if key not in ("func", "dispatch", REPLACE) and _plain(value) != _plain(theirs.get(key)):
+        if key not in ("func", "dispatch", REPLACE, RELEASES) and _plain(value) != _plain(theirs.get(key)):
             what = f"`{key}` differs from PyTorch's entry for {name}, which "
             what += f"says {theirs[key]}" if key in theirs else "has no such key"
             findings.add(entry.place(key), what, "leave it out; `replace` is for kernels, by dispatch key")

@@ -8,9 +8,9 @@ from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
+from ..inputs.cplusplus import Definition, Source
 from ..inputs.includes import included
 from .calls import Call, calls_of, methods_of
-from ..inputs.cplusplus import Definition, Source
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w./-]+)[>"]', re.M)
 _CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*?)\s*$")

@@ -122,13 +122,13 @@ class Operators:
             whole.derivatives = whole._derivatives_with([*self._formulas, *formulas])
             found = whole.derivatives.functions
             call = calls_of(helpers)
-            calls = {str(f.func.func): names for f in found if f.func not in self.new and (names := call(f.info))}
+            calls = {str(f.func.func): of_f for f in found if f.func not in self.new and (of_f := call(f.info))}
             differing = [
                 f.func
                 for f in found
                 if f.info != old[f.func.func] or f.func.func.name in explicit or str(f.func.func) in calls
             ]
-            calling = dict.fromkeys(name for names in calls.values() for name in names)
+            calling = dict.fromkeys(name for of_f in calls.values() for name in of_f)
         return Replacements(Selection(whole, registered), Selection(whole, differing), [*calling])
 
     def _parsed(self, entries: Sequence[Entry]) -> list[tuple[NativeFunction, Kernels]]:
@@ -284,12 +284,14 @@ def calls_of(helpers: Collection[str]) -> Callable[[Mapping[str, Differentiabili
     """Return a function that lists the operators whose formulas, of those that torchgen makes for one, call one of the
     functions ``helpers``.
     """
-    called = re.compile(rf"\b(?:{'|'.join(sorted(helpers))})\s*\(") if helpers else None
+    if not helpers:
+        return lambda _: []
+    called = re.compile(rf"\b(?:{'|'.join(sorted(helpers))})\s*\(")
 
     def calls(infos: Mapping[str, DifferentiabilityInfo] | None) -> list[str]:
         return [str(info.func.func.name) for info in (infos or {}).values() if any(map(called.search, _texts(info)))]
 
-    return calls if called else lambda _: []
+    return calls
 
 
 def _texts(info: DifferentiabilityInfo) -> Iterator[str]:

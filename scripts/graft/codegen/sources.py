@@ -60,7 +60,7 @@ def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
     """Generate the registrations of kernels and derivative formulas that replace the base's. Schemas, and everything
     else about the operators, stay the base's. ``how`` is about CUDA, as in ``generate_cuda``.
     """
-    kernels, formulas = replaced
+    kernels, formulas = replaced.kernels, replaced.formulas
     files = {f"Register{key}.cpp" for key in KEYS_BUT_CUDA}
     manager = SelectingFileManager("ATen", kernels.whole.templates, out=out, wanted=files.__contains__)
     torchgen.gen_source_files(kernels.arguments, manager, keys=KEYS_BUT_CUDA)

@@ -14,6 +14,7 @@ from ..core.errors import BuildError, GraftError
 from ..core.files import write_if_changed
 from ..core.layout import SOURCES
 from ..core.process import UNTRANSLATED, run
+from ..inputs.helpers import MANGLED, helpers_of, is_same
 from ..inputs.libraries import is_elf
 from ..inputs.native import NativeFolders, saved_natives
 from ..inputs.toolchain import FAST_LINKER
@@ -180,7 +181,20 @@ class Linker:
             needs = [(unit, file.undefined()) for unit, file in self._objects]
             callers = {name: [unit for unit, names in needs if name in names] for name in sorted(missing)}
             raise BuildError(explain_undefined(self._named(callers), self._natives), cause=cause)
+        self._require_own_helpers(name for _, functions in bound for name in functions)
         return bound
+
+    def _require_own_helpers(self, bound: Iterable[str]) -> None:
+        """Check that no formula calls PyTorch's function where a folder has one: the check compares names of types, and
+        does not see which instantiations a template has.
+        """
+        symbols = [name for name in bound if name.startswith(MANGLED)]
+        own = helpers_of(self._natives).defined if symbols else ()
+        for function in self._named(dict.fromkeys(symbols, ())) if own else ():
+            if theirs := next((each for each in own if is_same(function, each)), None):
+                what = f"{theirs.file}:{theirs.line}: formulas call {function}, which is not `{theirs}`"
+                todo = "instantiate the template at its end" if theirs.is_template else "write the same types"
+                raise BuildError(what, todo=todo)
 
     def _named(self, symbols: Mapping[str, Iterable[Unit]]) -> dict[str, list[str]]:
         """Return the demangled names of symbols, each with its sources as the user knows them."""

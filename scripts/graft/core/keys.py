@@ -35,6 +35,7 @@ KEYS = {
     "license-files": Key(_GLOBS, "licenses that go into the wheel, such as those of the libraries"),
     "packages": Key("a table: name = folder", "Python packages that are delivered beside torch"),
     "keep": Key("a name, or a list", "functions of PyTorch's FunctionsManual.cpp that go on calling PyTorch's own"),
+    "releases": Key("a table: part = versions", 'the releases that a file or a function of formulas is for: "<2.15"'),
     "extensions": Key("tables", "extensions that stay libraries of their own"),
 }
 

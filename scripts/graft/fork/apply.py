@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base.base import run_with_torchgen
-from ..inputs.cplusplus import Source, read_sources, read_text, replacing_sources
 from ..codegen import DESCRIPTION
 from ..codegen.description import Description
 from ..compose.appending import appended_texts, behind, texts_of_folders
@@ -19,6 +18,7 @@ from ..core.console import StepLine, Steps, say
 from ..core.errors import BuildError, UsageError
 from ..core.files import build_lock, files_below, write_if_changed
 from ..core.layout import Layout
+from ..inputs.cplusplus import Source, read_sources, read_text, replacing_sources
 from ..inputs.merge import PACKAGED, merge_with_base, with_replacing
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders
 from ..inputs.patches import ADDED, Patch

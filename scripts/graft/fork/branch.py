@@ -12,10 +12,10 @@ from pathlib import Path
 
 import yaml
 
-from ..inputs.cplusplus import read_text
 from ..core.console import say
 from ..core.errors import UsageError
 from ..core.files import lay_out_files
+from ..inputs.cplusplus import read_text
 from ..inputs.entries import split_entries
 from ..inputs.merge import MARK
 from ..inputs.native import AUTOCAST, CUDA_SUFFIXES, DERIVATIVES, DOCS, FOLDERS, FUNCTIONS, PYTHON

@@ -229,6 +229,17 @@ def functions_in(text: str) -> tuple[dict[str, str], str]:
     return found, (rest + data[end:]).decode(errors="replace")
 
 
+def without_functions(text: str, names: Collection[str]) -> str:
+    """Return the text of a source with the functions ``names`` at namespace level replaced by empty lines."""
+    data = text.encode()
+    for node, namespace, is_local in _outside_functions(parse(text)):
+        definition = _definition(Path(), node, namespace, is_local)
+        if node.type == "function_definition" and definition and definition.name in names:
+            there = data[node.start_byte : node.end_byte]
+            data = data[: node.start_byte] + re.sub(rb"[^\n]", b" ", there) + data[node.end_byte :]
+    return data.decode(errors="replace")
+
+
 def is_keyword(name: str) -> bool:
     """Return whether a word is a keyword of C++, so that no variable can have this name."""
     value = [text_of(node) for node in identifiers(parse(f"auto _ = {name};"))]

@@ -25,6 +25,8 @@ _LARGEST = 1_000_000
 
 # The key of an entry that takes the place of PyTorch's own.
 REPLACE = "replace"
+# The key of such an entry with the releases of PyTorch that it is for, as in requirements for pip.
+RELEASES = "releases"
 
 # A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
 Place = tuple[Path, int, int]
@@ -85,7 +87,7 @@ class Entry:
         Raises:
             ValueError: PyTorch has one formula for an argument that it names and others.
         """
-        ours = {key: value for key, value in self.fields.items() if key != REPLACE}
+        ours = {key: value for key, value in self.fields.items() if key not in (REPLACE, RELEASES)}
         if "func" in ours:
             # torchgen would generate kernels for CPU and CUDA again, but the entry may replace these.
             rest = {key: value for key, value in theirs.items() if key != "ufunc_inner_loop"}

@@ -11,6 +11,8 @@ from .cplusplus import Definition, parse, read_text
 from .native import NativeFolders
 
 NAMESPACE = "torch::autograd::generated::details"
+# How the symbols of functions there begin.
+MANGLED = "_ZN" + "".join(f"{len(part)}{part}" for part in NAMESPACE.split("::"))
 
 # PyTorch's header, which formulas see.
 HEADER = "torch/csrc/autograd/FunctionsManual.h"
@@ -46,7 +48,7 @@ class Helpers:
         for start, stop, name in _declarations(theirs):
             if name in names:
                 kept, end = kept + data[end:start], stop
-        return "".join([(kept + data[end:]).decode(), *(f"#include <{name}>\n" for name in self.headers)])
+        return "".join([(kept + data[end:]).decode(), *(f"#include <ATen/native/{name}>\n" for name in self.headers)])
 
 
 def helpers_of(natives: NativeFolders) -> Helpers:
@@ -73,7 +75,7 @@ def is_same(function: str, definition: Definition) -> bool:
     if name_in(function) != definition.name:
         return False
     text = re.sub(r", std::allocator<[^<>]*(<[^<>]*>)?[^<>]*>|(?<=\d)ul\b", "", function)
-    declared = read_text(Path(), f"void {definition.name}{text[text.index('('):]};").declarations
+    declared = read_text(Path(), f"void {definition.name}{text[text.index('(') :]};").declarations
     return definition.is_template or any(each.key == definition.key for each in declared)
 
 

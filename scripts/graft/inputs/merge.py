@@ -34,15 +34,17 @@ def merge_with_base(natives: NativeFolders, tree: Path, target: Path) -> dict[Pa
     return merged
 
 
-def read_added(native: NativeFolder, file: Path, report: Report) -> list[Entry]:
-    """Read a YAML list, if the folder has it, and report whatever could not follow PyTorch's list."""
+def read_added(native: NativeFolder, file: Path, report: Report, *, of_any: bool = False) -> list[Entry]:
+    """Read a YAML list, if the folder has it, and report whatever could not follow PyTorch's list. With ``of_any``,
+    return also the entries for other releases.
+    """
     faults: list[Place] = []
 
     def note(place: Place, what: str, todo: str) -> None:
         faults.append(place)
         report(place, what, todo)
 
-    entries = native.entries(file, note)
+    entries = native.entries(file, note, of_any=of_any)
     if entries and not faults and not _follows(dedent(native.text(file))):
         todo = "start each entry with `- ` in the first column, without `---`, `...` and `%`"
         report((native.path / file, 1, 0), "the list is in brackets, or a document of its own", todo)
@@ -79,7 +81,7 @@ def added_list(native: NativeFolder, file: Path) -> str:
     def report(place: Place, what: str, todo: str) -> None:
         faults.append(f"{':'.join(str(each) for each in place if each)}: {what}; {todo}")
 
-    entries = read_added(native, file, report)
+    entries = read_added(native, file, report, of_any=True)
     lines = dedent(native.text(file)).split("\n") if entries else []
     key = "func" if file == FUNCTIONS else "name"
     for entry, following in zip_longest(entries, entries[1:]):

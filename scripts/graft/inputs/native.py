@@ -14,8 +14,9 @@ from ..core import folders
 from ..core.errors import UsageError
 from .comments import without_comments
 from .elsewhere import sources_elsewhere
-from .entries import Entry, Report, read_entries
+from .entries import RELEASES, Entry, Report, read_entries
 from .includes import included, texts_in
+from .releases import is_for
 from .settings import NO_SETTINGS, OF_TOOLS, Settings, settings_of
 
 FUNCTIONS = Path(folders.FUNCTIONS)
@@ -167,6 +168,7 @@ class NativeFolder(NativeFiles):
         elsewhere: where the C++ sources lie that no build reads. ``make check`` looks there for missing kernels.
         others: folders below it that are native folders of their own, and no part of this one.
         settings: its settings.
+        release: the PyTorch that it is built for; empty for all. What is for other releases is left out.
         outside: the user's files that are not below it, but below the folder of the settings.
     """
 
@@ -175,6 +177,7 @@ class NativeFolder(NativeFiles):
     elsewhere: Mapping[Path, Path] = field(default_factory=dict)
     others: tuple[Path, ...] = ()
     settings: Settings = NO_SETTINGS
+    release: str = ""
     outside: Mapping[Path, Path] = field(default_factory=dict)
 
     def place(self, name: Path) -> Path:
@@ -195,9 +198,35 @@ class NativeFolder(NativeFiles):
         """The user's files that decide about a build."""
         return [*map(self.place, self.files), *self.settings.inputs]
 
-    def entries(self, file: Path, report: Report = lambda *_: None) -> list[Entry]:
-        """Return the entries of a YAML file, if the folder has it."""
-        return read_entries(self.path / file, report, self.paths[file]) if file in self.paths else []
+    def for_release(self, release: str) -> NativeFolder:
+        """Return what of this is for a release of PyTorch."""
+        paths = {name: path for name, path in self.paths.items() if is_for(self._releases_of(name), release)}
+        return replace(self, release=release, paths=paths)
+
+    @property
+    def functions_left_out(self) -> set[str]:
+        """The functions for formulas that are for other releases."""
+        return {part for part, releases in self.settings.releases.items() if not is_for(releases, self.release)}
+
+    def left_out(self, whole: NativeFolder) -> Iterator[str]:
+        """Yield what ``whole`` has, and this does not, because it is for other releases."""
+        for file in (FUNCTIONS, DERIVATIVES):
+            kept = {each.operator for each in self.entries(file)}
+            yield from (each.operator for each in whole.entries(file) if each.operator not in kept)
+        yield from map(str, sorted(whole.paths.keys() - self.paths.keys()))
+        if HELPERS in self.paths:
+            yield from sorted(self.functions_left_out & {*re.findall(r"\w+", whole.text(HELPERS))})
+
+    def _releases_of(self, name: Path) -> str | None:
+        """Return the releases that a file is for, as the settings say; None if they do not."""
+        places = (self.settings.root / part for part in self.settings.releases)
+        named = dict(zip(places, self.settings.releases.values(), strict=True))
+        return named.get(self.place(name))
+
+    def entries(self, file: Path, report: Report = lambda *_: None, *, of_any: bool = False) -> list[Entry]:
+        """Return the entries of a YAML file, if the folder has it; with ``of_any``, also those for other releases."""
+        every = read_entries(self.path / file, report, self.paths[file]) if file in self.paths else []
+        return every if of_any else [each for each in every if is_for(each.fields.get(RELEASES), self.release)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,7 +70,7 @@ def _of_extension(file: Path, text: str, number: int, table: Mapping[str, Any]) 
 
 
 def _values(key: str, value: Any) -> list[Any]:
-    if key not in ("cpu-flags", "packages", "extensions"):
+    if key not in ("cpu-flags", "releases", "packages", "extensions"):
         return [value]
     return [*value.values()] if isinstance(value, dict) and key != "extensions" else [None]
 

@@ -17,9 +17,10 @@ from ..core.errors import UsageError
 from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
 from ..core.keys import COMPILED, FILE
 from .pyproject import faults_of, line_of, listed, name_of_table, natives_of, read_toml, table_in
+from .releases import is_specifier
 
 # These are no settings of compilers: other inputs of a build hold what they decide.
-_OF_NO_COMPILER = ("native", "torch", "keep")
+_OF_NO_COMPILER = ("native", "torch", "keep", "releases")
 
 _MACRO = re.compile(r"[A-Za-z_]\w*(\([^()]*\))?(=[^\n]*)?")
 _LIBRARY = re.compile(r":?\w[\w.+-]*")
@@ -60,6 +61,7 @@ class Settings:
         extensions: the extensions that stay libraries of their own.
         packages: the folders, or the module, of each Python package that is delivered beside torch.
         kept: functions for formulas in PyTorch that go on calling PyTorch's own.
+        releases: the releases that files, by path from there, and functions for formulas are for, if not for all.
     """
 
     file: Path | None = None
@@ -77,6 +79,7 @@ class Settings:
     extensions: tuple[Extension, ...] = ()
     packages: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
+    releases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:
@@ -219,6 +222,7 @@ class _Reader:
             extensions=tuple(self._extensions()) if native == natives[0] else (),
             packages=self._packages() if native == natives[0] else {},
             kept=tuple(self._listed("keep")),
+            releases=self._releases(),
         )
 
     def _extensions(self) -> Iterator[Extension]:
@@ -237,6 +241,15 @@ class _Reader:
             for each, path in zip(listed(places), found[name], strict=True):
                 if not (path.is_dir() or (path.suffix == ".py" and path.is_file())):
                     self._fault("packages", f"{each}: no such folder", each)
+        return found
+
+    def _releases(self) -> dict[str, str]:
+        found: dict[str, str] = self._table.get("releases", {})
+        for part, releases in found.items():
+            if not is_specifier(releases):
+                self._fault("releases", f"{releases} is no range of versions: write <2.15 or >=2.12,<2.14", releases)
+            if not (re.fullmatch(r"\w+", part) or (self._root / part).is_file()):
+                self._fault("releases", f"{part} is no file, and no name of a function", part)
         return found
 
     def _listed(self, key: str) -> list[str]:

@@ -18,6 +18,7 @@ from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, SOURCES, Layout
 from .accepted import require_accepted, require_flags
 from .carried import carried
+from .cplusplus import without_functions
 from .helpers import heads
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
 from .native import SAMPLES, YAML, NativeFolders, load_natives, require_native, together
@@ -53,6 +54,7 @@ class Snapshot:
         libraries: the libraries that the settings of native folders name.
         extensions: the extensions that stay libraries of their own, each with what it is linked with.
         carried: the user's files of the packages that are delivered beside torch, by path below site-packages.
+        left_out: what the native folders have for other releases of PyTorch.
     """
 
     work: Path
@@ -66,6 +68,7 @@ class Snapshot:
     libraries: LinkedLibraries = NO_LIBRARIES
     extensions: tuple[tuple[Extension, LinkedLibraries], ...] = ()
     carried: Mapping[str, Path] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @property
     def packages(self) -> dict[str, bytes]:
@@ -84,7 +87,8 @@ class Snapshot:
         """A hash of torchgen's input and of the code that runs it."""
         read = {*map(str, (*YAML, "pin.yaml"))}
         code = {_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helper_headers}
-        helpers = [heads(each.text(name)) for each in self.read.folders for name in each.helpers]
+        sources = (_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helpers)
+        helpers = [heads(self.files[key].decode(errors="replace")) for key in sources]
         return self._hash((name for name in self.files if Path(name).name in read or name in code), *helpers)
 
     def _hash(self, names: Iterable[str], *others: str) -> str:
@@ -176,11 +180,14 @@ def contents_of(folders: Iterable[Mapping[Path, Path]]) -> dict[str, bytes]:
 
 def take_snapshot(layout: Layout) -> Snapshot:
     """Read all inputs of a build."""
-    natives = load_natives(layout.natives)
+    pin = pin_of(layout)
+    whole = load_natives(layout.natives)
     require_native(layout.natives)
+    natives = together(folder.for_release(str(pin.version)) for folder in whole.folders)
+    left_out = [part for kept, each in zip(natives.folders, whole.folders, strict=True) for part in kept.left_out(each)]
     files = contents_of(folder.paths for folder in natives.folders)
     elsewhere = contents_of(folder.elsewhere for folder in natives.folders)
-    pin = pin_of(layout)
+    files |= _without_functions(natives)
     series = load_series(layout.patches)
     of_pin = {path: path.read_bytes() for path in pin_files(layout.patches)}
     of_pin |= {patch.path: patch.text.encode() for patch in series}
@@ -223,7 +230,17 @@ def take_snapshot(layout: Layout) -> Snapshot:
         libraries=libraries,
         extensions=tuple(extensions),
         carried=beside,
+        left_out=tuple(left_out),
     )
+
+
+def _without_functions(natives: NativeFolders) -> dict[str, bytes]:
+    """Return the sources of functions for formulas without those that are for other releases."""
+    return {
+        _key(number, name): without_functions(each.text(name), each.functions_left_out).encode()
+        for number, each in enumerate(natives.folders)
+        for name in (each.helpers if each.functions_left_out else ())
+    }
 
 
 def _extensions(every: Iterable[Settings], toolchain: Toolchain) -> list[tuple[Extension, LinkedLibraries]]:
