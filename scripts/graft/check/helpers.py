@@ -87,7 +87,7 @@ def _check_calls(
         for name in sorted(helping):
             of_formulas = base.calling({name})
             what = f"PyTorch's {name} calls PyTorch's {each.name}"
-            what += f"; {_list(of_formulas)} call it" if of_formulas else ""
+            what += f"; formulas of {_list(of_formulas)} call it" if of_formulas else ""
             todo = f'copy {name} into {HELPERS}, too, or write `keep = ["{name}"]` into [tool.graft] of pyproject.toml'
             findings.add(place, what, todo)
         others = {name_in(c) for c in of_each if not c.startswith(f"{NAMESPACE}::") and not _GENERATED.match(c)}

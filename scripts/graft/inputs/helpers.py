@@ -67,7 +67,10 @@ def helpers_of(natives: NativeFolders) -> Helpers:
 
 def name_in(function: str) -> str:
     """Return the name of a function, without namespaces, that is given as the demangler writes it."""
-    return re.sub(r"\(anonymous namespace\)|<[^()]*>", "", function).partition("(")[0].split("::")[-1].strip()
+    text, count = function.replace("(anonymous namespace)", ""), 1
+    while count:
+        text, count = re.subn(r"<[^<>()]*>", "", text)  # arguments of templates, the inner ones first
+    return text.partition("(")[0].split("::")[-1].strip()
 
 
 def is_same(function: str, definition: Definition) -> bool:

@@ -1,0 +1,182 @@
+"""FunctionsManual.cpp: which formulas call a function of it, what may be in it, and for which releases."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from corpus import said_of
+from graft.base.callers import direct_callers
+from graft.check.base import BaseOperators
+from graft.codegen.__main__ import generate
+from graft.codegen.operators import Operators, calls_of
+from graft.core.process import run
+from graft.inputs.helpers import MANGLED, is_same, name_in
+from graft.inputs.native import load_native, load_natives
+from helpers import write
+
+# The nodes and the kernels that torchgen writes, as the library has them.
+NODE = re.compile(r"torch::autograd::generated::(\w+?)(?:::|_apply_functional)")
+KERNEL = re.compile(r"torch::autograd::VariableType::(?:\(anonymous namespace\)::)?(\w+)\(")
+
+HEAD = "#include <torch/csrc/autograd/FunctionsManual.h>\nnamespace torch::autograd::generated::details {\n"
+SINC = "Tensor sinc_backward(const Tensor& grad, const Tensor& self) {\n  return grad * self;\n}\n"
+
+
+def source(*functions: str) -> str:
+    return f"{HEAD}{''.join(functions)}}} // namespace torch::autograd::generated::details\n"
+
+
+def test_every_formula_that_calls_a_function_is_found(known: BaseOperators, everything: Operators) -> None:
+    """PyTorch's library is the oracle: it calls each function where our units would call the folder's."""
+    names = sorted(known.formula_functions.keys() - known.fixed_formula_functions)
+    callers = direct_callers(
+        known.tree / "torch/lib/libtorch_cpu.so", [f"{MANGLED}{len(name)}{name}{end}" for name in names for end in "EI"]
+    )
+    symbols = {*callers, *(caller for each in callers.values() for caller in each)}
+    plain = dict(zip(symbols, run(["c++filt"], stdin="\n".join(symbols)).stdout.splitlines(), strict=True))
+    ours: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        calls = calls_of([name])
+        for f in everything.derivatives.functions:
+            if calls(f.info):
+                ours[name] |= {f.func.func.name.unambiguous_name(), str(f.func.func.name.name)}
+                ours[name] |= {info.op for info in (f.info or {}).values() if info.op}
+    missed, seen = [], 0
+    for symbol, found in callers.items():
+        name = name_in(plain[symbol])
+        for caller in (plain[each] for each in found):
+            node, kernel = NODE.match(caller), KERNEL.match(caller)
+            written = (node or kernel or [""])[1] if not caller.startswith(plain[symbol].partition("(")[0]) else ""
+            if written and written != "details":
+                seen += 1
+                missed += [] if written in ours[name] else [(name, caller)]
+    assert missed == []
+    assert seen > 400
+
+
+@pytest.mark.parametrize(
+    ("function", "same"),
+    [
+        ("torch::autograd::generated::details::sinc_backward(at::Tensor const&, at::Tensor const&)", True),
+        ("torch::autograd::generated::details::sinc_backward(at::Tensor const&, long)", False),
+        ("torch::autograd::generated::details::sinc_jvp(at::Tensor const&, at::Tensor const&)", False),
+    ],
+)
+def test_overloads_are_told_apart(function: str, same: bool) -> None:
+    from graft.inputs.cplusplus import read_text
+
+    (definition,) = read_text(Path(), source(SINC)).definitions
+    assert is_same(function, definition) is same
+
+
+def test_names_of_the_demangler() -> None:
+    assert (
+        name_in("std::tuple<at::Tensor, at::Tensor> a::b<c10::Scalar>(at::Tensor const&, std::array<bool, 2ul>)") == "b"
+    )
+
+
+MISTAKES = {
+    "other parameters": (
+        {"FunctionsManual.cpp": source(SINC.replace("const Tensor& self", "int64_t self"))},
+        "FunctionsManual.cpp:3: `Tensor sinc_backward(const Tensor&, int64_t)` is not PyTorch's, which is `at::Tensor "
+        "sinc_backward(const at::Tensor&, const at::Tensor&)` in torch/csrc/autograd/FunctionsManual.h; write that; or declare",
+    ),
+    "unknown": (
+        {"FunctionsManual.cpp": source(SINC.replace("sinc_backward", "sinx_backward"))},
+        "FunctionsManual.cpp:3: no formula can call `Tensor sinx_backward(const Tensor&, const Tensor&)`, which "
+        "torch/csrc/autograd/FunctionsManual.h does not declare; did you mean `sinc_backward`?",
+    ),
+    "in every operator": (
+        {"FunctionsManual.cpp": source("bool any_variable_defined(const variable_list& variables) { return true; }\n")},
+        "FunctionsManual.cpp:3: any_variable_defined is in the code of every operator, not in formulas, so it cannot be",
+    ),
+    "inline": (
+        {"FunctionsManual.cpp": source("std::optional<Tensor> wrap_opt_if(const Tensor& t, const bool c) {}\n")},
+        "FunctionsManual.cpp:3: wrap_opt_if is in the code of every operator, not in formulas, so it cannot be",
+    ),
+    "PyTorch's own caller": (
+        {
+            "FunctionsManual.cpp": source(
+                "Tensor norm_backward(Tensor grad, const Tensor& self, const std::optional<Scalar>& p_, Tensor norm, "
+                "IntArrayRef dim, bool keepdim) { return grad; }\n"
+            )
+        },
+        "FunctionsManual.cpp:3: PyTorch's linalg_vector_norm_backward calls PyTorch's norm_backward; formulas of linalg_vector_norm "
+        "call it; copy linalg_vector_norm_backward into FunctionsManual.cpp, too, or write `keep = "
+        '["linalg_vector_norm_backward"]` into [tool.graft] of pyproject.toml',
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), MISTAKES.values(), ids=MISTAKES)
+def test_mistake(files: dict[str, str], expected: str, known: BaseOperators, tmp_path: Path) -> None:
+    (line, *_) = said_of(tmp_path, known, files)
+    assert line.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"FunctionsManual.cpp": source(SINC, "static Tensor half(const Tensor& x) { return x / 2; }\n")},
+        {
+            "FunctionsManual.cpp": source(SINC.replace("sinc_backward", "sinc_of")),
+            "FunctionsManual.h": f"#pragma once\n{source('Tensor sinc_of(const Tensor& grad, const Tensor& self);')}",
+            "derivatives.yaml": "- name: sinc(Tensor self) -> Tensor\n  self: sinc_of(grad, self)\n  replace: True\n",
+        },
+        {
+            "FunctionsManual.cpp": source(
+                "Tensor norm_backward(Tensor grad, const Tensor& self, const std::optional<Scalar>& p_, Tensor norm, "
+                "IntArrayRef dim, bool keepdim) { return grad; }\n"
+            ),
+            "pyproject.toml": '[tool.graft]\nkeep = ["norm_backward", "renorm_backward", "linalg_vector_norm_backward"]\n',
+        },
+    ],
+    ids=["PyTorch's and a local one", "a new one", "callers that keep PyTorch's"],
+)
+def test_accepted(files: dict[str, str], known: BaseOperators, tmp_path: Path) -> None:
+    assert said_of(tmp_path, known, files) == []
+
+
+def test_a_function_in_two_folders(known: BaseOperators, tmp_path: Path) -> None:
+    from graft.check.__main__ import check
+
+    for name in "ab":
+        write(tmp_path / name, {"FunctionsManual.cpp": source(SINC)})
+    (error,) = check(load_natives([tmp_path / "a", tmp_path / "b"]), known).errors
+    assert error.what == (
+        f"`Tensor sinc_backward(const Tensor&, const Tensor&)` is also defined in {tmp_path}/a/FunctionsManual.cpp:3"
+    )
+
+
+def test_a_header_takes_the_place_of_declarations(base: Path, tmp_path: Path) -> None:
+    text = source("Tensor sinc_backward(const Tensor& grad, c10::SymInt n);\n")
+    write(tmp_path / "a", {"FunctionsManual.h": text, "FunctionsManual.cpp": source()})
+    generate(base, load_natives([tmp_path / "a"]), tmp_path / "out")
+    header = (tmp_path / "out/include/torch/csrc/autograd/FunctionsManual.h").read_text()
+    assert "sinc_backward" not in header and "Tensor sinc_jvp" not in header and "norm_backward(" in header
+    assert header.endswith("#include <ATen/native/FunctionsManual.h>\n")
+
+
+def test_only_some_releases(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "native_functions.yaml": "- func: trace(Tensor self) -> Tensor\n  dispatch:\n    CPU: my_trace\n"
+            '  replace: True\n  releases: "<2.13"\n',
+            "FunctionsManual.cpp": source(SINC),
+            "cpu/LerpKernel.cpp": "",
+            "pyproject.toml": '[tool.graft.releases]\n"cpu/LerpKernel.cpp" = "<2.14"\nsinc_backward = ">=2.12,<2.13.1"\n',
+        },
+    )
+    whole = load_native(tmp_path)
+    left_out = {
+        release: [*whole.for_release(release).left_out(whole)] for release in ("2.12.1", "2.13.0+cpu", "2.14.0")
+    }
+    assert left_out == {
+        "2.12.1": [],
+        "2.13.0+cpu": ["trace"],
+        "2.14.0": ["trace", "cpu/LerpKernel.cpp", "sinc_backward"],
+    }
