@@ -27,12 +27,14 @@ from ..options import Request
 from .cache import snapshot_for_tree
 from .checkout import go_back, move_to
 from .fetch import fetched
+from .helpers import with_declarations, with_functions
 from .placed import places, write_placed
 from .stack import Stack
 from .tree import BASE_REF, FUNCTIONS_YAML, SourceTree, count, open_tree, pinned_base
 
 # Where the fork's files are in the tree.
 NATIVE = "aten/src/ATen/native"
+HELPERS_SOURCE, HELPERS_HEADER = (f"torch/csrc/autograd/FunctionsManual{suffix}" for suffix in (".cpp", ".h"))
 YAML_FILES = {FUNCTIONS: FUNCTIONS_YAML, DERIVATIVES: "tools/autograd/derivatives.yaml"}
 
 _KERNELS_MESSAGE = """native: add the files of a native folder
@@ -136,6 +138,7 @@ def make_commits(tree: SourceTree, series: Sequence[Patch], snapshot: Snapshot, 
     _refuse_second_definitions(stack, [source for path, source in replacing.items() if path not in in_place])
     written = write_placed(natives, where, scratch / "native")
     stack.add({f"{NATIVE}/{place.as_posix()}": path for place, path in written.items()})
+    stack.add(_written_helpers(natives, stack, scratch / "helpers"))
     stack.commit(_KERNELS_MESSAGE)
     base, generated = scratch / "base", scratch / "generated"
     lay_out_torchgen(stack, base)
@@ -151,6 +154,20 @@ def make_commits(tree: SourceTree, series: Sequence[Patch], snapshot: Snapshot, 
     stack.add(lists)
     stack.commit(_LISTS_MESSAGE)
     return stack
+
+
+def _written_helpers(natives: NativeFolders, stack: Stack, folder: Path) -> dict[str, Path]:
+    """Write PyTorch's functions for formulas with those of native folders inside, if there are any."""
+    written = {}
+    every = (
+        (HELPERS_SOURCE, natives.helpers, with_functions),
+        (HELPERS_HEADER, natives.helper_headers, with_declarations),
+    )
+    for name, own, merged in every:
+        if own:
+            written[name] = folder / Path(name).name
+            write_if_changed(written[name], merged(stack.text(name), map(natives.text, own)))
+    return written
 
 
 def _refuse_second_definitions(stack: Stack, sources: Iterable[Source]) -> None:

@@ -18,16 +18,23 @@ from ..core.files import lay_out_files
 from ..inputs.cplusplus import read_text
 from ..inputs.entries import split_entries
 from ..inputs.merge import MARK
-from ..inputs.native import AUTOCAST, CUDA_SUFFIXES, DERIVATIVES, DOCS, FOLDERS, FUNCTIONS, PYTHON
+from ..inputs.native import AUTOCAST, CUDA_SUFFIXES, DERIVATIVES, DOCS, FOLDERS, FUNCTIONS, HELPERS, PYTHON
 from ..inputs.pin import GitSource, load_pin
 from ..options import Request
-from .apply import NATIVE, SUBJECTS, YAML_FILES
+from .apply import HELPERS_HEADER, HELPERS_SOURCE, NATIVE, SUBJECTS, YAML_FILES
 from .changed_entries import changed_entries, changed_formulas, changed_functions
 from .changed_python import text_behind, without_docstrings
+from .helpers import changed_declarations, changed_helpers
 from .stack import Stack
 from .tree import BASE_REF, SourceTree, find_tree
 
 _SOURCES = (".cpp", *CUDA_SUFFIXES)
+
+# What a folder takes of PyTorch's functions for formulas, and where it has it.
+_HELPERS = {
+    HELPERS_SOURCE: (HELPERS, changed_helpers),
+    HELPERS_HEADER: (HELPERS.with_suffix(".h"), changed_declarations),
+}
 _PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
 
 # Docstrings that a graft writes itself, or that say no more than those do.
@@ -80,7 +87,9 @@ class Branch:
         for name in self.tree.differing(self.old, self.new):
             if name in YAML_FILES.values():
                 continue
-            if name.startswith(f"{NATIVE}/") and Path(name).suffix in (*_SOURCES, ".h"):
+            if name in _HELPERS:
+                self._helpers(name)
+            elif name.startswith(f"{NATIVE}/") and Path(name).suffix in (*_SOURCES, ".h"):
                 affected |= self._source(name)
             elif name.startswith("torch/") and name.endswith(_PYTHON_SUFFIXES):
                 self._python(name, added)
@@ -112,6 +121,12 @@ class Branch:
             # Other files cannot call local functions, which may have the name of a kernel.
             return changed_functions(before, after) & read_text(Path(name), after).defines.keys()
         return set()
+
+    def _helpers(self, name: str) -> None:
+        """Take the functions for formulas that change, or what is declared anew."""
+        place, changed = _HELPERS[name]
+        if text := changed(*self._versions(name)):
+            self.files[str(place)] = text.encode()
 
     def _python(self, name: str, added: set[str]) -> None:
         """Take what a Python file gains, and the docstrings of operators that are ``added``."""

@@ -84,7 +84,7 @@ def changed_functions(before: str, after: str) -> set[str]:
     """
     (old, old_rest), (new, new_rest) = functions_in(before), functions_in(after)
     changed = {name for name, text in new.items() if old.get(name) != text}
-    if _code(old_rest) != _code(new_rest):
+    if code_of(old_rest) != code_of(new_rest):
         return set(new)
     words = {name: set(re.findall(r"\w+", text)) for name, text in new.items()}
     while more := {name for name in new.keys() - changed if changed & words[name]}:
@@ -92,7 +92,7 @@ def changed_functions(before: str, after: str) -> set[str]:
     return changed
 
 
-def _code(text: str) -> str:
+def code_of(text: str) -> str:
     """Return C++ without comments and spaces."""
     return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", text, flags=re.S)
 

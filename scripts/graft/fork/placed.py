@@ -18,7 +18,7 @@ _EXTENSION = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)[<"]torch/extension\.h[>"
 
 def places(native: NativeFiles) -> dict[Path, Path]:
     """Return the place of each C++ file, below ATen's own folder."""
-    found = {name: name for name in native.cplusplus}
+    found = {name: name for name in native.cplusplus if name not in (*native.helpers, *native.helper_headers)}
     for name in native.sources:
         if is_for_capabilities(name):
             place = Path(f"{name.stem}_cpu.cpp")

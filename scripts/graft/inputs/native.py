@@ -115,7 +115,9 @@ class NativeFiles:
     @property
     def helpers(self) -> list[Path]:
         """The sources of functions for formulas, one of each folder."""
-        return sorted((name for name in self.files if _is_named(name, HELPERS)), key=lambda name: (len(str(name)), name))
+        return sorted(
+            (name for name in self.files if _is_named(name, HELPERS)), key=lambda name: (len(str(name)), name)
+        )
 
     @property
     def helper_headers(self) -> list[Path]:

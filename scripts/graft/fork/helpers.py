@@ -1,0 +1,169 @@
+"""FunctionsManual.cpp in PyTorch's tree: folders' functions inside PyTorch's file, and those that a branch changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tree_sitter import Node
+
+from ..inputs.cplusplus import identifiers, parse, read_text, text_of
+from ..inputs.helpers import NAMESPACE
+from .changed_entries import code_of
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*\n", re.M)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement at the level of the namespace.
+
+    Args:
+        text: its text, with the comment before it.
+        start: its first byte in the file.
+        end: the byte behind it.
+        key: what tells functions from each other; empty for other statements.
+        names: what it declares.
+        is_local: whether only this file sees it.
+        is_inner: whether it is in a namespace without name.
+    """
+
+    text: str
+    start: int
+    end: int
+    key: tuple[str, ...]
+    names: frozenset[str]
+    is_local: bool
+    is_inner: bool = False
+
+    @property
+    def code(self) -> str:
+        """Its text without comments and spaces."""
+        return code_of(self.text)
+
+    @property
+    def words(self) -> set[str]:
+        """The names in it."""
+        return set(re.findall(r"\w+", self.text))
+
+
+def statements(text: str) -> list[Statement]:
+    """Return the statements of PyTorch's namespace for functions of formulas in a source."""
+    data, found = text.encode(), []
+    for node, is_inner in _statements(parse(text), "", is_inner=False):
+        start = node.start_byte
+        comment = node.prev_sibling
+        while comment is not None and comment.type == "comment" and not data[comment.end_byte : start].strip():
+            start, comment = comment.start_byte, comment.prev_sibling
+        own = data[start : node.end_byte].decode(errors="replace")
+        source = read_text(Path(), own)
+        functions = source.definitions or source.declarations
+        is_instance = node.type == "template_instantiation"
+        names = frozenset(each.name for each in functions if not is_instance) or _declared(node)
+        is_local = is_inner or not functions or functions[0].is_local
+        key = functions[0].key if source.definitions else ()
+        found.append(Statement(own, start, node.end_byte, key, names, is_local, is_inner))
+    return found
+
+
+def _statements(node: Node, namespace: str, *, is_inner: bool) -> Iterator[tuple[Node, bool]]:
+    for child in node.named_children:
+        if child.type == "namespace_definition":
+            name, body = text_of(child.child_by_field_name("name")), child.child_by_field_name("body")
+            inside = "::".join(filter(None, (namespace, name)))
+            if body is not None:
+                yield from _statements(body, inside, is_inner=is_inner or not name)
+        elif namespace == NAMESPACE and child.type != "comment":
+            yield child, is_inner
+
+
+def _declared(node: Node) -> frozenset[str]:
+    """Return what a statement declares, or instantiates: constants, types, aliases, templates."""
+    if node.type == "template_instantiation":
+        return frozenset(re.findall(r"(\w+)\s*(?:<[^()]*>)?\s*\(", text_of(node))[:1])
+    first = text_of(node).partition("=")[0].partition("{")[0]
+    words = [text_of(each) for each in identifiers(parse(f"{first};"))]
+    return frozenset(words[-1:])
+
+
+def with_functions(theirs: str, ours: Iterable[str]) -> str:
+    """Return PyTorch's source with the functions of folders' sources in the place of its own.
+
+    What else they have comes before the first of them, but for what PyTorch's source has, too.
+    """
+    for text in ours:
+        there = {each.key: each for each in statements(theirs) if each.key}
+        codes = {each.code for each in statements(theirs)}
+        new = [each for each in statements(text) if each.code not in codes]
+        replacing = [each for each in new if each.key in there]
+        more = [each for each in new if each.key not in there]
+        data = theirs.encode()
+        first = min((there[each.key].start for each in replacing), default=data.rindex(b"\n} // namespace") + 1)
+        parts = [(there[each.key].start, there[each.key].end, each.text) for each in replacing]
+        parts.append((first, first, _written(more)))
+        for start, end, part in sorted(parts, key=lambda each: each[:2], reverse=True):
+            data = data[:start] + part.encode() + data[end:]
+        theirs = _including(data.decode(), text)
+    return theirs
+
+
+def with_declarations(theirs: str, ours: Iterable[str]) -> str:
+    """Return PyTorch's header with the declarations of folders' headers in the place of its own of the same names."""
+    for text in ours:
+        new = statements(text)
+        names = {name for each in new for name in each.names}
+        data = theirs.encode()
+        end = data.rindex(b"} // namespace")
+        data = data[:end] + _written(new).encode() + data[end:]
+        for each in reversed(statements(theirs)):
+            if each.names & names:
+                data = data[: each.start] + data[each.end :]
+        theirs = _including(data.decode(), text)
+    return theirs
+
+
+def changed_helpers(before: str, after: str) -> str:
+    """Return a source with the functions of ``after`` that differ from those of ``before``, or call others that do, and
+    what is local to the file that these need; empty if there are none.
+    """
+    old = {each.code for each in statements(before)}
+    every = statements(after)
+    taken = [each for each in every if each.code not in old]
+    while more := [e for e in every if e.key and e not in taken and e.words & {n for t in taken for n in t.names}]:
+        taken += more
+    taken = [each for each in taken if each.key]
+    while more := [e for e in every if e.is_local and e not in taken and e.names & {w for t in taken for w in t.words}]:
+        taken += more
+    return _source(after, [each for each in every if each in taken]) if taken else ""
+
+
+def changed_declarations(before: str, after: str) -> str:
+    """Return a header with the declarations of ``after`` that ``before`` lacks; empty if there are none."""
+    old = {each.code for each in statements(before)}
+    new = [each for each in statements(after) if each.code not in old]
+    return f"#pragma once\n\n{_source(after, new)}" if new else ""
+
+
+def _source(text: str, chosen: Collection[Statement]) -> str:
+    includes = "".join(_INCLUDE.findall(text))
+    return f"{includes}\nnamespace {NAMESPACE} {{\n\n{_written(chosen)}}} // namespace {NAMESPACE}\n"
+
+
+def _written(chosen: Iterable[Statement]) -> str:
+    return "".join(
+        f"namespace {{\n\n{each.text}\n\n}} // namespace\n\n" if each.is_inner else f"{each.text}\n\n"
+        for each in chosen
+    )
+
+
+def _including(text: str, ours: str) -> str:
+    """Return a text with the includes of another behind its own."""
+    theirs = [*_INCLUDE.finditer(text)]
+    has = {"".join(each[0].split()) for each in theirs}
+    new = [
+        each for each in _INCLUDE.findall(ours) if "".join(each.split()) not in has and "FunctionsManual" not in each
+    ]
+    end = theirs[-1].end() if theirs else 0
+    return text[:end] + "".join(new) + text[end:]
