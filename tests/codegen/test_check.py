@@ -17,12 +17,12 @@ from corpus import BROKEN, files_of, said_of
 from graft.check import FOUND, Findings, generator
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.inputs.cplusplus import canonical, read_text
 from graft.check.derivatives import check_derivatives
 from graft.check.functions import check_functions
 from graft.codegen import NO_CUDA
 from graft.core.errors import BuildError, Finding
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
+from graft.inputs.cplusplus import canonical, read_text
 from graft.inputs.entries import read_entries
 from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot

@@ -82,7 +82,8 @@ MISTAKES = {
     "other parameters": (
         {"FunctionsManual.cpp": source(SINC.replace("const Tensor& self", "int64_t self"))},
         "FunctionsManual.cpp:3: `Tensor sinc_backward(const Tensor&, int64_t)` is not PyTorch's, which is `at::Tensor "
-        "sinc_backward(const at::Tensor&, const at::Tensor&)` in torch/csrc/autograd/FunctionsManual.h; write that; or declare",
+        "sinc_backward(const at::Tensor&, const at::Tensor&)` in torch/csrc/autograd/FunctionsManual.h; write that; "
+        "or declare",
     ),
     "unknown": (
         {"FunctionsManual.cpp": source(SINC.replace("sinc_backward", "sinx_backward"))},
@@ -90,8 +91,9 @@ MISTAKES = {
         "torch/csrc/autograd/FunctionsManual.h does not declare; did you mean `sinc_backward`?",
     ),
     "in every operator": (
-        {"FunctionsManual.cpp": source("bool any_variable_defined(const variable_list& variables) { return true; }\n")},
-        "FunctionsManual.cpp:3: any_variable_defined is in the code of every operator, not in formulas, so it cannot be",
+        {"FunctionsManual.cpp": source("bool any_variable_defined(const variable_list& variables) {}\n")},
+        "FunctionsManual.cpp:3: any_variable_defined is in the code of every operator, not in formulas, so it "
+        "cannot be",
     ),
     "inline": (
         {"FunctionsManual.cpp": source("std::optional<Tensor> wrap_opt_if(const Tensor& t, const bool c) {}\n")},
@@ -104,8 +106,8 @@ MISTAKES = {
                 "IntArrayRef dim, bool keepdim) { return grad; }\n"
             )
         },
-        "FunctionsManual.cpp:3: PyTorch's linalg_vector_norm_backward calls PyTorch's norm_backward; formulas of linalg_vector_norm "
-        "call it; copy linalg_vector_norm_backward into FunctionsManual.cpp, too, or write `keep = "
+        "FunctionsManual.cpp:3: PyTorch's linalg_vector_norm_backward calls PyTorch's norm_backward; formulas of "
+        "linalg_vector_norm call it; copy linalg_vector_norm_backward into FunctionsManual.cpp, too, or write `keep = "
         '["linalg_vector_norm_backward"]` into [tool.graft] of pyproject.toml',
     ),
 }
@@ -131,7 +133,8 @@ def test_mistake(files: dict[str, str], expected: str, known: BaseOperators, tmp
                 "Tensor norm_backward(Tensor grad, const Tensor& self, const std::optional<Scalar>& p_, Tensor norm, "
                 "IntArrayRef dim, bool keepdim) { return grad; }\n"
             ),
-            "pyproject.toml": '[tool.graft]\nkeep = ["norm_backward", "renorm_backward", "linalg_vector_norm_backward"]\n',
+            "pyproject.toml": '[tool.graft]\nkeep = ["norm_backward", "renorm_backward", "linalg_vector_norm_backward"]'
+            "\n",
         },
     ],
     ids=["PyTorch's and a local one", "a new one", "callers that keep PyTorch's"],
@@ -168,7 +171,8 @@ def test_only_some_releases(tmp_path: Path) -> None:
             '  replace: True\n  releases: "<2.13"\n',
             "FunctionsManual.cpp": source(SINC),
             "cpu/LerpKernel.cpp": "",
-            "pyproject.toml": '[tool.graft.releases]\n"cpu/LerpKernel.cpp" = "<2.14"\nsinc_backward = ">=2.12,<2.13.1"\n',
+            "pyproject.toml": '[tool.graft.releases]\n"cpu/LerpKernel.cpp" = "<2.14"\n'
+            'sinc_backward = ">=2.12,<2.13.1"\n',
         },
     )
     whole = load_native(tmp_path)

@@ -10,8 +10,8 @@ import pytest
 from corpus import said_of
 from graft.check import Findings
 from graft.check.base import BaseOperators
-from graft.inputs.cplusplus import read_text
 from graft.check.lookup import check_lookup
+from graft.inputs.cplusplus import read_text
 
 # The functions return Mine and the operators Tensor, so the type of a variable says which is called. The comments are
 # what check says: "error" where g++ calls the line ambiguous, else "warning" or nothing.

@@ -83,8 +83,6 @@ def test_a_declaration_takes_the_place_of_pytorch_s(upstream: Path, layout: Layo
 
 
 def test_two_folders(upstream: Path, layout: Layout, native: Path, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     second = tmp_path / "second"
     write(second, {"FunctionsManual.cpp": source(KEPT.replace("return grad", "return -grad"))})
     both = replace(layout, natives=(*layout.natives, second))
