@@ -13,7 +13,7 @@ from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate
 from graft.codegen.operators import Operators, calls_of
 from graft.core.process import run
-from graft.inputs.helpers import MANGLED, is_same, name_in
+from graft.inputs.helpers import MANGLED, helpers_of, is_same, name_in
 from graft.inputs.native import load_native, load_natives
 from helpers import write
 
@@ -141,6 +141,20 @@ def test_mistake(files: dict[str, str], expected: str, known: BaseOperators, tmp
 )
 def test_accepted(files: dict[str, str], known: BaseOperators, tmp_path: Path) -> None:
     assert said_of(tmp_path, known, files) == []
+
+
+def test_a_file_that_was_copied_whole(known: BaseOperators, tmp_path: Path) -> None:
+    text = source("Tensor handle_r_to_c(ScalarType self_st, Tensor gradient_result) {}\n")
+    said = said_of(tmp_path, known, {"FunctionsManual.cpp": text})
+    assert [line for line in said if line.startswith("FunctionsManual.cpp:1: warning: this changes the formulas of ")]
+
+
+def test_a_template_is_replaced(base: Path, tmp_path: Path) -> None:
+    text = source("template <typename T>\nTensor mul_tensor_backward(const Tensor& grad, T other, ScalarType t) {}\n")
+    write(tmp_path / "a", {"FunctionsManual.cpp": text})
+    natives = load_natives([tmp_path / "a"])
+    replaced = Operators(base, []).replaced_by([], [], helpers_of(natives).names)
+    assert {"mul.Tensor", "_foreach_mul.List"} <= {str(f.func.name) for f in replaced.formulas.functions}
 
 
 def test_a_function_in_two_folders(known: BaseOperators, tmp_path: Path) -> None:

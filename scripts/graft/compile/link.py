@@ -192,8 +192,11 @@ class Linker:
         own = helpers_of(self._natives).defined if symbols else ()
         for function in self._named(dict.fromkeys(symbols, ())) if own else ():
             if theirs := next((each for each in own if is_same(function, each)), None):
-                what = f"{theirs.file}:{theirs.line}: formulas call {function}, which is not `{theirs}`"
-                todo = "instantiate the template at its end" if theirs.is_template else "write the same types"
+                place, todo = f"{theirs.file}:{theirs.line}", "write the same types"
+                what = f"{place}: formulas call {function}, which is not `{theirs}`"
+                if theirs.is_template:
+                    what = f"{place}: formulas call {function}, and the file does not instantiate this template for it"
+                    todo = f"write `template Tensor {theirs.name}(...);` with these types, as PyTorch's file does"
                 raise BuildError(what, todo=todo)
 
     def _named(self, symbols: Mapping[str, Iterable[Unit]]) -> dict[str, list[str]]:

@@ -58,7 +58,9 @@ def helpers_of(natives: NativeFolders) -> Helpers:
         for name in names:
             source = read_text(natives.file(name), natives.text(name), name)
             every = source.declarations if name in headers else source.definitions
-            yield tuple(each for each in every if each.namespace == NAMESPACE and not each.is_local)
+            # Templates are in no header's reach, but for those that their file instantiates.
+            reached = (each for each in every if not each.is_local or each.is_template)
+            yield tuple(each for each in reached if each.namespace == NAMESPACE)
 
     headers = tuple(natives.helper_headers)
     defined, declared = sum(read(natives.helpers), ()), sum(read(headers), ())
