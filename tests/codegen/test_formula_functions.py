@@ -144,9 +144,10 @@ def test_accepted(files: dict[str, str], known: BaseOperators, tmp_path: Path) -
 
 
 def test_a_file_that_was_copied_whole(known: BaseOperators, tmp_path: Path) -> None:
-    text = source("Tensor handle_r_to_c(ScalarType self_st, Tensor gradient_result) {}\n")
+    every = [each for name in sorted(known.formula_functions)[:120] for each in known.formula_functions[name]]
+    text = source(*(f"{each} {{}}\n" for each in every if each.name not in known.fixed_formula_functions))
     said = said_of(tmp_path, known, {"FunctionsManual.cpp": text})
-    assert [line for line in said if line.startswith("FunctionsManual.cpp:1: warning: this changes the formulas of ")]
+    assert any(line.startswith("FunctionsManual.cpp:1: warning: this changes the formulas of ") for line in said)
 
 
 def test_a_template_is_replaced(base: Path, tmp_path: Path) -> None:
