@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from ..codegen.operators import derivatives_fields
@@ -63,8 +62,8 @@ def check_derivatives(
             findings.add(entry.value("name"), f"PyTorch already has {has} {name}", todo)
         elif name not in generated | unknown:  # generated functions are checked by torchgen
             before = len(findings.errors)
-            if schema := _schema_of(name, entry, own, explicit, base, findings):
-                whole = _whole(entry, base, findings)
+            schema = _schema_of(name, entry, own, explicit, base, findings)
+            if schema and (whole := _whole(entry, base, findings)):
                 _check_keys(whole, schema, findings)
                 check_text(entry, schema, findings)
                 sound += [whole] if len(findings.errors) == before else []
@@ -79,8 +78,10 @@ def check_derivatives(
     _warn_of_missing([*own.values(), *explicit.values()], seen, findings)
 
 
-def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry:
-    """Return an entry that replaces PyTorch's, completed with the formulas that it leaves out; others as they are."""
+def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry | None:
+    """Return an entry that replaces PyTorch's, completed with the formulas that it leaves out; others as they are. None
+    if it cannot take the place of PyTorch's, which is reported.
+    """
     if not entry.is_replacing:
         return entry
     try:
@@ -88,7 +89,7 @@ def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry:
     except FormulaError as error:
         place = entry.values.get(error.key, (entry.file, entry.line, 0))
         findings.add(place, str(error), "write it out" if error.key else "PyTorch's derivatives.yaml has it")
-        return replace(entry, fields={key: value for key, value in entry.fields.items() if key != REPLACE})
+        return None
 
 
 def _schema_of(

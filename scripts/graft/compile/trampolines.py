@@ -20,8 +20,8 @@ from .stubs import StubBindings
 
 _TABLE = Path(__file__).with_name("templates") / "table.cpp.in"
 
-# The start of the symbols of PyTorch's kernels in a folder, and in PyTorch. A part of a symbol: a literal, the length of an
-# identifier, the number of a part that it repeats, another character.
+# How the symbols of PyTorch's kernels start in a folder, and in PyTorch. The parts of a symbol: a literal, the length of
+# an identifier, the number of a part that it repeats, or one character.
 _STOCK, _NATIVE = "_ZN2at6native5stock", "_ZN2at6native"
 _PART = re.compile(r"L[a-z]n?\d+E|(?P<length>\d+)|S(?P<number>[0-9A-Z]+)_|.")
 
@@ -85,7 +85,9 @@ def trampoline_table(
         symbols = dict.fromkeys([*(each.symbol for each in kernels), *(each.symbol for each in shared)])
         own = {symbol: f"own_{number}_{place}" for place, symbol in enumerate(symbols)}
         declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
-        declared += [f'GRAFT_HIDDEN void* stock_{number}_{place} asm("{each.symbol}");' for place, each in enumerate(stock)]
+        declared += [
+            f'GRAFT_HIDDEN void* stock_{number}_{place} asm("{each.symbol}");' for place, each in enumerate(stock)
+        ]
         declared += [f"void* stock_{number}_{place};" for place, _ in enumerate(stock)]
         arrays = {
             "GraftSlot": [f"{index}, {address:#x}" for index, address in enumerate(functions.values(), first)],

@@ -155,7 +155,7 @@ def _with_stock(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str,
             if not stock or _NO_EXPRESSION.match(stock):
                 has = f"`{stock}`, which is no expression" if stock else "none"
                 raise FormulaError(f"`stock` is PyTorch's formula for `{key}`, but PyTorch has {has}", key)
-            found[key] = _STOCK.sub(lambda _: f"({stock})", formula)
+            found[key] = f"({stock})".join(_STOCK.split(formula))
     return found
 
 

@@ -1,4 +1,5 @@
-// Where sources find PyTorch's header of this name. A kernel that replaces a stub's calls PyTorch's by `stock::of(stub)`.
+// Where sources find PyTorch's header of this name. A kernel that replaces a stub's calls PyTorch's by
+// `stock::of(stub)`.
 #pragma once
 
 #include_next <ATen/native/DispatchStub.h>
