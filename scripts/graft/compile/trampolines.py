@@ -20,8 +20,8 @@ from .stubs import StubBindings
 
 _TABLE = Path(__file__).with_name("templates") / "table.cpp.in"
 
-# How the symbols of PyTorch's kernels start in a folder, and in PyTorch. The parts of a symbol: a literal, the length of
-# an identifier, the number of a part that it repeats, or one character.
+# How the symbols of PyTorch's kernels start in a folder, and in PyTorch. The parts of a symbol: a literal, the length
+# of an identifier, the number of a part that it repeats, or one character.
 _STOCK, _NATIVE = "_ZN2at6native5stock", "_ZN2at6native"
 _PART = re.compile(r"L[a-z]n?\d+E|(?P<length>\d+)|S(?P<number>[0-9A-Z]+)_|.")
 
