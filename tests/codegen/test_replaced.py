@@ -13,7 +13,7 @@ from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate
 from graft.codegen.description import Description
 from graft.core.layout import REPOSITORY
-from graft.inputs.entries import Loader, fields_of, read_entries, texts_of_entries
+from graft.inputs.entries import Loader, fields_of, read_entries, split_entries, texts_of_entries
 from graft.inputs.merge import with_replacing
 from graft.inputs.native import load_natives
 from helpers import write
@@ -302,3 +302,12 @@ def test_in_the_yaml_of_a_source_tree_the_entry_takes_the_place_of_pytorch_s(bas
     named = {"trace", "renorm.out", "_spsolve", "cholesky_inverse", "flipud", "vander", "sgn.out"}
     assert changed.keys() == named
     assert "replace" not in changed["trace"]
+
+
+def test_in_the_yaml_of_a_source_tree_a_formula_has_pytorch_s_for_stock(base: Path) -> None:
+    text = (base / "torchgen/packaged/autograd/derivatives.yaml").read_text()
+    after = with_replacing(text, read_entries(FOLDER / "derivatives.yaml"))
+    cosh, lerp = (fields_of(split_entries(after)[name]) for name in ("cosh", "lerp.Tensor"))
+    assert cosh["self"] == "2 * (grad * self.sinh().conj())"
+    assert lerp["result"].startswith("(at::lerp(self_t, end_t, weight_p)")
+    assert lerp["result"].endswith(") + 1")
