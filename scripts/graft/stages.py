@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .base.base import Base
-from .base.callers import kept_calls
+from .base.callers import kept_calls, python_overrides
 from .check.generator import Generator
 from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
@@ -76,6 +76,9 @@ def make(job: Job, products_of: ProductsOf) -> Made:
         if calls:
             more = f"; and {len(calls) - _CALLS_SHOWN} more" if len(calls) > _CALLS_SHOWN else ""
             say(f"calls that keep PyTorch's own: {'; '.join(calls[:_CALLS_SHOWN])}{more}")
+        entries = job.snapshot.natives.entries(FUNCTIONS, replacing=True)
+        if overrides := python_overrides(job.base.tree, entries):
+            say(f"may be overridden by torch._native, which runs first: {'; '.join(overrides)}")
     inputs = (job.snapshot.stamp, cuda.description, outside.contents)
     return Made(
         hash_=hashlib.sha256("".join(inputs).encode()).hexdigest()[:10],

@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from graft.base.callers import direct_callers, kept_calls
+from graft.base.callers import direct_callers, kept_calls, python_overrides
 from graft.inputs.entries import read_entries
+from helpers import write
 
 SOURCE = """
 namespace at {
@@ -99,3 +100,17 @@ def test_calls_of_the_dispatcher_are_not_told(tmp_path: Path) -> None:
     for _ in range(2):  # the second time from the note
         assert kept_calls(path, zip(entries, THEIRS, strict=True), note) == expected
     assert kept_calls(path, [], note) == {}
+
+
+def test_overrides_in_python_are_named(tmp_path: Path) -> None:
+    """By the operator's name and the dispatch key, which may be in different statements."""
+    override = 'KEYS = ("CPU", "XPU")\nfor key in KEYS:\n    register_op_override("aten", "NAME", key, cond, impl)\n'
+    files = {
+        "torch/_native/ops/a.py": override.replace("NAME", "renorm_"),
+        "torch/_native/ops/b/c.py": override.replace("NAME", "trace").replace("CPU", "CUDA"),
+        "torch/_native/ops/d.py": override.replace("NAME", "trace_backward"),
+        "torch/_native/other.py": override.replace("NAME", "trace"),
+    }
+    write(tmp_path, {"native_functions.yaml": ENTRIES, **files})
+    entries = read_entries(tmp_path / "native_functions.yaml")
+    assert python_overrides(tmp_path, entries) == ["renorm.out (CPU) in torch/_native/ops/a.py"]

@@ -37,6 +37,8 @@ template <typename F, typename T> struct DispatchStub {
 DECLARE(one_stub);
 DECLARE(three_stub);
 namespace inner { DECLARE(two_stub); }
+template <typename T> struct Stock;
+template <typename F, typename T> int stock_of(DispatchStub<F, T>&) { return DispatchStub<F, Stock<T>>()(); }
 }
 """
 BASE = f"""{STUBS}
@@ -74,6 +76,10 @@ REGISTER(three_stub, AVX2, ours)
 extern "C" VISIBLE int our_three() {{ return at::native::three_stub(); }}
 extern "C" VISIBLE int our_device() {{ return ((int (*)())at::native::three_stub.impl.device)(); }}
 extern "C" VISIBLE int our_named() {{ return at::native::named(); }}
+namespace at::native::stock {{ int named(); }}
+extern "C" VISIBLE int stocks_function() {{ return at::native::stock::named(); }}
+extern "C" VISIBLE int stock_one() {{ return at::native::stock_of(at::native::one_stub); }}
+extern "C" VISIBLE int stock_two() {{ return at::native::stock_of(at::native::inner::two_stub); }}
 """
 
 
@@ -108,6 +114,15 @@ def test_a_name_of_the_base_is_ours_inside_our_library_only(linked: LinkedBuild)
     assert printed(linked, "print(base.call_named(), ours.our_named())") == ["3", "30"]
     exported = SymbolFile(LINKED / "libours.so").exported()
     assert {name for name in exported if "named" in name or "DispatchStub" in name} == {"our_named"}
+
+
+@pytest.mark.parametrize("is_for_edits", [False, True])
+def test_pytorchs_own_can_be_called(linked: LinkedBuild, is_for_edits: bool) -> None:
+    """The kernels of stubs, for each capability; and a function that ours is named after."""
+    if is_for_edits:
+        linked.toolchain = replace(linked.toolchain, capabilities=("AVX2",), is_for_edits=True)
+    program = "print(ours.stocks_function(), ours.stock_one(), ours.stock_two())"
+    assert printed(linked, f"ours.graft_replace(0)\n{program}\nours.graft_replace(1)\n{program}") == ["3", "1", "2"] * 2
 
 
 def test_stub_that_is_defined_again_has_what_the_base_registered_for_devices(linked: LinkedBuild) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from graft.base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
-from graft.compile.trampolines import bind_hidden
+from graft.compile.trampolines import bind_hidden, in_pytorch
 from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
 from graft.deliver.wheel import newer_symbols
@@ -120,6 +120,26 @@ def test_name_that_stands_for_two_functions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="has 2 hidden functions named _ZL5twicev") as caught:
         bind_hidden(["_ZL5twicev"], [index_of(target)])
     assert caught.value.todo == "do not call it; copy its code into the native folder"
+
+
+def test_function_of_a_namespace_below_has_the_symbol_of_pytorchs(tmp_path: Path) -> None:
+    """Symbols repeat parts of names by number, of which PyTorch's have one less."""
+    types = "using T = const Tensor&; template <typename A> struct Or {}; template <typename A, int n> struct Array {};"
+    many = ", ".join(f"P<{number}>, P<{number}>" for number in range(40))
+    functions = f"Or<Tensor> f_S1_2x(T, Or<Tensor>, Array<bool, 3>, Or<Array<Tensor, 12>>, Or<Tensor>, {many});"
+    functions += "struct Op { void impl(T, Or<Tensor>, T); };"
+    calls = "(decltype(&NAMEf_S1_2x) f, decltype(&NAMEOp::impl) g) { (f == NAMEf_S1_2x) + (g == &NAMEOp::impl); }"
+    text = f"namespace at {{ struct Tensor; {types} template <int> struct P {{}}; namespace native {{ {functions}\n"
+    text += f"namespace stock {{ {functions} }}\n"
+    text += "".join(
+        f"bool {name}{calls.replace('NAME', scope).replace('{ ', '{ return ')}\n"
+        for name, scope in (("a", ""), ("b", "stock::"))
+    )
+    found = compile_cpp(text + "}}", tmp_path / "names.o", "-c")
+    symbols = sorted(SymbolFile(found).undefined() - {"_GLOBAL_OFFSET_TABLE_"})
+    ours = [name for name in symbols if "5stock" in name]
+    assert len(ours) == 2
+    assert sorted(map(in_pytorch, ours)) == [name for name in symbols if name not in ours]
 
 
 def test_needed_versions_are_those_readelf_and_nm_list(library: Path) -> None:

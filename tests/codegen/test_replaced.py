@@ -13,7 +13,7 @@ from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate
 from graft.codegen.description import Description
 from graft.core.layout import REPOSITORY
-from graft.inputs.entries import Loader, fields_of, read_entries, texts_of_entries
+from graft.inputs.entries import Loader, fields_of, read_entries, split_entries, texts_of_entries
 from graft.inputs.merge import with_replacing
 from graft.inputs.native import load_natives
 from helpers import write
@@ -88,6 +88,19 @@ FORMULAS = {
     ),
     "no argument": (f"{SINH}  other: grad\n", "3:3: sinh has no argument `other`; "),
     "no such operator": (f"{SINH.replace('sinh', 'my_op')}  self: grad\n", "1:9: no function is named my_op; "),
+    "no formula of PyTorch": (
+        "- name: igamma(Tensor self, Tensor other) -> Tensor\n  replace: True\n  self: stock\n",
+        '3:9: `stock` is PyTorch\'s formula for `self`, but PyTorch has `not_implemented("igamma: input")`, which is '
+        "no expression; write it out",
+    ),
+    "derived by PyTorch": (
+        f"{SINH}  result: 2 * stock\n",
+        "3:11: `stock` is PyTorch's formula for `result`, but PyTorch has `auto_element_wise`, which is no expression",
+    ),
+    "only for all arguments": (
+        f"{SINH.replace('sinh(Tensor self)', 'cholesky(Tensor self, bool upper=False)')}  result: stock\n",
+        "3:11: `stock` is PyTorch's formula for `result`, but PyTorch has none; ",
+    ),
     "composite": (f"{SINH.replace('sinh', 'fliplr')}  self: grad\n", "1:9: fliplr is CompositeImplicitAutograd: "),
     "by hand": (
         f"- name: detach(Tensor(a) self) -> Tensor(a)\n{REPLACE}  self: grad\n",
@@ -117,6 +130,30 @@ def test_kernel_registered_past_the_yaml_is_refused(known: BaseOperators, tmp_pa
         "Trace.cpp:10: trace of PyTorch gets a kernel for CPU without an entry; write `- func: trace(Tensor self) -> "
         "Tensor` with `dispatch:` of `CPU: my_trace` and `replace: True` in native_functions.yaml"
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "call", "said"),
+    [
+        (
+            "Trace.cpp",
+            "stock::trace_cp(self)",
+            "is no kernel of PyTorch's for an operator that an entry replaces; did you",
+        ),
+        ("Trace.cpp", "at::native::stock::fliplr(self)", "is no kernel of PyTorch's for an operator that an entry "),
+        ("cuda/Trace.cpp", "stock::of(lerp_stub)(kCUDA, self)", "has no kernels for CUDA; copy "),
+        ("Trace.cpp", "stock::trace_cpu(self)", ""),
+        ("Trace.cpp", "mine::stock::trace_cp(self)", ""),
+    ],
+)
+def test_kernel_of_pytorch_that_is_not_there(
+    file: str, call: str, said: str, known: BaseOperators, tmp_path: Path
+) -> None:
+    text = TRACE.replace("return self", f"return {call}")
+    lines = said_of(tmp_path, known, {"native_functions.yaml": of_trace(REPLACE + MINE), file: text})
+    name = call.removeprefix("at::native::").partition("(")[0]
+    assert [line for line in lines if "stock" in line and line.startswith(f"{file}:5: `{name}` {said}")] == lines[:1]
+    assert bool(lines) == bool(said)
 
 
 def test_composite_with_a_kernel_has_a_formula(known: BaseOperators, tmp_path: Path) -> None:
@@ -175,17 +212,33 @@ def registered(made: Path) -> dict[str, set[str]]:
 def test_only_what_is_replaced_is_registered(made: Path) -> None:
     """A structured operator with its variants; of formulas, also operators on lists, which torchgen derives."""
     foreach = {f"_foreach_{name}" for name in ("sinh", "sinh_", "lerp.Scalar", "lerp_.Scalar")}
-    foreach |= {"_foreach_lerp.ScalarList", "_foreach_lerp_.ScalarList"}
+    foreach |= {"_foreach_lerp.ScalarList", "_foreach_lerp_.ScalarList", "_foreach_lerp.List", "_foreach_lerp_.List"}
+    foreach |= {"_foreach_cosh", "_foreach_cosh_"}
     assert registered(made) == {
-        "CPU": {"trace", "renorm", "renorm_", "renorm.out", "flipud", "vander"},
-        "Meta": {"renorm", "renorm_", "renorm.out", "_spsolve", "cholesky_inverse"},
-        "CompositeExplicitAutogradNonFunctional": {"renorm", "renorm_"},
+        "CPU": {"trace", "renorm", "renorm_", "renorm.out", "flipud", "vander", "bincount", "sgn", "sgn_", "sgn.out"},
+        "Meta": {"renorm", "renorm_", "renorm.out", "_spsolve", "cholesky_inverse", "sgn", "sgn_", "sgn.out"},
+        "CompositeExplicitAutogradNonFunctional": {"renorm", "renorm_", "sgn", "sgn_"},
         "CompositeExplicitAutograd": {"rot90"},
-        "CompositeImplicitAutograd": {"fliplr"},
-        "FuncTorchBatchedDecomposition": {"fliplr"},
+        "CompositeImplicitAutograd": {"fliplr", "kron"},
+        "FuncTorchBatchedDecomposition": {"fliplr", "kron"},
         "Autograd": {"sinh", "sinh_", "sinh.out", "lerp.Scalar", "lerp_.Scalar", "lerp.Scalar_out", *foreach}
+        | {"cosh", "cosh_", "cosh.out", "lerp.Tensor", "lerp_.Tensor", "lerp.Tensor_out"}
         | {"cholesky", "cholesky.out", "flipud", "vander"},
     }
+
+
+def test_header_declares_pytorchs_kernels_again(made: Path) -> None:
+    def stock(name: str) -> str:
+        return (made / f"include/ATen/ops/{name}_native.h").read_text().partition("namespace at::native::stock {")[2]
+
+    assert "Tensor trace_cpu(const at::Tensor & self);" in stock("trace")
+    assert "trace_and_one" not in stock("trace")
+    assert (
+        "inline void sgn_out(at::meta::structured_sgn& op, const at::Tensor & self, const at::Tensor & out)"
+        in stock("sgn")
+    )
+    assert "Tensor & sgn_sparse_out(" in stock("sgn")
+    assert "Tensor kron(" in stock("kron")
 
 
 def test_what_is_shipped_has_nothing_of_it(made: Path, base: Path) -> None:
@@ -218,8 +271,13 @@ def test_description_says_what_is_replaced(made: Path) -> None:
         "cholesky_inverse": ["Meta"],
         "flipud": ["CPU", "derivatives"],
         "vander": ["CPU"],
+        "bincount": ["CPU"],
+        "sgn.out": ["CPU"],
+        "kron": ["CompositeImplicitAutograd"],
         "sinh": ["derivatives"],
         "lerp.Scalar": ["derivatives"],
+        "cosh": ["derivatives"],
+        "lerp.Tensor": ["derivatives"],
         "cholesky": ["derivatives"],
         "histc": ["AutocastCPU", "FuncTorchBatched"],
     }
@@ -241,5 +299,15 @@ def test_in_the_yaml_of_a_source_tree_the_entry_takes_the_place_of_pytorch_s(bas
     assert changed["trace"]["dispatch"]["CPU"] == "trace_and_one"
     assert changed["trace"]["dispatch"]["CUDA"] == "trace_cuda"
     # The kernels of others keep PyTorch's names.
-    assert changed.keys() == {"trace", "renorm.out", "_spsolve", "cholesky_inverse", "flipud", "vander"}
+    named = {"trace", "renorm.out", "_spsolve", "cholesky_inverse", "flipud", "vander", "sgn.out"}
+    assert changed.keys() == named
     assert "replace" not in changed["trace"]
+
+
+def test_in_the_yaml_of_a_source_tree_a_formula_has_pytorch_s_for_stock(base: Path) -> None:
+    text = (base / "torchgen/packaged/autograd/derivatives.yaml").read_text()
+    after = with_replacing(text, read_entries(FOLDER / "derivatives.yaml"))
+    cosh, lerp = (fields_of(split_entries(after)[name]) for name in ("cosh", "lerp.Tensor"))
+    assert cosh["self"] == "2 * (grad * self.sinh().conj())"
+    assert lerp["result"].startswith("(at::lerp(self_t, end_t, weight_p)")
+    assert lerp["result"].endswith(") + 1")

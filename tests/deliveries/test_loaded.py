@@ -56,6 +56,8 @@ def results():
             torch.autograd.grad(torch.log1p(leaf).sum(), leaf)[0][0].item()]
 """
 
+CALL = "stock::of(digamma_stub)(kCPU, iter)"
+
 STOCK = [2.0, -0.577, 0.5]
 
 
@@ -106,6 +108,21 @@ def test_replaced_kernels_and_formulas_load_and_unload(session: Session, where: 
     assert session.value("results()") == STOCK
     session.load(folder.path)
     assert session.value("results()") == [24.0, 6.0, 6.0]
+
+
+def test_kernels_that_call_pytorchs_call_no_earlier_load(session: Session, where: Path) -> None:
+    folder = replaced(where, "one", 5)
+    session.load(folder.path)
+    session.run(TOOLS)
+    folder.edit("Trace.cpp", "self.sum().mul(5)", "stock::trace_cpu(self).mul(8)")
+    folder.edit("cpu/DigammaKernel.cpp", "cpu_kernel(iter, [](float a) -> float { return a * 5; })", CALL)
+    folder.edit("derivatives.yaml", "self: 5 * grad", "self: 8 * stock")
+    session.load(folder.path)
+    assert session.value("results()") == [16.0, STOCK[1], 4.0]
+    folder.edit("Trace.cpp", "mul(8)", "mul(9)")
+    folder.edit("cpu/DigammaKernel.cpp", CALL, f"{CALL}; (void)0")
+    session.load(folder.path)
+    assert session.value("results()") == [18.0, STOCK[1], 4.0]
 
 
 def test_part_that_is_no_longer_replaced_is_pytorchs_own(session: Session, where: Path) -> None:

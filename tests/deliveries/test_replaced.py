@@ -70,6 +70,16 @@ VALUES = {
     "torch.vander(x[0])[0, 0]": ("-1.0", "1.0"),
     "torch.compile(torch.vander)(x[0])[0, 0]": ("-1.0", "1.0"),
     "torch.vander(y[0]).grad_fn.name() == 'torch::autograd::NotImplemented'": ("1.0", "0.0"),
+    # These call PyTorch's.
+    "torch.bincount(torch.tensor([1, 1])).sum()": ("22.0", "2.0"),
+    "torch.sgn(x)[0, 0]": ("3.0", "1.0"),
+    "x.clone().sgn_()[0, 0]": ("3.0", "1.0"),
+    "torch.kron(x, x)[0, 0]": ("2.0", "1.0"),
+    "torch.lerp(x, x + 1, 0.75)[0, 0]": ("1.75", "1.75"),
+    "torch.lerp(x, x + 1, 0.5)[0, 0] > 2": ("1.0", "0.0"),
+    "grad(torch.cosh(y).sum(), y)[0][0, 0] / torch.sinh(x)[0, 0]": ("2.0", "1.0"),
+    "forward(torch.cosh, x)[0, 0] / torch.sinh(x)[0, 0]": ("2.0", "1.0"),
+    "forward(lambda t: torch.lerp(t, t, x), x)[0, 0]": ("2.0", "1.0"),
     "grad(torch.lerp(y, x, 0.25).sum(), y)[0].sum()": ("3.0", "3.0"),
     "grad(torch.lerp(x, y, 0.25).sum(), y)[0].sum()": ("12.0", "1.0"),
 }
@@ -99,7 +109,8 @@ def developed(environment: Environment) -> Environment:
     said = make("develop", environment, "--native", FOLDER)
     assert "replaced in PyTorch: trace (CPU, FuncTorchBatched), renorm.out (CPU)," in said
     assert "histc (AutocastCPU, FuncTorchBatched), " in said
-    assert "sinh (derivatives), lerp.Scalar (derivatives), cholesky (derivatives), " in said
+    assert "sinh (derivatives), lerp.Scalar (derivatives), cosh (derivatives), lerp.Tensor (derivatives), " in said
+    assert "cholesky (derivatives), " in said
     assert "lerp_kernel_scalar_weight (dispatch stub)" in said
     # Static Runtime.
     assert "keep PyTorch's own: " in said
@@ -223,6 +234,38 @@ print("eye" in make_fx(torch.trace, torch._decomp.get_decompositions([torch.ops.
 def test_what_is_replaced_is_listed(delivered: Environment) -> None:
     expected = "replaced   trace (CPU, FuncTorchBatched), renorm.out (CPU), fliplr (CompositeImplicitAutograd), "
     assert expected in delivered.about()
+
+
+def test_override_of_torch_native_stays_before_what_is_replaced(delivered: Environment) -> None:
+    """It calls the kernel that was there when it was registered, and falls back to PyTorch's within stock()."""
+    code = """
+try:
+    from torch._native import registry
+    registry._aten_override_libs
+except (ImportError, AttributeError):
+    print("lacks")
+    raise SystemExit
+registry.register_op_override("mine", "aten", "trace", "CPU", lambda t: t.size(0) == 1, lambda t: t.sum() * 100)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    registry._register_overrides_from_graph("trace", "CPU", registry._graphs["trace", "CPU"])
+
+def show():
+    print(float(torch.trace(x[:1])), float(torch.trace(x)))
+
+show()
+with _graft.stock():
+    show()
+show()
+with _graft.stock():
+    show()
+_graft.main()
+"""
+    said = ran(delivered, code)
+    if said.split() == ["lacks"]:
+        pytest.skip("this PyTorch has no overrides of torch._native")
+    assert said.splitlines()[:4] == ["300.0 6.0", "300.0 5.0"] * 2
+    assert "runs       trace (CPU): torch._native's, else this one\n" in said
 
 
 @pytest.mark.slow

@@ -76,6 +76,19 @@ def test_second_definition_is_refused(
     assert git(upstream, "status", "--porcelain") == ""
 
 
+def test_kernel_that_calls_the_one_it_replaces_is_refused(upstream: Path, layout: Layout, native: Path) -> None:
+    """A source tree has no other kernel."""
+    ours = ADD.replace("return self", "return stock::add_cpu(self)")
+    folder(
+        native,
+        {"native_functions.yaml": ENTRY, "Add.cpp": ours, "cpu/AddKernel.cpp": "// stock::of(add_stub)\n" + STUB},
+    )
+    with pytest.raises(UsageError, match=r"Add\.cpp:3: `stock::add_cpu` is a kernel beside the folder's") as caught:
+        apply(upstream, layout)
+    assert len(caught.value.what.splitlines()) == 1
+    assert git(upstream, "status", "--porcelain") == ""
+
+
 def test_file_of_pytorch_that_replaces_nothing_is_refused(upstream: Path, layout: Layout, native: Path) -> None:
     folder(native, {"Add.cpp": "// nothing\n"})
     with pytest.raises(UsageError, match=r"PyTorch has this file, aten/src/ATen/native/Add\.cpp"):

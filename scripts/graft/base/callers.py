@@ -58,6 +58,21 @@ def kept_calls(path: Path, replaced: Iterable[tuple[Entry, Mapping[str, Any]]], 
     return calls
 
 
+def python_overrides(tree: Path, replaced: Iterable[Entry]) -> list[str]:
+    """Return the kernels of entries that ``torch._native`` may override in Python, each with the file that names both
+    the operator and the key. Whether it does depends on what is installed where torch is imported.
+    """
+    files = sorted((tree / "torch/_native/ops").rglob("*.py"))
+    texts = {path.relative_to(tree).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    return [
+        f"{entry.operator} ({key}) in {name}"
+        for entry in replaced
+        for key in entry.kernels
+        for name, text in texts.items()
+        if f'"{key}"' in text and re.search(rf'"{entry.operator.partition(".")[0]}_?(\.\w+)?"', text)
+    ]
+
+
 def _called(ours: Entry, theirs: Mapping[str, Any]) -> Iterator[str]:
     """Yield the beginnings of the mangled names of what an entry replaces."""
     root, _, overload = ours.operator.partition(".")

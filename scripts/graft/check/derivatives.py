@@ -23,7 +23,7 @@ from ..codegen.torchgen import (
 )
 from ..codegen.writing import is_writing
 from ..inputs.cplusplus import Definition, Source
-from ..inputs.entries import REPLACE, Entry
+from ..inputs.entries import REPLACE, Entry, FormulaError
 from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .formulas import Surroundings, check_formulas, check_text, output_names
@@ -67,8 +67,8 @@ def check_derivatives(
             findings.add(entry.value("name"), f"PyTorch already has {has} {name}", todo)
         elif name not in generated | unknown:  # generated functions are checked by torchgen
             before = len(findings.errors)
-            if schema := _schema_of(name, entry, own, explicit, base, findings):
-                whole = _whole(entry, base, findings)
+            schema = _schema_of(name, entry, own, explicit, base, findings)
+            if schema and (whole := _whole(entry, base, findings)):
                 _check_keys(whole, schema, findings)
                 check_text(entry, schema, findings)
                 sound += [whole] if len(findings.errors) == before else []
@@ -83,15 +83,18 @@ def check_derivatives(
     _warn_of_missing([*own.values(), *explicit.values()], seen, findings)
 
 
-def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry:
-    """Return an entry that replaces PyTorch's, completed with the formulas that it leaves out; others as they are."""
+def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry | None:
+    """Return an entry that replaces PyTorch's, completed with the formulas that it leaves out; others as they are. None
+    if it cannot take the place of PyTorch's, which is reported.
+    """
     if not entry.is_replacing:
         return entry
     try:
         return entry.in_place_of(base.formulas(entry.operator))
-    except ValueError as error:
-        findings.add((entry.file, entry.line, 0), str(error), "PyTorch's derivatives.yaml has it")
-        return entry
+    except FormulaError as error:
+        place = entry.values.get(error.key, (entry.file, entry.line, 0))
+        findings.add(place, str(error), "write it out" if error.key else "PyTorch's derivatives.yaml has it")
+        return None
 
 
 def _schema_of(

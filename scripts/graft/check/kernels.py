@@ -23,9 +23,9 @@ from ..codegen.torchgen import (
 )
 from ..inputs.cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
 from ..inputs.entries import Place, kernels_of
-from ..inputs.native import NativeFolders
+from ..inputs.native import FUNCTIONS, NativeFolders
 from ..inputs.registered import registrations
-from . import Findings, line_of
+from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .python_api import check_python_api
 from .schemas import Function, root_of
@@ -203,6 +203,7 @@ def check_kernels(
             findings.add(kernel.place, what, todo, is_warning=True)
     check_python_api(sources, findings)
     _check_registrations(sources, base, findings)
+    _check_stock(sources, natives, base, findings)
 
 
 def _check_registrations(sources: list[Source], base: BaseOperators, findings: Findings) -> None:
@@ -217,6 +218,25 @@ def _check_registrations(sources: list[Source], base: BaseOperators, findings: F
                 todo = f"write `- func: {base.schemas[name]}` with `dispatch:` of `{each.key}: {kernel}` and "
                 todo += "`replace: True` in native_functions.yaml, and the kernel in at::native, instead of this"
                 findings.add((source.path, each.line, 0), what, todo)
+
+
+def _check_stock(sources: list[Source], natives: NativeFolders, base: BaseOperators, findings: Findings) -> None:
+    """Check what sources call in ``at::native::stock``: PyTorch's kernels of the operators that entries replace."""
+    roots = sorted({root_of(entry.operator) for entry in natives.entries(FUNCTIONS, replacing=True)})
+    headers = [base.tree / f"torch/include/ATen/ops/{root}_native.h" for root in roots]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in headers if path.is_file())
+    known = set(re.findall(r"^(?:TORCH_API .*?|struct TORCH_API structured_)(\w+)(?:\(| :)", text, re.M))
+    for source in sources:
+        is_for_cuda = source.name.suffix in (".cu", ".cuh") or "cuda" in source.name.parts
+        for line, name in source.stock_calls:
+            if name == "of" and is_for_cuda:
+                what = "`stock::of` has no kernels for CUDA"
+                findings.add((source.path, line, 0), what, "copy PyTorch's kernel under another name")
+            elif name not in known | {"of"}:
+                what = f"`stock::{name}` is no kernel of PyTorch's for an operator that an entry replaces"
+                findings.add(
+                    (source.path, line, 0), what, nearest(name, known, otherwise=f"write `at::native::{name}`")
+                )
 
 
 def check_meta(functions: list[Function], natives: NativeFolders, sources: list[Source], findings: Findings) -> None:

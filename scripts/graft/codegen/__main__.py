@@ -91,7 +91,7 @@ def generate(
     helpers = helpers_of(natives)
     replaced = operators.replaced_by(kernels, formulas, helpers.names)
     if replaced.kernels.functions or replaced.formulas.functions:
-        generate_replacements(replaced, base, generated, cuda)
+        generate_replacements(operators, replaced, base, generated, cuda)
     generate_header_of_helpers(helpers, base, generated)
     headers.generate_fragments(operators, generated)
     # Compilers must not find files of an earlier run.
@@ -125,9 +125,11 @@ def generate_sources(
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
-def generate_replacements(replaced: Replacements, base: Path, generated: Output, cuda: str) -> None:
+def generate_replacements(
+    operators: Operators, replaced: Replacements, base: Path, generated: Output, cuda: str
+) -> None:
     """Generate the unit that replaces kernels and derivative formulas of the base."""
-    headers.generate_replaced_headers(replaced.kernels, base, generated)
+    headers.generate_replaced_headers(replaced.kernels, operators, base, generated)
     unit = Output(generated.folder / "units" / REPLACED)
     sources.generate_replaced(replaced, cuda, unit)
     generate_bindings(replaced.formulas, unit)

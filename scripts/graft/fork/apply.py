@@ -127,7 +127,9 @@ def make_commits(tree: SourceTree, series: Sequence[Patch], snapshot: Snapshot, 
     files = {f"{NATIVE}/{place.as_posix()}": natives.file(name) for name, place in where.items()}
     entries = {file: natives.entries(file, replacing=True) for file in YAML_FILES}
     kernels = {name.rpartition("::")[2] for entry in entries[FUNCTIONS] for name in entry.kernel_names}
-    replacing = replacing_sources(read_sources(natives), kernels)
+    sources = read_sources(natives)
+    _refuse_stock(sources)
+    replacing = replacing_sources(sources, kernels)
     held = stack.holds([*files, ADDED])
     in_place = {files[name] for name in held if files.get(name) in replacing}
     if taken := [name for name in held if files.get(name) not in in_place]:
@@ -168,6 +170,16 @@ def _written_helpers(natives: NativeFolders, stack: Stack, folder: Path) -> dict
             written[name] = folder / Path(name).name
             write_if_changed(written[name], merged(stack.text(name), map(natives.text, own)))
     return written
+
+
+def _refuse_stock(sources: Iterable[Source]) -> None:
+    """Refuse ``sources`` that call the kernels that they replace: there is one kernel in a source tree."""
+    if calls := [
+        f"{source.path}:{line}: `stock::{name}` is a kernel beside the folder's, and a source tree has one"
+        for source in sources
+        for line, name in source.stock_calls
+    ]:
+        raise UsageError("\n".join(calls), todo="copy PyTorch's kernel under another name, or build a wheel")
 
 
 def _refuse_second_definitions(stack: Stack, sources: Iterable[Source]) -> None:

@@ -164,6 +164,12 @@ class Source:
             yield self.code.count("\n", 0, use.start(1)) + 1, use[1], stub
 
     @property
+    def stock_calls(self) -> Iterator[tuple[int, str]]:
+        """The line and the name of each use of namespace ``at::native::stock``."""
+        for use in re.finditer(r"(?<![\w:])(?:(?:::)?(?:at::)?native::)?stock::(\w+)", self.code):
+            yield self.code.count("\n", 0, use.start()) + 1, use[1]
+
+    @property
     def defines(self) -> dict[str, int]:
         """The functions that it defines for others, and the stubs that it registers kernels for, with their lines."""
         functions = {re.sub(r"\s*,\s*", "_", each.name): each.line for each in self.definitions if not each.is_local}

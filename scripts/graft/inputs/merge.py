@@ -13,7 +13,7 @@ import yaml
 
 from ..core.errors import BuildError
 from ..core.files import write_if_changed
-from .entries import Entry, Loader, Place, Report, fields_of, split_entries
+from .entries import Entry, FormulaError, Loader, Place, Report, fields_of, split_entries
 from .native import DERIVATIVES, FUNCTIONS, NativeFolder, NativeFolders
 
 PACKAGED = {FUNCTIONS: "torchgen/packaged/ATen/native", DERIVATIVES: "torchgen/packaged/autograd"}
@@ -62,7 +62,10 @@ def with_replacing(text: str, entries: Iterable[Entry]) -> str:
         theirs = parts.get(entry.operator, "")
         # Comments after an entry belong to the next one.
         behind = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", theirs, re.M) if theirs else None
-        fields = entry.in_place_of(fields_of(theirs) if theirs else {}).fields
+        try:
+            fields = entry.in_place_of(fields_of(theirs) if theirs else {}).fields
+        except FormulaError as error:
+            raise BuildError(f"{entry.file}:{entry.line}: {error}") from error
         new = yaml.safe_dump([fields], sort_keys=False, width=sys.maxsize)
         parts[entry.operator] = new + (behind[0] if behind else "\n")
     return head + "".join(parts.values())

@@ -7,8 +7,12 @@
 namespace at::native {
 namespace {
 
-// The end, and a number for the CPU capability.
-void end_and_capability(TensorIteratorBase& iter, const Scalar&) {
+// The end, and a number for the CPU capability; what PyTorch gives, for other weights.
+void end_and_capability(TensorIteratorBase& iter, const Scalar& weight) {
+  if (weight.toDouble() > 0.5) {
+    stock::of(lerp_kernel_scalar_weight)(kCPU, iter, weight);
+    return;
+  }
 #if defined(CPU_CAPABILITY_AVX512)
   const int capability = 512;
 #elif defined(CPU_CAPABILITY_AVX2)

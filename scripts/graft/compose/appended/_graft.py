@@ -5,8 +5,10 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import sys
 import threading
+import warnings
 
 import torch
 
@@ -95,17 +97,40 @@ def register_again():
 _STOCK, _OWN, _FAILING = 0, 1, 2
 
 
+# Where kernels of torch._native, and those that replace PyTorch's, are registered, as the dispatcher says.
+_NATIVE, _OWN_KERNELS = os.path.join("torch", "_native", "registry.py"), "graft_replaced.h"
+
+
 def _replace(kernels):
     """Choose the kernels of all that is replaced."""
+    above = [override for override, found in _overrides().items() if _NATIVE in found[0]]
     for note in notes():
         if note.get("replaced"):
             for path in _libraries(note):
                 ctypes.PyDLL(path).graft_replace(kernels)
+    # They call the kernel that was there when they were registered, and it no longer exists.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for override in above:
+            native = sys.modules["torch._native.registry"]
+            graph, state = native._graphs[override], native._filter_state
+            native._register_overrides_from_graph(*override, graph, filter_state=state)
     # Python remembers which kernels there are, and the shapes of their results.
     for op in torch._ops.get_cached_ops():
         op._dispatch_cache.clear()
     if fake_tensor := sys.modules.get("torch._subclasses.fake_tensor"):
         fake_tensor.FakeTensorMode.cache_clear()
+
+
+def _overrides():
+    """Return where the kernels are registered that ``torch._native`` overrides, by name and dispatch key. The first
+    runs.
+    """
+    found = {}
+    for name, key in getattr(sys.modules.get("torch._native.registry"), "_aten_override_libs", ()):
+        lines = torch._C._dispatch_dump(f"aten::{name}").splitlines()
+        found[name, key] = [line for line in lines if re.match(rf"{key}( \(inactive\))?: ", line)]
+    return found
 
 
 def _libraries(note):
@@ -143,10 +168,21 @@ def _lines(note):
     yield "operators", ", ".join(name for name in names if not name.startswith("_"))
     if note.get("replaced"):
         yield "replaced", ", ".join(f"{name} ({', '.join(what)})" for name, what in note["replaced"].items())
+        yield from _overridden(note["replaced"])
     for folder, files in note["folders"].items():
         names = changed(folder, files) if os.path.isdir(folder) else None
         state = "deleted" if names is None else f"changed since: {', '.join(names)}" if names else "unchanged since"
         yield "folder", f"{folder}: {state}"
+
+
+def _overridden(replaced):
+    """Yield who runs of what is replaced here and overridden by ``torch._native``."""
+    for (name, key), kernels in _overrides().items():
+        # The kernel of a structured operator is that of its out variant.
+        roots = {each.partition(".")[0] for each, what in replaced.items() if key in what}
+        if name.partition(".")[0].rstrip("_") in roots and any(_OWN_KERNELS in each for each in kernels):
+            runs = "torch._native's, else this one" if _NATIVE in kernels[0] else "this one, not torch._native's"
+            yield "runs", f"{name} ({key}): {runs}"
 
 
 def main():
