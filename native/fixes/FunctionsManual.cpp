@@ -30,6 +30,11 @@ Tensor lower(const Tensor& factor, bool upper) {
   return upper ? factor.triu().mH() : factor.tril();
 }
 
+/// Return 1 / (1 + z), or z / (1 + z): the larger part of 1, or the smaller one.
+Tensor share(const Tensor& is_larger, const Tensor& z) {
+  return at::where(is_larger, 1, z) / (1 + z);
+}
+
 } // namespace
 
 // pytorch#187803, #196703: (z cos z - sin z) / z^2 is 0 / 0 at 0, which PyTorch hides behind a `where`, so the second
@@ -70,8 +75,12 @@ Tensor cholesky_solve_jvp(const Tensor& X, const Tensor& U, const Tensor& dU, co
 // has the derivative s (1 - s), which has no digit left where s is rounded to 1.
 Tensor logaddexp_weight(const Tensor& d) {
   const Tensor is_positive = at::real(d) >= 0;
-  const Tensor z = at::where(is_positive, -d, d).exp();
-  return at::where(is_positive, 1, z) / (1 + z);
+  return share(is_positive, at::where(is_positive, -d, d).exp());
+}
+
+Tensor logaddexp2_weight(const Tensor& d) {
+  const Tensor is_positive = d >= 0;
+  return share(is_positive, at::where(is_positive, -d, d).exp2());
 }
 
 // pytorch#189872: J1' = J0 - J1 / x, where J1 / x is 1 / 2 at 0, and its series near 0.
