@@ -8,6 +8,8 @@ from reports import NAN, REPORTS, Report
 from torch import _graft
 from torch._inductor import decomposition
 
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: str(report.number))
 def test_fixed_here_and_open_in_pytorch(report: Report) -> None:
