@@ -1,4 +1,4 @@
-"""The reports that this folder is about: for each a computation, and its value by a formula that PyTorch has no part in."""
+"""The reports that this folder is about: for each a computation, and its right value, by a formula of its own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class Report:
             found = self.compute()
         except (IndexError, NotImplementedError, RuntimeError):  # not implemented, or not valid
             return False
-        return torch.allclose(found.detach().double(), torch.tensor(self.right, dtype=DOUBLE), 1e-6, 1e-9, equal_nan=True)
+        return torch.allclose(
+            found.detach().double(), torch.tensor(self.right, dtype=DOUBLE), 1e-6, 1e-9, equal_nan=True
+        )
 
 
 def double(value: float) -> Tensor:
@@ -87,7 +89,9 @@ def _exact_cholesky_solve() -> float:
 
 def _addmm() -> Tensor:
     nothing = torch.full((2, 3), NAN)
-    return torch.vmap(lambda x, a, b: torch.addmm(x, a, b, beta=0))(nothing, torch.ones(2, 1, 4), torch.ones(2, 4, 3)).max()
+    return torch.vmap(lambda x, a, b: torch.addmm(x, a, b, beta=0))(
+        nothing, torch.ones(2, 1, 4), torch.ones(2, 4, 3)
+    ).max()
 
 
 def _csr() -> Tensor:

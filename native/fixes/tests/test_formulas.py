@@ -43,7 +43,9 @@ def test_sinc(order: int) -> None:
     """At 0, near 0, on both sides of the place where the series ends, and far from it."""
     x = torch.tensor([0.0, -0.0, 1e-30, 1e-9, -1e-4, 0.1, 0.3183, 0.3184, -0.5, 1.0, 2.5, -30.0], dtype=DOUBLE)
     expected = exact(sinc, x, order)
-    torch.testing.assert_close(derivative(torch.sinc, x.clone().requires_grad_(), order), expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        derivative(torch.sinc, x.clone().requires_grad_(), order), expected, rtol=1e-10, atol=1e-10
+    )
     function: Callable[[Tensor], Tensor] = torch.sinc
     for _ in range(order):
         function = grad(function)
@@ -101,14 +103,20 @@ def test_logaddexp(dtype: torch.dtype, layout: str, size: int, base: mpmath.mpf)
     y = torch.zeros_like(x, requires_grad=True)
     first = torch.tensor([float(w) for w in weights], dtype=DOUBLE).to(dtype).reshape(x.shape)
     other = torch.tensor([float(w) for w in others], dtype=DOUBLE).to(dtype).reshape(x.shape)
-    second = torch.tensor([float(v * w * mpmath.log(base)) for v, w in zip(weights, others)], dtype=DOUBLE).to(dtype).reshape(x.shape)
+    second = (
+        torch.tensor([float(v * w * mpmath.log(base)) for v, w in zip(weights, others, strict=True)], dtype=DOUBLE)
+        .to(dtype)
+        .reshape(x.shape)
+    )
     dx, dy = torch.autograd.grad(function(x, y).sum(), (x, y), create_graph=True)
     # Relative, so that both tails count; each of the operations rounds.
     tolerances = {torch.bfloat16: 0.04, torch.float32: 1e-5, torch.float64: 1e-12}
     close = partial(torch.testing.assert_close, rtol=tolerances[dtype], atol=torch.finfo(dtype).tiny)
     close(dx, first)
     close(dy, other)
-    for found, expected in zip(torch.autograd.grad(dx.sum(), (x, y), retain_graph=True), (second, -second)):
+    for found, expected in zip(
+        torch.autograd.grad(dx.sum(), (x, y), retain_graph=True), (second, -second), strict=True
+    ):
         close(found, expected)
     close(forward(forward(lambda x: function(x, y.detach())))(x.detach()), second)
     close(forward(forward(lambda y: function(x.detach(), y)))(y.detach()), second)
@@ -141,7 +149,7 @@ def test_cholesky_tangents(shape: tuple[int, ...], upper: bool, dtype: torch.dty
         return torch.linalg.inv(half @ half.mH)
 
     def check(function: Callable[..., Tensor], by_definition: Callable[..., Tensor], *inputs: Tensor) -> None:
-        tangents = tuple(torch.randn_like(each) for each in inputs[:-1]) + (tangent,)
+        tangents = (*(torch.randn_like(each) for each in inputs[:-1]), tangent)
         found, expected = (jvp(each, inputs, tangents)[1] for each in (function, by_definition))
         torch.testing.assert_close(found, expected)
         found, expected = (
