@@ -9,8 +9,8 @@
 namespace at::native {
 namespace {
 
-Tensor addmm_batch_rule(
-    const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
+Tensor
+addmm_batch_rule(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
   const Tensor product = at::mm(mat1, mat2);
   if (beta.equal(0)) {
     return alpha.equal(0) ? product.new_zeros_symint(product.sym_sizes()) : product.mul(alpha);

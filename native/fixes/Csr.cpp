@@ -1,5 +1,5 @@
-// pytorch#196214: sum and prod over both dimensions of a CSR matrix without elements gave `values` of the shape (), for (0,):
-// an invalid tensor, which to_dense() and to_sparse_coo() refuse.
+// pytorch#196214: sum and prod over both dimensions of a CSR matrix without elements gave `values` of the shape (), for
+// (0,): an invalid tensor, which to_dense() and to_sparse_coo() refuse.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// pytorch#96613: counts are added in the dtype of the input, so a bin of float stays at 2^24. Here parts of 2^24 elements are
-// counted, which is exact, and their counts are added in double.
+// pytorch#96613: counts are added in the dtype of the input, so a bin of float stays at 2^24. Here parts of 2^24
+// elements are counted, which is exact, and their counts are added in double.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>

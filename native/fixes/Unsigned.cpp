@@ -1,5 +1,5 @@
-// pytorch#176298: addition and subtraction had no kernel for uint16, uint32 and uint64 on CPUs, which multiplication has.
-// All other dtypes go to PyTorch's.
+// pytorch#176298: addition and subtraction had no kernel for uint16, uint32 and uint64 on CPUs, which multiplication
+// has. All other dtypes go to PyTorch's.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Dispatch_v2.h>
@@ -23,7 +23,8 @@ void add(TensorIteratorBase& iter, const Scalar& alpha) {
       AT_WRAP([&] {
         // In 64 bits, since C++ computes with uint16_t in int, which overflows.
         const auto factor = static_cast<uint64_t>(alpha.to<scalar_t>());
-        cpu_kernel(iter, [factor](scalar_t a, scalar_t b) -> scalar_t { return static_cast<scalar_t>(a + factor * b); });
+        cpu_kernel(
+            iter, [factor](scalar_t a, scalar_t b) -> scalar_t { return static_cast<scalar_t>(a + factor * b); });
       }),
       kUInt16,
       kUInt32,

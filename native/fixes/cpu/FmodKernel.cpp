@@ -1,5 +1,5 @@
-// pytorch#193753: Sleef's fmod is nan where a / b overflows, and vectors use it. Lanes that are nan are computed again with
-// std::fmod, as tensors that are shorter than a vector always were.
+// pytorch#193753: Sleef's fmod is nan where a / b overflows, and vectors use it. Lanes that are nan are computed again
+// with std::fmod, as tensors that are shorter than a vector always were.
 
 #define TORCH_ASSERT_NO_OPERATORS
 #include <ATen/Dispatch.h>

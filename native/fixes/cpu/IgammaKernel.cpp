@@ -1,5 +1,5 @@
-// pytorch#132614: igamma(inf, nan) was 0 and igamma(nan, inf) 1, and igammac the reverse: both test for infinity first, and
-// ignore the other argument. nan stays nan, as in SciPy.
+// pytorch#132614: igamma(inf, nan) was 0 and igamma(nan, inf) 1, and igammac the reverse: both test for infinity first,
+// and ignore the other argument. nan stays nan, as in SciPy.
 
 #define TORCH_ASSERT_NO_OPERATORS
 #include <ATen/Dispatch.h>

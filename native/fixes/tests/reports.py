@@ -1,4 +1,4 @@
-"""The reports that this folder is about: for each a computation, and its value by a formula that PyTorch has no part in."""
+"""The reports that this folder is about: for each a computation, and its right value, by a formula of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import mpmath
+import sympy
 import torch
 from torch import Tensor
 
@@ -34,7 +35,9 @@ class Report:
             found = self.compute()
         except (IndexError, NotImplementedError, RuntimeError):  # not implemented, or not valid
             return False
-        return torch.allclose(found.detach().double(), torch.tensor(self.right, dtype=DOUBLE), 1e-6, 1e-9, equal_nan=True)
+        return torch.allclose(
+            found.detach().double(), torch.tensor(self.right, dtype=DOUBLE), 1e-6, 1e-9, equal_nan=True
+        )
 
 
 def double(value: float) -> Tensor:
@@ -59,17 +62,36 @@ def _cholesky_inverse() -> Tensor:
 
 
 def _cholesky_solve() -> Tensor:
+    """Solve for two matrices, of which PyTorch's tangent is wrong for one."""
+
     def total(t: Tensor) -> Tensor:
         one, zero = torch.ones_like(t), torch.zeros_like(t)
-        factor = torch.stack((2 * one, zero, t, 3 * one)).reshape(2, 2)
-        return torch.cholesky_solve(torch.tensor([[1.0], [-1.0]], dtype=DOUBLE), factor).sum()
+        factors = torch.stack((2 * one, zero, t, 3 * one, 3 * one, zero, 2 * t + 1, 2 * one)).reshape(2, 2, 2)
+        weights = torch.tensor([[[1, 2], [3, 4]], [[2, -1], [4, 3]]], dtype=DOUBLE)
+        return (torch.cholesky_solve(torch.tensor([[1, 2], [-1, 3]], dtype=DOUBLE), factors) * weights).sum()
 
     return torch.func.jvp(total, (double(-7.0).detach(),), (torch.ones((), dtype=DOUBLE),))[1]
 
 
+def _exact_cholesky_solve() -> float:
+    """Return the same in rational numbers."""
+    t = sympy.Symbol("t")
+    total = 0
+    for factor, weights in (
+        ([[2, 0], [t, 3]], [[1, 2], [3, 4]]),
+        ([[3, 0], [2 * t + 1, 2]], [[2, -1], [4, 3]]),
+    ):
+        lower = sympy.Matrix(factor)
+        solution = (lower * lower.T).inv() * sympy.Matrix([[1, 2], [-1, 3]])
+        total += sum(solution.multiply_elementwise(sympy.Matrix(weights)))
+    return float(sympy.diff(total, t).subs(t, -7))
+
+
 def _addmm() -> Tensor:
     nothing = torch.full((2, 3), NAN)
-    return torch.vmap(lambda x, a, b: torch.addmm(x, a, b, beta=0))(nothing, torch.ones(2, 1, 4), torch.ones(2, 4, 3)).max()
+    return torch.vmap(lambda x, a, b: torch.addmm(x, a, b, beta=0))(
+        nothing, torch.ones(2, 1, 4), torch.ones(2, 4, 3)
+    ).max()
 
 
 def _csr() -> Tensor:
@@ -92,8 +114,7 @@ REPORTS = [
     Report(196787, lambda: derivative(lambda x: torch.logaddexp2(x, double(0.0)), double(-1100.0), 2), 2.0**-1100),
     # The sum of (L L^T)^-1 is 5 / (4 a^2) - 1 / (2 a) + 1 / 4 with a = t + 1.
     Report(196682, _cholesky_inverse, -5 / (2 * 1.7**3) + 1 / (2 * 1.7**2)),
-    # X = (L L^T)^-1 (1, -1) has the sum (t^2 + 9 - 4) / 36: its first row is (t^2 + 9 + 2 t) / 36, its second (-4 - 2 t) / 36.
-    Report(196694, _cholesky_solve, 2 * -7 / 36),
+    Report(196694, _cholesky_solve, _exact_cholesky_solve()),
     Report(189872, lambda: derivative(torch.special.bessel_j0, double(1.0), 1), -float(mpmath.besselj(1, 1))),
     Report(176298, lambda: torch.ones(1, dtype=torch.uint16) + torch.ones(1, dtype=torch.uint16), 2),
     Report(96613, _histc, 2**25 + 8),

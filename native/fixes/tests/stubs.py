@@ -17,7 +17,17 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _LARGE = {torch.float32: 1e38, torch.float64: 1e308, torch.bfloat16: 1e38, torch.float16: 6e4}
 _SMALL = {torch.float32: 1e-3, torch.float64: 0.4, torch.bfloat16: 1e-3, torch.float16: 1e-3}
 
-_SHAPES_AND_LIMITS = [(NAN, INF), (INF, NAN), (NAN, 1.0), (0.5, NAN), (0.5, 0.25), (2.0, 3.0), (INF, 1.0), (1.0, INF), (30.0, 28.0)]
+_SHAPES_AND_LIMITS = [
+    (NAN, INF),
+    (INF, NAN),
+    (NAN, 1.0),
+    (0.5, NAN),
+    (0.5, 0.25),
+    (2.0, 3.0),
+    (INF, 1.0),
+    (1.0, INF),
+    (30.0, 28.0),
+]
 
 
 def check_stubs() -> None:
@@ -43,7 +53,7 @@ def _check_fmod(dtype: torch.dtype, size: int, layout: str) -> None:
     dividends = [large, -large, large, 5.5, -5.5, INF, 1.0, NAN, 1.0, large, -7.0]
     divisors = [small, small, -small, 2.0, 2.0, 1.0, INF, 1.0, 0.0, small * 3, -3.0]
     a, b = repeated(dividends, size, dtype), repeated(divisors, size, dtype)
-    pairs = list(zip(a.tolist(), b.tolist()))
+    pairs = list(zip(a.tolist(), b.tolist(), strict=True))
     x, y = laid_out(a, layout), laid_out(b, layout)
     for function, exact in ((torch.fmod, _fmod), (torch.remainder, _remainder)):
         expected = torch.tensor([exact(*pair) for pair in pairs], dtype=torch.float64).to(dtype).reshape(x.shape)
@@ -68,10 +78,12 @@ def _gammainc(a: float, x: float) -> tuple[float, float]:
 def _check_igamma(dtype: torch.dtype, size: int, layout: str) -> None:
     a = repeated([shape for shape, _ in _SHAPES_AND_LIMITS], size, dtype)
     b = repeated([limit for _, limit in _SHAPES_AND_LIMITS], size, dtype)
-    pairs = list(zip(a.tolist(), b.tolist()))
+    pairs = list(zip(a.tolist(), b.tolist(), strict=True))
     x, y = laid_out(a, layout), laid_out(b, layout)
     for which, function in enumerate((torch.igamma, torch.igammac)):
-        expected = torch.tensor([_gammainc(*pair)[which] for pair in pairs], dtype=torch.float64).to(dtype).reshape(x.shape)
+        expected = (
+            torch.tensor([_gammainc(*pair)[which] for pair in pairs], dtype=torch.float64).to(dtype).reshape(x.shape)
+        )
         close(function(x, y), expected)
         close(function(x, y, out=torch.empty_like(x)), expected)
         close(getattr(x.clone(), f"{function.__name__}_")(y), expected)

@@ -32,7 +32,12 @@ def test_kernels(dtype: torch.dtype) -> None:
 
 
 def differentiable(x: Tensor) -> Tensor:
-    return torch.sinc(x) + torch.logaddexp(x, x * 0 + 1000) + torch.logaddexp2(x, x * 0 + 3000) + torch.special.bessel_j0(x)
+    return (
+        torch.sinc(x)
+        + torch.logaddexp(x, x * 0 + 1000)
+        + torch.logaddexp2(x, x * 0 + 3000)
+        + torch.special.bessel_j0(x)
+    )
 
 
 def test_formulas() -> None:

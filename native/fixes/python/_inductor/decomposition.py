@@ -1,5 +1,6 @@
-# pytorch#196596: with `beta=0` addmm ignores its first argument, and with `alpha=0` the product, also where they are nan.
-# The decomposition multiplied by zero. In these cases addmm itself is called, as PyTorch does on CUDA.
+# pytorch#196596: with `beta=0` addmm ignores its first argument, also where it is nan, and with `alpha=0` the product,
+# but for bfloat16. The decomposition multiplied by zero. In these cases addmm itself is called, as PyTorch does on CUDA
+# for `beta=0`.
 _addmm_of_pytorch = addmm
 
 
