@@ -41,8 +41,8 @@ struct TripletFormula {
     return {first + (d_ap >= tau2 ? beta : 0), -first};
   }
 
-  // NaN in either argument gives NaN, as with clamp. The last line is an instruction, since distances would be predicted
-  // badly.
+  // NaN in either argument gives NaN, as with clamp. The last line is an instruction, since distances would be
+  // predicted badly.
   static C10_HOST_DEVICE T hinge(T x, T tau) {
     if (tau != tau) {
       return tau;
