@@ -13,7 +13,6 @@
 namespace at::meta {
 
 TORCH_META_FUNC(twice_plus)(const Tensor& self, const Tensor& other) {
-  // In the order of torch.add(other, self, alpha=2).
   build_borrowing_binary_op(maybe_get_output(), other, self);
   TORCH_CHECK(
       common_dtype() != kBool,
