@@ -47,9 +47,10 @@ LAYERS = [ConvLayer(*sizes) for sizes in _NETWORKS]
 FEW = [ConvLayer(96, 56, 7), ConvLayer(144, 56, 3), ConvLayer(240, 28, 5), ConvLayer(144, 28, 3, 2)]
 OTHERS = [ConvLayer(144, 28, 3, dilation=2), ConvLayer(96, 28, 3, multiplier=2)]
 # Filters of grey and colored images, and a few channels more.
-FILTERS = [ConvLayer(1, 224, 3), ConvLayer(3, 224, 3), ConvLayer(8, 112, 3), ConvLayer(10, 56, 3), ConvLayer(12, 112, 3)]
-# One pixel, one tap, and images larger than the caches with few channels for a pixel, the second no power of two.
+FILTERS = [ConvLayer(*sizes, 3) for sizes in ((1, 224), (3, 224), (8, 112), (10, 224), (12, 112))]
+# One pixel, one tap, and images larger than the caches with few channels for a pixel.
 EXTREMES = [ConvLayer(1024, 1, 3), ConvLayer(64, 56, 1)]
+# By batch.
 LARGE = {64: ConvLayer(32, 56, 3), 32: ConvLayer(24, 56, 3)}
 FORMATS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
 
