@@ -2,7 +2,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/Context.h>
 #include <ATen/native/Arguments.h>
-#include <ATen/native/ConvUtils.h>
 #include <ATen/native/DepthwiseConv2d.h>
 
 #ifndef AT_PER_OPERATOR_HEADERS
@@ -184,8 +183,8 @@ DepthwiseConv2dGeometry make_geometry(
       pair(dilation)};
 }
 
-// Whether oneDNN is faster, as measured on Zen 4: for images in channels_last that are larger than the L2 cache, which
-// it reads at 1.2 to 1.5 times the speed, if it computes in their dtype.
+// Whether oneDNN's forward is faster, as measured on Zen 4: for images in channels_last that are larger than the L2
+// cache, which it reads at 1.2 to 1.5 times the speed, if it computes in their dtype.
 bool is_for_onednn(const Tensor& input, const DepthwiseConv2dGeometry& g) {
 #if defined(__x86_64__)
   using Pair = std::array<int64_t, 2>;
@@ -331,19 +330,6 @@ std::tuple<Tensor, Tensor, Tensor> depthwise_conv2d_backward(
   const auto device = input.device().type();
   const auto format = format_of_images(input);
   const Tensor dense_grads = batched(grad_output).contiguous(format);
-  if (input.scalar_type() == kFloat && is_for_onednn(input, g)) {
-    results = {};
-    return mkldnn_convolution_backward_stub(
-        device,
-        input.contiguous(format),
-        dense_grads,
-        weight,
-        g.padding,
-        g.stride,
-        g.dilation,
-        g.channels,
-        output_mask);
-  }
   if (grad_input.defined() && grad_input.numel() > 0) {
     depthwise_conv2d_backward_input_stub(device, batched(grad_input), dense_grads, weight.contiguous(), g);
   }

@@ -74,15 +74,12 @@ T squared_distance(const scalar_t* x, const scalar_t* y, int64_t length, int64_t
   }
   Vec sums(T(0));
   int64_t i = 0;
-  for (; i + Vec::size() <= length; i += Vec::size()) {
-    const Vec difference = load<Vec>(x + i) - load<Vec>(y + i);
+  for (; i < in_vectors; i += Vec::size()) {
+    Vec difference = load<Vec>(x + i) - load<Vec>(y + i);
+    if (i + Vec::size() > length) {
+      difference = difference & (Vec::arange(T(0), T(1)) < Vec(static_cast<T>(length - i)));
+    }
     sums = vec::fmadd(difference, difference, sums);
-  }
-  if (i < in_vectors) {
-    const Vec is_inside = Vec::arange(T(0), T(1)) < Vec(static_cast<T>(length - i));
-    const Vec difference = (load<Vec>(x + i) - load<Vec>(y + i)) & is_inside;
-    sums = vec::fmadd(difference, difference, sums);
-    i = length;
   }
   std::array<T, Vec::size()> lanes;
   sums.store(lanes.data());
