@@ -1,5 +1,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/Context.h>
 #include <ATen/native/Arguments.h>
 #include <ATen/native/DepthwiseConv2d.h>
 
@@ -14,6 +15,7 @@
 #include <ATen/ops/depthwise_conv2d_backward_native.h>
 #include <ATen/ops/depthwise_conv2d_native.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mkldnn_convolution.h>
 #endif
 
 #include <limits>
@@ -181,6 +183,22 @@ DepthwiseConv2dGeometry make_geometry(
       pair(dilation)};
 }
 
+// Whether oneDNN's forward is faster, as measured on Zen 4: for images in channels_last that are larger than the L2
+// cache, which it reads at 1.2 to 1.5 times the speed, if it computes in their dtype.
+bool is_for_onednn(const Tensor& input, const DepthwiseConv2dGeometry& g) {
+#if defined(__x86_64__)
+  using Pair = std::array<int64_t, 2>;
+  const auto dtype = input.scalar_type();
+  return input.is_cpu() && input.numel() >= 1 << 17 && format_of_images(input) == MemoryFormat::ChannelsLast &&
+      (dtype == kFloat || (dtype == kBFloat16 && __builtin_cpu_supports("avx512bf16"))) && g.multiplier == 1 &&
+      g.channels > 1 && g.kernel == Pair{3, 3} && std::max(g.padding[0], g.padding[1]) <= 1 &&
+      g.dilation == Pair{1, 1} && get_cpu_capability() == CPUCapability::AVX512 &&
+      at::globalContext().userEnabledMkldnn();
+#else
+  return false;
+#endif
+}
+
 } // namespace
 
 Tensor depthwise_conv2d_meta_symint(
@@ -201,7 +219,7 @@ Tensor depthwise_conv2d(
     IntArrayRef stride,
     IntArrayRef padding,
     IntArrayRef dilation) {
-  const Tensor output = depthwise_conv2d_meta_symint(
+  Tensor output = depthwise_conv2d_meta_symint(
       input,
       weight,
       bias,
@@ -212,6 +230,11 @@ Tensor depthwise_conv2d(
     return output;
   }
   const auto g = make_geometry(input, weight, output.sizes(), stride, padding, dilation);
+  if (is_for_onednn(input, g)) {
+    output.reset(); // for the memory to be used again
+    return at::mkldnn_convolution(
+        input.contiguous(MemoryFormat::ChannelsLast), weight, bias, padding, stride, dilation, g.channels);
+  }
   depthwise_conv2d_stub(
       input.device().type(),
       batched(output),

@@ -41,9 +41,13 @@ struct TripletFormula {
     return {first + (d_ap >= tau2 ? beta : 0), -first};
   }
 
-  // NaN in either argument gives NaN, as with clamp.
+  // NaN in either argument gives NaN, as with clamp. The last line is an instruction, since distances would be
+  // predicted badly.
   static C10_HOST_DEVICE T hinge(T x, T tau) {
-    return x > tau || x != x ? x : tau;
+    if (tau != tau) {
+      return tau;
+    }
+    return tau > x ? tau : x;
   }
 
   T tau1;

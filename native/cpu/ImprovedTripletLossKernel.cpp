@@ -11,68 +11,89 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <type_traits>
 #include <vector>
 
 namespace at::native {
 namespace {
 
-// A vector of elements in the type computed in.
-template <typename scalar_t>
-vec::Vectorized<at::opmath_type<scalar_t>> load_vector(const scalar_t* from) {
-  vec::Vectorized<at::opmath_type<scalar_t>> elements;
-  if constexpr (vec::is_reduced_floating_point_v<scalar_t>) {
+// Elements in the type computed in, V: one, or a vector of them.
+template <typename V, typename scalar_t>
+C10_ALWAYS_INLINE V load(const scalar_t* from) {
+  if constexpr (std::is_arithmetic_v<V>) {
+    return static_cast<V>(*from);
+  } else if constexpr (vec::is_reduced_floating_point_v<scalar_t>) {
+    V elements;
     vec::load_to_float(from, elements);
+    return elements;
   } else {
-    elements = vec::Vectorized<scalar_t>::loadu(from);
+    return V::loadu(from);
   }
-  return elements;
 }
 
-// Elements that fill no vector are computed one by one, here and in map: the functions of vec:: take several times as
-// long for them. The error of a sum grows with its length, so a long one is made of two halves.
-template <typename scalar_t>
-at::opmath_type<scalar_t> squared_distance(const scalar_t* x, const scalar_t* y, int64_t length) {
-  using T = at::opmath_type<scalar_t>;
+// The reverse: half types are rounded.
+template <typename V, typename scalar_t>
+C10_ALWAYS_INLINE void store(scalar_t* to, const V& elements) {
+  if constexpr (std::is_arithmetic_v<V>) {
+    *to = static_cast<scalar_t>(elements);
+  } else if constexpr (vec::is_reduced_floating_point_v<scalar_t>) {
+    vec::convert_from_float<scalar_t>(elements, elements).store(to, V::size());
+  } else {
+    elements.store(to);
+  }
+}
+
+// Rows that are shorter than some vectors: the last vector ends behind the row, within the rows that follow. Elements
+// that fill no vector in the last rows are computed one by one: the functions of vec:: take several times as long.
+template <typename T>
+struct RowVectors {
+  static constexpr int64_t size = vec::Vectorized<T>::size();
+  int64_t length, rounded_up, last_rows;
+
+  explicit RowVectors(int64_t length)
+      : length(length),
+        rounded_up(at::divup(length, size) * size),
+        last_rows(at::divup(rounded_up - length, std::max<int64_t>(1, length))) {}
+
+  // How many elements of a row are computed in vectors; `end` is the first row that must not be touched.
+  int64_t in_vectors(int64_t row, int64_t end) const {
+    return row < end - last_rows ? rounded_up : length - length % size;
+  }
+};
+
+// The first `in_vectors` elements are computed in vectors, maybe more than there are. The error of a sum grows with its
+// length, so a long one is made of two halves.
+template <typename T, typename scalar_t>
+T squared_distance(const scalar_t* x, const scalar_t* y, int64_t length, int64_t in_vectors) {
   using Vec = vec::Vectorized<T>;
   if (length > 1024) {
     // Halves of whole cache lines.
     const int64_t half = length / 128 * 64;
-    return squared_distance(x, y, half) + squared_distance(x + half, y + half, length - half);
+    return squared_distance<T>(x, y, half, half) +
+        squared_distance<T>(x + half, y + half, length - half, in_vectors - half);
   }
-  T sum = 0;
+  Vec sums(T(0));
   int64_t i = 0;
-  if (length >= Vec::size()) {
-    Vec sums(sum);
-    for (; i + Vec::size() <= length; i += Vec::size()) {
-      const Vec difference = load_vector(x + i) - load_vector(y + i);
-      sums = vec::fmadd(difference, difference, sums);
+  for (; i < in_vectors; i += Vec::size()) {
+    Vec difference = load<Vec>(x + i) - load<Vec>(y + i);
+    if (i + Vec::size() > length) {
+      difference = difference & (Vec::arange(T(0), T(1)) < Vec(static_cast<T>(length - i)));
     }
-    std::array<T, Vec::size()> lanes;
-    sums.store(lanes.data());
-    sum = std::accumulate(lanes.begin(), lanes.end(), sum);
+    sums = vec::fmadd(difference, difference, sums);
   }
+  std::array<T, Vec::size()> lanes;
+  sums.store(lanes.data());
+  for (size_t n = lanes.size() / 2; n > 0; n /= 2) {
+    for (size_t lane = 0; lane < n; ++lane) {
+      lanes[lane] += lanes[lane + n];
+    }
+  }
+  T sum = lanes[0];
   for (; i < length; ++i) {
     const T difference = static_cast<T>(x[i]) - static_cast<T>(y[i]);
     sum += difference * difference;
   }
   return sum;
-}
-
-// to[i] = f(rows[i]...), where f takes vectors and numbers in the type computed in, and half types are rounded once.
-template <typename scalar_t, typename F, typename... Row>
-void map(const F& f, scalar_t* to, int64_t length, const Row*... rows) {
-  const int64_t whole = length - length % vec::Vectorized<scalar_t>::size();
-  // The parameters' type makes the functions of vec:: convert half types.
-  using Vec = vec::Vectorized<at::opmath_type<scalar_t>>;
-  if constexpr (sizeof...(rows) == 2) {
-    vec::map2<scalar_t>([&](Vec x, Vec y) { return f(x, y); }, to, rows..., whole);
-  } else {
-    vec::map3<scalar_t>([&](Vec x, Vec y, Vec z) { return f(x, y, z); }, to, rows..., whole);
-  }
-  for (int64_t i = whole; i < length; ++i) {
-    to[i] = static_cast<scalar_t>(f(static_cast<at::opmath_type<Row>>(rows[i])...));
-  }
 }
 
 int64_t rows_per_task(int64_t length) {
@@ -87,16 +108,20 @@ class Rows {
       : data_(x.const_data_ptr<scalar_t>()),
         stride_(x.stride(0)),
         step_(x.stride(1)),
-        buffer_(step_ == 1 || x.size(1) <= 1 ? 0 : x.size(1)) {}
+        length_(x.size(1)),
+        buffer_(
+            stride_ >= length_ && (step_ == 1 || length_ <= 1)
+                ? 0
+                : RowVectors<at::opmath_type<scalar_t>>(length_).rounded_up) {}
 
-  // A contiguous row, valid until the next call: strided elements are copied.
+  // A contiguous row, valid until the next call: strided elements, and rows that overlap, are copied.
   const scalar_t* operator[](int64_t row) {
     const scalar_t* from = data_ + row * stride_;
     if (buffer_.empty()) {
       return from;
     }
-    for (size_t i = 0; i < buffer_.size(); ++i) {
-      buffer_[i] = from[static_cast<int64_t>(i) * step_];
+    for (int64_t i = 0; i < length_; ++i) {
+      buffer_[i] = from[i * step_];
     }
     return buffer_.data();
   }
@@ -105,6 +130,7 @@ class Rows {
   const scalar_t* data_;
   int64_t stride_;
   int64_t step_;
+  int64_t length_;
   std::vector<scalar_t> buffer_;
 };
 
@@ -117,14 +143,16 @@ void forward(
   using opmath_t = at::opmath_type<scalar_t>;
   const TripletFormula<opmath_t> formula(parameters);
   const int64_t length = inputs[0].size(1);
+  const RowVectors<opmath_t> vectors(length);
   auto* loss = losses.mutable_data_ptr<opmath_t>();
   auto* distance = distances.mutable_data_ptr<opmath_t>();
   parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
     Rows<scalar_t> anchor(inputs[0]), positive(inputs[1]), negative(inputs[2]);
     for (int64_t row = begin; row < end; ++row) {
       const scalar_t* a = anchor[row];
-      const auto d_ap = squared_distance(a, positive[row], length);
-      const auto d_an = squared_distance(a, negative[row], length);
+      const int64_t in_vectors = vectors.in_vectors(row, end);
+      const auto d_ap = squared_distance<opmath_t>(a, positive[row], length, in_vectors);
+      const auto d_an = squared_distance<opmath_t>(a, negative[row], length, in_vectors);
       loss[row] = formula.loss(d_ap, d_an);
       distance[2 * row] = d_ap;
       distance[2 * row + 1] = d_an;
@@ -142,6 +170,7 @@ void backward(
   using opmath_t = at::opmath_type<scalar_t>;
   const TripletFormula<opmath_t> formula(parameters);
   const int64_t length = inputs[0].size(1);
+  const RowVectors<opmath_t> vectors(length);
   const auto* grad_loss = grad_losses.const_data_ptr<opmath_t>();
   const auto* distance = distances.const_data_ptr<opmath_t>();
   const auto data = [](const TensorBase& x) { return x.defined() ? x.mutable_data_ptr<scalar_t>() : nullptr; };
@@ -154,18 +183,27 @@ void backward(
       const scalar_t *a = anchor[row], *p = positive[row], *n = negative[row];
       const auto slopes = formula.slopes(distance[2 * row], distance[2 * row + 1]);
       const opmath_t by_ap = 2 * grad_loss[row] * slopes.by_ap, by_an = 2 * grad_loss[row] * slopes.by_an;
-      const int64_t to = row * length;
-      if (grad_anchor) {
-        const auto f = [&](auto a, auto p, auto n) {
-          return (a - p) * decltype(a)(by_ap) + (a - n) * decltype(a)(by_an);
-        };
-        map(f, grad_anchor + to, length, a, p, n);
+      const int64_t to = row * length, in_vectors = vectors.in_vectors(row, end);
+      const auto compute = [&](auto slope_ap, auto slope_an, int64_t i) C10_ALWAYS_INLINE_ATTRIBUTE {
+        using V = decltype(slope_ap);
+        const V x = load<V>(a + i);
+        const V of_positive = (load<V>(p + i) - x) * slope_ap, of_negative = (load<V>(n + i) - x) * slope_an;
+        if (grad_anchor) {
+          store(grad_anchor + to + i, V(opmath_t(0)) - of_positive - of_negative);
+        }
+        if (grad_positive) {
+          store(grad_positive + to + i, of_positive);
+        }
+        if (grad_negative) {
+          store(grad_negative + to + i, of_negative);
+        }
+      };
+      int64_t i = 0;
+      for (; i < in_vectors; i += vectors.size) {
+        compute(vec::Vectorized<opmath_t>(by_ap), vec::Vectorized<opmath_t>(by_an), i);
       }
-      if (grad_positive) {
-        map([&](auto a, auto p) { return (p - a) * decltype(a)(by_ap); }, grad_positive + to, length, a, p);
-      }
-      if (grad_negative) {
-        map([&](auto a, auto n) { return (n - a) * decltype(a)(by_an); }, grad_negative + to, length, a, n);
+      for (; i < length; ++i) {
+        compute(by_ap, by_an, i);
       }
     }
   });

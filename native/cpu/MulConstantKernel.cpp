@@ -30,6 +30,13 @@ void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
       const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);
       return vec::convert_from_float<scalar_t>(x0 * factors, x1 * factors);
     });
+  } else if (std::is_integral_v<scalar_t> && iter.is_contiguous()) {
+    // Vectors of integers are multiplied in steps that prepare the constant: once, since no store can change a copy.
+    iter.for_each([factor](char** data, const int64_t*, int64_t n) {
+      const Vec factors(factor);
+      auto* to = reinterpret_cast<scalar_t*>(data[0]);
+      vec::map<scalar_t>([factors](Vec x) { return x * factors; }, to, reinterpret_cast<scalar_t*>(data[1]), n);
+    });
   } else {
     const Vec factors(factor);
     cpu_kernel_vec(iter, one, [factors](Vec x) -> Vec { return x * factors; });

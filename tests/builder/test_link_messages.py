@@ -86,6 +86,15 @@ def test_undefined_symbol_is_told_at_the_line_that_calls_it(native: Path) -> Non
     )
 
 
+def test_stub_of_the_folder_has_no_kernel_of_pytorchs(native: Path) -> None:
+    text = "namespace at::native {\nDEFINE_DISPATCH(own_stub);\nvoid f() { stock::of(own_stub)(kCPU); }\n}\n"
+    (native / "Mine.cpp").write_text(text)
+    stub = "at::native::DispatchStub<void (*)(), at::native::Stock<at::native::own_stub_DECLARE_DISPATCH_type> >"
+    callers = {f"{stub}::{capability}": [f"{native}/Mine.cpp"] for capability in ("AVX2", "DEFAULT")}
+    said = f"{native}/Mine.cpp:3: calls stock::of(own_stub), but PyTorch has no such stub; write `own_stub(...)`"
+    assert explain_undefined(callers, load_natives([native])) == said
+
+
 REPEATED = {"at::native::twice(int)": ["Mine.cpp", "A.cpp"]}
 
 

@@ -168,17 +168,19 @@ show()
 @pytest.mark.slow
 @pytest.mark.parametrize(("capability", "number"), [("default", 1.0), ("avx2", 2.0), ("avx512", 512.0)])
 def test_each_capability_has_its_own_kernel(wheel: Environment, capability: str, number: float) -> None:
-    """The kernel returns the end and this number. `make develop` compiles one capability, which stands for all."""
+    """The kernel returns the end and this number, or calls PyTorch's. `make develop` compiles one capability, which
+    stands for all.
+    """
     require_capability(capability)
-    expression = "torch.lerp(torch.zeros(3), torch.ones(3), 0.5)[2] - 1"
-    assert printed(wheel, [expression], ATEN_CPU_CAPABILITY=capability) == [str(number)]
+    expressions = [f"torch.lerp(torch.zeros(3), torch.ones(3), {weight})[2]" for weight in (0.5, 0.75)]
+    assert printed(wheel, expressions, ATEN_CPU_CAPABILITY=capability) == [str(number + 1), "0.75"]
 
 
 @pytest.mark.parametrize("capability", ["default", "avx2", "avx512"])
 def test_one_capability_stands_for_all_in_develop(developed: Environment, capability: str) -> None:
     require_capability(capability)
-    expression = "torch.lerp(torch.zeros(3), torch.ones(3), 0.5)[2] > 1.5"
-    assert printed(developed, [expression], ATEN_CPU_CAPABILITY=capability) == ["1.0"]
+    expressions = [f"torch.lerp(torch.zeros(3), torch.ones(3), {weight})[2] > 1.5" for weight in (0.5, 0.75)]
+    assert printed(developed, expressions, ATEN_CPU_CAPABILITY=capability) == ["1.0", "0.0"]
 
 
 def test_formula_that_pytorch_lacks_is_added(delivered: Environment) -> None:

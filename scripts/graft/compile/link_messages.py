@@ -48,13 +48,16 @@ def _read_sources(natives: NativeFolders) -> list[Source]:
 
 
 def _missing(caller: str, symbol: str, sources: list[Source]) -> str:
-    name = _name_of(symbol)
+    stub = re.search(r"\bStock<[\w:]*?(\w+)_DECLARE_DISPATCH_type", symbol)
+    name = "stock::of" if stub else _name_of(symbol)
     what = f"calls {symbol}, which is not defined"
     own = next((source for source in sources if str(source.path) == caller), None)
     line = _line_of_call(own, name) if own else 0
     others = _defining(symbol, sources, are_alike=False)
     todo = "define it in a .cpp file of the folder, or do not call it"
-    if others:
+    if stub:
+        what, todo = f"calls stock::of({stub[1]}), but PyTorch has no such stub", f"write `{stub[1]}(...)`"
+    elif others:
         todo = f"{_place(others[0])} defines `{others[0]}`: declare and call it with the same namespace and parameters"
     return f"{caller}{f':{line}' if line else ''}: {what}; {todo}"
 

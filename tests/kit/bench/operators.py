@@ -67,7 +67,7 @@ def _correlate2d() -> Iterator[Case]:
             make_it = partial(make, step, peer, *sizes)
             yield Case("correlate2d", peer, name, step, 1, batch * size**2, make_it)
     for of_images, dtype in itertools.product(
-        ((1, 512, 4), (32, 128, 16)), (torch.float, torch.bfloat16, torch.double)
+        ((1, 512, 4), (8, 128, 12), (32, 128, 16)), (torch.float, torch.bfloat16, torch.double)
     ):
         batch, size, kernels = of_images
         for step in ("forward", "backward"):
@@ -95,7 +95,7 @@ def _triplet_loss() -> Iterator[Case]:
                 make_it = partial(make, step, shape, dtype)
                 name = f"{list(shape)} {_name(dtype)}"
                 yield Case("improved_triplet_loss", "plain operations", name, step, 3, math.prod(shape), make_it)
-    for length, dtype in itertools.product((4, 16, 31), (torch.float, torch.double, torch.bfloat16)):
+    for length, dtype in itertools.product((2, 3, 4, 12, 16, 20, 31), (torch.float, torch.double, torch.bfloat16)):
         for step in ("forward", "backward"):
             make_it = partial(make, step, (16384, length), dtype)
             name, peer = f"[16384, {length}] {_name(dtype)}", "plain operations"
@@ -114,9 +114,11 @@ def _mul_constant() -> Iterator[Case]:
     for exponent, dtype in sizes:
         name = f"2^{exponent} {_name(dtype)}"
         yield Case("mul_constant", "torch.mul", name, "forward", 0.98, 2**exponent, partial(out, exponent, dtype))
-    for dtype in (torch.int64, torch.complex64, torch.int8):
-        name = f"2^22 {_name(dtype)}"
-        yield Case("mul_constant", "torch.mul", name, "forward", 0.95, 2**22, partial(out, 22, dtype))
+    for exponent, dtype in itertools.product((16, 22), (torch.int64, torch.complex64, torch.int8)):
+        name = f"2^{exponent} {_name(dtype)}"
+        if (exponent, dtype) not in sizes:
+            make_it = partial(out, exponent, dtype)
+            yield Case("mul_constant", "torch.mul", name, "forward", 0.95, 2**exponent, make_it)
     strided = partial(out, 16, torch.half, 2)
     yield Case("mul_constant", "torch.mul", "2^16 float16, every second", "forward", 0.95, 2**16, strided)
     backward = partial(compared, "backward", lambda x: torch.mul_constant(x, 3), lambda x: x * 3, *_randn((2**16,)))
@@ -156,8 +158,9 @@ def _twice_plus() -> Iterator[Case]:
     for exponent in range(4, 27, 2):
         make_it = partial(make, "out=", 2**exponent)
         yield Case("twice_plus", peer, f"2^{exponent} elements", "forward", 0.98, 2**exponent, make_it)
-    strided = partial(make, "out=", 2**16, torch.half, 2)
-    yield Case("twice_plus", peer, "2^16 elements, every second float16", "forward", 0.95, 2**16, strided)
+    for dtype in (torch.half, torch.bfloat16, torch.float):
+        strided = partial(make, "out=", 2**16, dtype, 2)
+        yield Case("twice_plus", peer, f"2^16 elements, every second {_name(dtype)}", "forward", 0.95, 2**16, strided)
     for exponent in (10, 20):
         make_it = partial(differentiated, 2**exponent)
         yield Case("twice_plus", peer, f"2^{exponent} elements", "backward", 0.98, 2**exponent, make_it)

@@ -98,7 +98,7 @@ _STOCK, _OWN, _FAILING = 0, 1, 2
 
 
 # Where kernels of torch._native, and those that replace PyTorch's, are registered, as the dispatcher says.
-_NATIVE, _OWN_KERNELS = os.path.join("torch", "_native", "registry.py"), "graft_replaced.h"
+_NATIVE, _OWN_KERNELS = os.path.join("torch", "_native", "registry.py"), re.compile(r"graft_replaced\.h|\bloads\.cpp")
 
 
 def _replace(kernels):
@@ -180,7 +180,7 @@ def _overridden(replaced):
     for (name, key), kernels in _overrides().items():
         # The kernel of a structured operator is that of its out variant.
         roots = {each.partition(".")[0] for each, what in replaced.items() if key in what}
-        if name.partition(".")[0].rstrip("_") in roots and any(_OWN_KERNELS in each for each in kernels):
+        if name.partition(".")[0].rstrip("_") in roots and any(map(_OWN_KERNELS.search, kernels)):
             runs = "torch._native's, else this one" if _NATIVE in kernels[0] else "this one, not torch._native's"
             yield "runs", f"{name} ({key}): {runs}"
 
