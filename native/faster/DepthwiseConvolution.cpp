@@ -1,5 +1,5 @@
-// Convolutions with a group for each channel, by the kernels of native/. PyTorch's own kernels compute all others, those
-// for which they are faster, and those with an error.
+// Convolutions with a group for each channel, by the kernels of native/. PyTorch's own kernels compute all others,
+// those for which they are faster, and those with an error.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Context.h>
@@ -60,6 +60,12 @@ struct Depthwise {
   DepthwiseConv2dGeometry g;
 };
 
+// The format of a result with images of this size. The other backends than oneDNN compute each group alone and
+// concatenate the results, by which an image of one pixel becomes contiguous.
+MemoryFormat format_of(const Depthwise& c, std::array<int64_t, 2> size) {
+  return c.backend != ConvBackend::Mkldnn && size[0] * size[1] == 1 ? MemoryFormat::Contiguous : c.format;
+}
+
 // Images and weights in one dimension have a height of 1.
 Tensor in_two_dimensions(const Tensor& tensor) {
   return tensor.dim() == 3 ? tensor.unsqueeze(2) : tensor;
@@ -69,12 +75,8 @@ Tensor in_dimensions_of(const Tensor& tensor, const Tensor& other) {
   return tensor.defined() && other.dim() == 3 ? tensor.squeeze(2) : tensor;
 }
 
-std::optional<DepthwiseConv2dGeometry> geometry(
-    const Tensor& input,
-    const Tensor& weight,
-    IntArrayRef stride,
-    IntArrayRef padding,
-    IntArrayRef dilation) {
+std::optional<DepthwiseConv2dGeometry>
+geometry(const Tensor& input, const Tensor& weight, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation) {
   const auto axes = weight.dim() - 2;
   if (!are_valid(stride, axes, 1) || !are_valid(padding, axes, 0) || !are_valid(dilation, axes, 1) ||
       !are_valid(weight.sizes().slice(2), axes, 1)) {
@@ -191,8 +193,8 @@ Tensor convolution_cpu(
         allow_tf32);
   }
   const auto& g = c->g;
-  const Tensor output =
-      at::empty({g.batch, weight.size(0), g.output[0], g.output[1]}, input.options().memory_format(c->format));
+  const Tensor output = at::empty(
+      {g.batch, weight.size(0), g.output[0], g.output[1]}, input.options().memory_format(format_of(*c, g.output)));
   depthwise_conv2d_stub(
       kCPU,
       output,
@@ -235,7 +237,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_cpu(
   // The small results first, see depthwise_conv2d_backward_meta_symint.
   Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[1]) {
-    const auto format = c->backend == ConvBackend::Slow2d ? MemoryFormat::Contiguous : c->format;
+    const auto format = c->backend == ConvBackend::Slow2d ? c->weight.suggest_memory_format() : c->format;
     grad_weight = at::empty(c->weight.sizes(), weight.options().memory_format(format));
   }
   if (output_mask[2]) {
@@ -243,7 +245,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_cpu(
   }
   const Tensor dense_grads = grads.contiguous(c->format);
   if (output_mask[0]) {
-    grad_input = at::empty(c->input.sizes(), input.options().memory_format(c->format));
+    grad_input = at::empty(c->input.sizes(), input.options().memory_format(format_of(*c, c->g.input)));
     depthwise_conv2d_backward_input_stub(kCPU, grad_input, dense_grads, c->weight.contiguous(), c->g);
   }
   if (output_mask[1] || output_mask[2]) {
