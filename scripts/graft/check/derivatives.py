@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ..codegen.operators import derivatives_fields
@@ -22,7 +23,7 @@ from ..codegen.torchgen import (
     use_derived,
 )
 from ..codegen.writing import is_writing
-from ..inputs.entries import REPLACE, Entry
+from ..inputs.entries import REPLACE, Entry, FormulaError
 from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .cplusplus import Source
@@ -84,9 +85,10 @@ def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry:
         return entry
     try:
         return entry.in_place_of(base.formulas(entry.operator))
-    except ValueError as error:
-        findings.add((entry.file, entry.line, 0), str(error), "PyTorch's derivatives.yaml has it")
-        return entry
+    except FormulaError as error:
+        place = entry.values.get(error.key, (entry.file, entry.line, 0))
+        findings.add(place, str(error), "write it out" if error.key else "PyTorch's derivatives.yaml has it")
+        return replace(entry, fields={key: value for key, value in entry.fields.items() if key != REPLACE})
 
 
 def _schema_of(

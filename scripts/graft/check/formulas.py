@@ -36,7 +36,7 @@ from .schemas import Function
 SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable")
 
 # Text of a formula that uses the incoming gradient, or says that there is none.
-_USES_GRADIENT = r"\bgrads?\b|\bgrad_\w+|not_implemented|non_differentiable|zeros|undefined|Tensor\(\)"
+_USES_GRADIENT = r"\bgrads?\b|\bgrad_\w+|\bstock\b|not_implemented|non_differentiable|zeros|undefined|Tensor\(\)"
 
 # Text that asks whether a tensor is defined.
 _ASKS = re.compile(r"defined|has_value")

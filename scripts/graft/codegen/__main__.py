@@ -88,7 +88,7 @@ def generate(
     judge(operators, generated)
     kernels, formulas = (natives.entries(file, replacing=True) for file in (FUNCTIONS, DERIVATIVES))
     if kernels or formulas:
-        generate_replacements(operators.replaced_by(kernels, formulas), base, generated, cuda)
+        generate_replacements(operators, operators.replaced_by(kernels, formulas), base, generated, cuda)
     headers.generate_fragments(operators, generated)
     # Compilers must not find files of an earlier run.
     generated.prune(of=("units", "include"))
@@ -120,9 +120,11 @@ def generate_sources(
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
-def generate_replacements(replaced: Replacements, base: Path, generated: Output, cuda: str) -> None:
+def generate_replacements(
+    operators: Operators, replaced: Replacements, base: Path, generated: Output, cuda: str
+) -> None:
     """Generate the unit that replaces kernels and derivative formulas of the base."""
-    headers.generate_replaced_headers(replaced.kernels, base, generated)
+    headers.generate_replaced_headers(replaced.kernels, operators, base, generated)
     unit = Output(generated.folder / "units" / REPLACED)
     sources.generate_replaced(replaced, cuda, unit)
     generate_bindings(replaced.formulas, unit)

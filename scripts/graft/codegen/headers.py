@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from . import FRAGMENTS, OPERATOR_HEADERS, torchgen
 from .bindings import signatures
-from .operators import Operators, Replacements, Selection
+from .operators import Grouped, Operators, Replacements, Selection
 from .output import Output
-from .torchgen import Infos, SelectingFileManager
+from .torchgen import Infos, NativeFunctionsGroup, SelectingFileManager
 
 # These headers number names that the base's binaries were compiled with, so they stay unchanged. A new operator's
 # symbol is interned at run time.
@@ -79,9 +79,9 @@ def generate_operator_headers(operators: Operators, wheel: Output, internal: Out
     torchgen.gen_source_files(operators.every.arguments, manager)
 
 
-def generate_replaced_headers(kernels: Selection, base: Path, internal: Output) -> None:
-    """Generate ``ATen/ops/<name>_native.h``: the base's header, and the kernels that it does not declare; and
-    ``<name>_<key>_dispatch.h`` for keys that PyTorch has no kernel for.
+def generate_replaced_headers(kernels: Selection, operators: Operators, base: Path, internal: Output) -> None:
+    """Generate ``ATen/ops/<name>_native.h``: the base's header, the kernels that it does not declare, and PyTorch's own
+    in namespace ``at::native::stock``; and ``<name>_<key>_dispatch.h`` for keys that PyTorch has no kernel for.
 
     A wheel keeps the base's, since nothing else calls these kernels.
     """
@@ -99,8 +99,28 @@ def generate_replaced_headers(kernels: Selection, base: Path, internal: Output) 
             space = next((kernel.cpp_namespace for kernel in index.index.values() if kernel.kernel in str(found)), "")
             lines = [f"namespace {space} {{\n{each}\n}} // namespace {space}\n" for each in found]
             declared.setdefault(name, {}).update(dict.fromkeys(lines))
+        stock = [text for index in operators.backend_indices.values() for text in _stock_kernels(group, index)]
+        texts = "".join(dict.fromkeys(stock))
+        declared[name][f"namespace at::native::stock {{\n{texts}}} // namespace at::native::stock\n"] = None
     for name, lines_of in declared.items():
         internal.write(f"include/{name}", "".join([f"#pragma once\n#include_next <{name}>\n", *lines_of]))
+
+
+def _stock_kernels(group: Grouped, index: torchgen.BackendIndex) -> Iterator[str]:
+    """Yield the declarations of a group's kernels for a key, for namespace ``at::native::stock``.
+
+    Trampolines make functions of them that jump to PyTorch's (compile/trampolines.py). The kernel of a structured
+    operator is a method, which a function calls with the object of another kernel: both are the operator's meta class.
+    """
+    kernel = index.get_kernel(group)
+    if kernel is None or kernel.cpp_namespace == "at::native":
+        yield from (f"{each}\n" for each in torchgen.compute_native_function_declaration(group, index))
+    if kernel is not None and kernel.structured and isinstance(group, NativeFunctionsGroup):
+        arguments = torchgen.structured.impl_arguments(group)
+        parameters = [f"at::meta::structured_{torchgen.meta.name(group)}& op", *(each.decl() for each in arguments)]
+        names = ", ".join(each.name for each in arguments)
+        call = f"static_cast<structured_{kernel.kernel}&>(op).impl({names});"
+        yield f"inline void {kernel.kernel}({', '.join(parameters)}) {{\n  {call}\n}}\n"
 
 
 def generate_replaced_nodes(replaced: Replacements, out: Output) -> None:

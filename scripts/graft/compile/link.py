@@ -56,8 +56,8 @@ class Linker:
     def link(self) -> Path:
         """Link the library. Return its path."""
         target = self._product.path
-        unresolved = self.unresolved()
         stubs = self.stubs()
+        unresolved = self.unresolved().difference(each.symbol for of in stubs.values() for each in of.stock)
         offered = {path: SymbolFile(path).exported() & unresolved for path in self._product.offered if unresolved}
         called = [path for path, names in offered.items() if names]
         aliases = self._aliases(unresolved)

@@ -20,6 +20,10 @@ from .units import Unit
 _MEMBER, _CLASS = "_ZN2at6native12DispatchStubI", "_DECLARE_DISPATCH_type"
 
 
+# The end of the symbol of such a member if it is to be PyTorch's (templates/ATen/native/DispatchStub.h).
+_STOCK = re.compile(r"NS0_5StockI(.+)EE(E\d+[A-Z0-9]+E)$")
+
+
 class Stub(NamedTuple):
     """A dispatch stub: its name, and its namespaces below ``at::native``, mangled."""
 
@@ -64,11 +68,19 @@ class SharedStub(NamedTuple):
     size: int
 
 
+class StockKernel(NamedTuple):
+    """The symbol of a member that gets PyTorch's kernel, and the address in the base of PyTorch's member."""
+
+    symbol: str
+    member: int
+
+
 class StubBindings(NamedTuple):
     """What a product has of the dispatch stubs of a library of the base."""
 
     kernels: list[ReplacedKernel]
     stubs: list[SharedStub]
+    stock: list[StockKernel]
 
 
 def bindings_of(
@@ -94,7 +106,19 @@ def bindings_of(
                 kernels += [ReplacedKernel(name, each, address) for (each,) in library.find(members, DATA).values()]
             if symbol in sizes:
                 shared.add(SharedStub(symbol, address, sizes[symbol]))
-    return StubBindings(sorted(kernels), sorted(shared))
+    stock = [
+        StockKernel(name, address)
+        for name in names
+        if (member := stock_member(name))
+        for (address,) in library.find([member], DATA).values()
+    ]
+    return StubBindings(sorted(kernels), sorted(shared), sorted(stock))
+
+
+def stock_member(symbol: str) -> str:
+    """Return the symbol of PyTorch's member whose kernel the member ``symbol`` gets; empty for other symbols."""
+    found = _STOCK.search(symbol) if symbol.startswith(_MEMBER) else None
+    return f"{symbol[: found.start()]}{found[1]}{found[2]}" if found else ""
 
 
 def _of_each(capabilities: Iterable[str], member: str) -> list[str]:

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
+
+import numpy as np
 
 from ..base.symbols import FUNCTION, SymbolIndex
 from ..core.errors import BuildError
@@ -17,24 +20,47 @@ from .stubs import StubBindings
 
 _TABLE = Path(__file__).with_name("templates") / "table.cpp.in"
 
+# The start of the symbols of PyTorch's kernels in a folder, and in PyTorch. A part of a symbol: a literal, the length of an
+# identifier, the number of a part that it repeats, another character.
+_STOCK, _NATIVE = "_ZN2at6native5stock", "_ZN2at6native"
+_PART = re.compile(r"L[a-z]n?\d+E|(?P<length>\d+)|S(?P<number>[0-9A-Z]+)_|.")
+
 # A library of the base and the addresses of its hidden functions that are bound.
 Bound = tuple[SymbolIndex, dict[str, int]]
 
 
 def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list[Bound]:
     """Find each of ``needed`` among the hidden functions of ``libraries``, in this order. Refuse an ambiguous name."""
-    left, bound = set(needed), []
+    left, bound = {name: in_pytorch(name) for name in sorted(needed)}, []
     for library in libraries:
-        found = library.find(sorted(left), FUNCTION)
+        found = library.find({*left.values()}, FUNCTION)
         for name, addresses in found.items():
             if len(addresses) > 1:
                 raise BuildError(
                     f"{library.name} has {len(addresses)} hidden functions named {name}",
                     todo="do not call it; copy its code into the native folder",
                 )
-        left -= found.keys()
-        bound.append((library, {name: address for name, (address,) in found.items()}))
+        functions = {name: found[theirs][0] for name, theirs in left.items() if theirs in found}
+        left = {name: theirs for name, theirs in left.items() if name not in functions}
+        bound.append((library, functions))
     return bound
+
+
+def in_pytorch(symbol: str) -> str:
+    """Return the symbol of PyTorch's function of this name: ``at::native::foo`` for ``at::native::stock::foo``.
+
+    ``S_``, ``S0_``, ``S1_`` stand for the first, second and third of the name's parts ``at``, ``at::native`` and
+    ``at::native::stock``, and so on, for which there is one less in PyTorch's (Itanium C++ ABI, "Compression").
+    """
+    if not symbol.startswith(_STOCK):
+        return symbol
+    found, place = [_NATIVE], len(_STOCK)
+    while part := _PART.match(symbol, place):
+        length, number, place = part["length"], part["number"], part.end()
+        place += int(length or 0)
+        text = symbol[part.start() : place]
+        found.append(f"S{np.base_repr(int(number, 36) - 1, 36)}_" if number and number > "0" else text)
+    return "".join(found)
 
 
 def trampoline_table(
@@ -55,14 +81,17 @@ def trampoline_table(
     for number, (library, functions) in enumerate(libraries):
         first = len(trampolines)
         trampolines += [_trampoline(name, jump, index) for index, name in enumerate(functions, first)]
-        kernels, shared = stubs.get(library.name, StubBindings([], []))
+        kernels, shared, stock = stubs.get(library.name, StubBindings([], [], []))
         symbols = dict.fromkeys([*(each.symbol for each in kernels), *(each.symbol for each in shared)])
         own = {symbol: f"own_{number}_{place}" for place, symbol in enumerate(symbols)}
         declared += [f'GRAFT_HIDDEN void* {name} asm("{symbol}");' for symbol, name in own.items()]
+        declared += [f'GRAFT_HIDDEN void* stock_{number}_{place} asm("{each.symbol}");' for place, each in enumerate(stock)]
+        declared += [f"void* stock_{number}_{place};" for place, _ in enumerate(stock)]
         arrays = {
             "GraftSlot": [f"{index}, {address:#x}" for index, address in enumerate(functions.values(), first)],
             "GraftKernel": [f"{each.member:#x}, {each.stub:#x}, &{own[each.symbol]}, nullptr" for each in kernels],
             "GraftStub": [f"{each.stock:#x}, &{own[each.symbol]}, {each.size}" for each in shared],
+            "GraftStock": [f"{each.member:#x}, &stock_{number}_{place}" for place, each in enumerate(stock)],
         }
         fields = [f'"{library.name}"', f'"{library.build_id}"']
         for kind, rows in arrays.items():

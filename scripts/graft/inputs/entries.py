@@ -32,6 +32,19 @@ Place = tuple[Path, int, int]
 Report = Callable[[Place, str, str], None]
 
 
+# PyTorch's own formula, in one that replaces it; and formulas that are no expressions.
+_STOCK = re.compile(r"(?<![\w.:])stock\b(?!\s*(?:\(|::))")
+_NO_EXPRESSION = re.compile(r"auto_\w+$|not_implemented\b|non_differentiable$")
+
+
+class FormulaError(ValueError):
+    """A formula that cannot take the place of PyTorch's. ``key`` names its arguments, if it is one."""
+
+    def __init__(self, what: str, key: str = "") -> None:
+        super().__init__(what)
+        self.key = key
+
+
 @dataclass(frozen=True)
 class Entry:
     """One entry.
@@ -82,8 +95,10 @@ class Entry:
 
         Of the dispatch keys, and of the arguments that have derivative formulas, it keeps those that it does not name.
 
+        The word ``stock`` in its formulas is PyTorch's formula for the same arguments.
+
         Raises:
-            ValueError: PyTorch has one formula for an argument that it names and others.
+            FormulaError: PyTorch has one formula for an argument that it names and others, or none for ``stock``.
         """
         ours = {key: value for key, value in self.fields.items() if key != REPLACE}
         if "func" in ours:
@@ -97,6 +112,10 @@ class Entry:
             }
             of_keys = {**theirs["dispatch"], "Default": _formulas(theirs["dispatch"].get("Default", {}), ours)}
             return replace(self, fields={**theirs, **about_all, "dispatch": of_keys})
+        if isinstance(ours.get("dispatch"), dict):
+            of_theirs = theirs.get("dispatch", {"Default": theirs})
+            of_keys = {key: _with_stock(of_theirs.get(key, {}), each) for key, each in ours["dispatch"].items()}
+            return replace(self, fields={**ours, "dispatch": of_keys})
         return replace(self, fields=ours if "dispatch" in ours else _formulas(theirs, ours))
 
     def place(self, key: str) -> Place:
@@ -122,8 +141,22 @@ def _formulas(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, A
     kept = {key: formula for key, formula in theirs.items() if key in ours or not names_in(key) <= named}
     for key in kept:
         if key not in ours and names_in(key) & named:
-            raise ValueError(f"PyTorch has one formula for `{key}`; write one for all of them")
-    return {**kept, **ours}
+            raise FormulaError(f"PyTorch has one formula for `{key}`; write one for all of them")
+    return {**kept, **_with_stock(theirs, ours)}
+
+
+def _with_stock(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the formulas ``ours`` with those of ``theirs`` for the word ``stock``."""
+    of_names = {frozenset(names_in(key)): str(formula) for key, formula in theirs.items()}
+    found = dict(ours)
+    for key, formula in ours.items():
+        if isinstance(formula, str) and _STOCK.search(formula):
+            stock = of_names.get(frozenset(names_in(key)), "")
+            if not stock or _NO_EXPRESSION.match(stock):
+                has = f"`{stock}`, which is no expression" if stock else "none"
+                raise FormulaError(f"`stock` is PyTorch's formula for `{key}`, but PyTorch has {has}", key)
+            found[key] = _STOCK.sub(lambda _: f"({stock})", formula)
+    return found
 
 
 def names_in(key: str) -> set[str]:

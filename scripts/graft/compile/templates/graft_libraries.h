@@ -36,6 +36,12 @@ struct GraftStub {
   size_t size;
 };
 
+// A variable that gets the kernel in a member of a stub of the base, whose address is as in GraftKernel.
+struct GraftStock {
+  uintptr_t member;
+  void** own;
+};
+
 struct GraftLibrary {
   const char* name;
   const char* build_id;
@@ -45,6 +51,8 @@ struct GraftLibrary {
   size_t kernel_count;
   const GraftStub* stubs;
   size_t stub_count;
+  GraftStock* stock;
+  size_t stock_count;
 };
 
 // What this library registered in place of kernels of the base in the dispatch table.

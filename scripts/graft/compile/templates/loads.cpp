@@ -434,6 +434,12 @@ extern "C" GRAFT_EXPORTED void graft_offer(const GraftLibrary* libraries) {
   for (const auto* library = libraries; library->name; ++library) {
     opening->of_stubs.insert(
         opening->of_stubs.end(), library->kernels, library->kernels + library->kernel_count);
+    for (size_t i = 0; i < library->stock_count; ++i) {
+      const auto found = stock_kernels.find(library->stock[i].member);
+      if (found != stock_kernels.end()) {
+        *library->stock[i].own = found->second; // not the one of an earlier load
+      }
+    }
   }
 }
 

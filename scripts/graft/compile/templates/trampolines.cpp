@@ -90,6 +90,11 @@ int bind_if_named(dl_phdr_info* object, size_t, void* wanted) {
     std::memcpy(stub.own, reinterpret_cast<void*>(object->dlpi_addr + stub.stock), stub.size);
     *stub.own = nullptr; // its kernel for CPUs is to be chosen
   }
+  for (size_t i = 0; i < library.stock_count; ++i) {
+    auto& each = library.stock[i];
+    each.member += object->dlpi_addr;
+    *each.own = *reinterpret_cast<void**>(each.member);
+  }
   return 1;
 }
 
