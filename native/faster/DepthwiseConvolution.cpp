@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/ConvUtils.h>
+#include <ATen/native/Faster.h>
 
 #if !__has_include(<ATen/native/DepthwiseConv2d.h>)
 #error "native/faster calls kernels of native/, so build both: NATIVE=\"native native/faster\""
@@ -21,23 +22,17 @@
 #include <ATen/ops/empty.h>
 #endif
 
-#include <c10/util/env.h>
-
 namespace at::native {
 namespace {
 
-// Whether this process may use our kernels at all.
-bool is_on() {
-  static const bool is_on = [] {
+// Whether this process has a processor whose speed was measured.
+bool is_measured() {
 #ifdef __x86_64__
-    const auto capability = get_cpu_capability();
-    const bool is_measured = capability == CPUCapability::AVX2 || capability == CPUCapability::AVX512;
+  const auto capability = get_cpu_capability();
+  return capability == CPUCapability::AVX2 || capability == CPUCapability::AVX512;
 #else
-    constexpr bool is_measured = false;
+  return false;
 #endif
-    return is_measured && c10::utils::check_env("TORCH_FASTER").value_or(true);
-  }();
-  return is_on;
 }
 
 // Whether a value of `values` is for each axis, or one for all, and all are from `least` to a bound without overflows.
@@ -82,7 +77,7 @@ geometry(const Tensor& input, const Tensor& weight, IntArrayRef stride, IntArray
       !are_valid(weight.sizes().slice(2), axes, 1)) {
     return std::nullopt;
   }
-  DepthwiseConv2dGeometry g{input.size(0), input.size(1), weight.size(0) / input.size(1)};
+  DepthwiseConv2dGeometry g{input.size(0), input.size(1), 1};
   for (const int64_t axis : {0, 1}) {
     const bool is_given = axis == 1 || axes == 2;
     const auto value = [&](IntArrayRef values, int64_t otherwise) {
@@ -119,8 +114,8 @@ std::optional<Depthwise> depthwise(
     int64_t groups) {
   const auto type = input.scalar_type();
   const auto dim = input.dim();
-  if (groups < 2 || transposed || !is_on() || (dim != 3 && dim != 4) || weight.dim() != dim ||
-      input.size(1) != groups || weight.size(1) != 1 || weight.size(0) % groups != 0 ||
+  if (groups < 2 || transposed || !is_faster_on() || !is_measured() || (dim != 3 && dim != 4) || weight.dim() != dim ||
+      input.size(1) != groups || weight.size(1) != 1 || weight.size(0) != groups ||
       (type != kFloat && type != kBFloat16 && type != kHalf && type != kDouble) || !is_dense(input, type) ||
       !is_dense(weight, type) || !are_valid(output_padding, dim - 2, 0)) {
     return std::nullopt;
@@ -177,7 +172,7 @@ Tensor convolution_cpu(
     bool allow_tf32) {
   const auto c = depthwise(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
   if (!c) {
-    return _convolution(
+    return stock::_convolution(
         input,
         weight,
         bias,
@@ -221,7 +216,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_cpu(
   const Tensor grads = c && grad_output.dim() == input.dim() ? in_two_dimensions(grad_output) : Tensor();
   if (!grads.defined() || !is_dense(grads, input.scalar_type()) ||
       grads.sizes() != IntArrayRef({c->g.batch, weight.size(0), c->g.output[0], c->g.output[1]})) {
-    return convolution_backward(
+    return stock::convolution_backward(
         grad_output,
         input,
         weight,
