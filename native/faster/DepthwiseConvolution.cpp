@@ -7,11 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/Faster.h>
-
-#if !__has_include(<ATen/native/DepthwiseConv2d.h>)
-#error "native/faster calls kernels of native/, so build both: NATIVE=\"native native/faster\""
-#endif
-#include <ATen/native/DepthwiseConv2d.h>
+#include <ATen/native/DepthwiseConv2d.h> // of native/, so build both: NATIVE="native native/faster"
 
 #ifndef AT_PER_OPERATOR_HEADERS
 #include <ATen/Functions.h>
