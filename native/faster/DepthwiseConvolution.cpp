@@ -98,21 +98,25 @@ geometry(const Tensor& input, const Tensor& weight, IntArrayRef stride, IntArray
 bool is_fast(const Depthwise& c, bool is_backward) {
   const auto& g = c.g;
   const auto type = c.input.scalar_type();
-  const bool is_large = g.kernel[0] * g.kernel[1] >= 25, is_strided = g.stride[0] * g.stride[1] > 1;
+  const auto stride = std::max(g.stride[0], g.stride[1]);
+  const bool is_large = g.kernel[0] * g.kernel[1] >= 25, is_dilated = std::max(g.dilation[0], g.dilation[1]) > 1;
   // Here PyTorch calls a kernel for each channel, or oneDNN has only plain loops: ours take a half to a hundredth.
-  if (c.backend != ConvBackend::Mkldnn || (is_backward && (is_large || (type == kBFloat16 && is_strided)))) {
+  if (c.backend != ConvBackend::Mkldnn ||
+      (is_backward && type != kHalf && (is_large || is_dilated || (type == kBFloat16 && stride > 1)))) {
     return true;
   }
   constexpr int64_t most_threads = 2;
-  if (type == kHalf || at::get_num_threads() > most_threads) {
+  if (type == kHalf || at::get_num_threads() > most_threads || (!is_backward && (stride > 2 || is_dilated))) {
     return false;
   }
-  if (c.format == MemoryFormat::Contiguous || (type == kFloat && is_large)) {
-    return true;
+  const auto elements = c.input.numel() + g.batch * g.channels * g.output[0] * g.output[1];
+  if (c.format == MemoryFormat::Contiguous) {
+    // Ours computes the channels of a vector at a time, but very few channels row by row.
+    return !is_backward || elements <= 5 << 16 || g.channels < 5 || g.channels >= 16;
   }
   // Pixels of more than fit a cache are read faster by oneDNN.
-  const auto elements = c.input.numel() + g.batch * g.channels * g.output[0] * g.output[1];
-  return elements <= (type == kFloat && !(is_backward && is_strided) ? 5 << 18 : 5 << 17);
+  return (type == kFloat && is_large) ||
+      elements <= (type == kFloat && !(is_backward && stride > 1) ? 5 << 18 : 5 << 17);
 }
 
 std::optional<Depthwise> depthwise(
