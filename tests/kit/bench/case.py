@@ -1,14 +1,18 @@
-"""A case: two ways to compute the same result, which are timed alternately, so that a change of speed hits both."""
+"""A case: two ways to compute the same result, which are timed alternately, so that a change of speed hits both.
+
+The peer runs with PyTorch's own kernels, also where the wheel replaces them.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
+from torch import _graft
 from torch.utils.benchmark import Measurement, Timer
 
 Side = Callable[[], object]
@@ -31,7 +35,6 @@ class Case:
         elements: of the input, for the plot; 0 for models and replaced operators, which the plot leaves out.
         make: creates both sides, ours first; called right before they are measured.
         group: cases of one operator and peer with the same group share a line of the summary.
-        during: what holds while the peer runs.
     """
 
     operator: str
@@ -42,7 +45,6 @@ class Case:
     elements: int
     make: Callable[[], tuple[Side, Side]]
     group: str = ""
-    during: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,10 @@ def compared(step: str, ours: Function, theirs: Function, *inputs: torch.Tensor)
 def measure(case: Case, threads: int, rounds: int, seconds: float) -> CaseResult:
     """Time ``case`` for about ``seconds`` on each side in each of ``rounds``."""
     torch.set_num_threads(threads)
-    sides, during = case.make(), (nullcontext, case.during)
+    sides, kernels = case.make(), (nullcontext, _graft.stock)
     for _ in range(_WARM_UP):
-        for side, holds in zip(sides, during, strict=True):
-            with holds():
+        for side, chosen in zip(sides, kernels, strict=True):
+            with chosen():
                 side()
     # One thread's processor time is reliable on a shared machine. With several threads it would exclude waiting.
     clock = time.process_time if threads == 1 else time.perf_counter
@@ -106,8 +108,8 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> CaseResult
         for side, name in zip(sides, ("ours", "peer"), strict=True)
     ]
     measured = []
-    for timer, holds in [*zip(timers, during, strict=True)] * rounds:
-        with holds():
+    for timer, chosen in [*zip(timers, kernels, strict=True)] * rounds:
+        with chosen():
             measured.append(timer.blocked_autorange(min_run_time=seconds))
     ratios = [peer.median / our.median for our, peer in zip(measured[::2], measured[1::2], strict=True)]
     return CaseResult(case, threads, ratios, measured, (_peak(sides[0]), _peak(sides[1])))

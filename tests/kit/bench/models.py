@@ -1,8 +1,7 @@
-"""torchvision's models, with nn.Conv2d and with our operator in every depthwise layer."""
+"""torchvision's models as they are, with the kernels of native/faster and with PyTorch's own."""
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -12,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import depthwise_conv2d
 
+from ..replaced import replaced
 from .case import Case, Side
 from .depthwise import FORMATS
 
@@ -22,12 +21,18 @@ _MODELS = {
     "MobileNetV3-L": "mobilenet_v3_large",
     "EfficientNet-B0": "efficientnet_b0",
     "ConvNeXt-T": "convnext_tiny",
+    "MobileNetV2": "mobilenet_v2",
+    "ShuffleNetV2": "shufflenet_v2_x1_0",
+    "MNASNet": "mnasnet1_0",
 }
 _DTYPES = {"float": torch.float, "bfloat16": torch.bfloat16}
 
 
 def cases() -> Iterator[Case]:
-    """Yield each model in both memory formats and dtypes; none without torchvision."""
+    """Yield each model in both memory formats and dtypes; none without native/faster or torchvision."""
+    if "_convolution" not in replaced():
+        print('models: left out, since native/faster is not built: NATIVE="native native/faster"', file=sys.stderr)
+        return
     if importlib.util.find_spec("torchvision") is None:
         print("models: left out, since pip finds no torchvision for this torch", file=sys.stderr)
         return
@@ -39,39 +44,13 @@ def cases() -> Iterator[Case]:
                     yield Case("models", "torchvision", title, step, aim, 0, make, title)
 
 
-class _Depthwise(nn.Module):
-    """``conv`` computed by our operator with the same parameters."""
-
-    def __init__(self, conv: nn.Conv2d) -> None:
-        super().__init__()
-        self.conv = conv
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        conv = self.conv
-        return depthwise_conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding, conv.dilation)
-
-
-def _replace(module: nn.Module) -> int:
-    """Replace every depthwise layer below ``module`` by ours. Return their number."""
-    replaced = 0
-    for name, child in module.named_children():
-        if isinstance(child, nn.Conv2d) and child.groups == child.in_channels > 1:
-            setattr(module, name, _Depthwise(child))
-            replaced += 1
-        else:
-            replaced += _replace(child)
-    return replaced
-
-
 def _make(function: str, step: str, layout: str, dtype: str) -> tuple[Side, Side]:
     torch.manual_seed(0)
-    stock = getattr(_torchvision_models(), function)(weights=None)
-    stock = stock.to(_DTYPES[dtype], memory_format=FORMATS[layout]).train(step == "training")
-    ours = copy.deepcopy(stock)
-    if not _replace(ours):
-        raise ValueError(f"{function} has no depthwise layers")
+    model = getattr(_torchvision_models(), function)(weights=None)
+    model = model.to(_DTYPES[dtype], memory_format=FORMATS[layout]).train(step == "training")
     x = torch.randn(_BATCH, 3, 224, 224).to(_DTYPES[dtype], memory_format=FORMATS[layout])
-    return partial(_run, ours, x), partial(_run, stock, x)
+    run = partial(_run, model, x)
+    return run, run
 
 
 def _run(model: nn.Module, x: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Operators of PyTorch that a folder replaces parts of, compared with PyTorch's own, which are switched on then."""
+"""Operators of PyTorch that a folder replaces parts of, compared with PyTorch's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 import torch
-from torch import Tensor, _graft
+from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from ..replaced import dtypes_of, replaced, replaced_op_infos, samples_of
@@ -31,7 +31,7 @@ def cases() -> Iterator[Case]:
                     shapes = ", ".join(str(list(t.shape)) for t in tensors_of((each.input, each.args)))
                     name = f"{info.name} of {shapes} {str(dtype).removeprefix('torch.')}"
                     make = partial(_sides, info, each)
-                    yield Case("replaced", "PyTorch's own", name, "forward", 0.95, 0, make, info.name, _graft.stock)
+                    yield Case("replaced", "PyTorch's own", name, "forward", 0.95, 0, make, info.name)
 
 
 def _repeated(value: object) -> object:

@@ -1,4 +1,5 @@
-// cumsum of PyTorch for CPUs, with vectors along the dimensions after the one that is summed.
+// cumsum of PyTorch for CPUs, with vectors along the dimensions after the one that is summed. PyTorch's own sums along
+// the last.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/AccumulateType.h>
@@ -6,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Faster.h>
 #include <ATen/native/ReduceOps.h>
 #include <ATen/native/cpu/utils.h>
 
@@ -41,9 +43,12 @@ void add_columns(T* out, const T* in, int64_t size, int64_t stride, int64_t colu
 }
 
 void cumsum_kernel(const Tensor& result, const Tensor& self, int64_t dim) {
+  dim = maybe_wrap_dim(dim, self.dim());
+  if (dim == self.dim() - 1 || !is_faster_on()) {
+    return stock::of(cumsum_stub)(self.device().type(), result, self, dim);
+  }
   const Tensor in = self.contiguous();
   const Tensor out = result.contiguous();
-  dim = maybe_wrap_dim(dim, self.dim());
   const int64_t size = in.size(dim);
   const int64_t stride = c10::multiply_integers(in.sizes().slice(dim + 1));
   const int64_t width = stride < kLeastColumns ? 1 : std::min(stride, kColumns);
@@ -58,10 +63,6 @@ void cumsum_kernel(const Tensor& result, const Tensor& self, int64_t dim) {
       int64_t tile = 0;
       data_index_init(begin, block, outer, tile, tiles);
       for (int64_t i = begin; i < end; i++) {
-        if (stride == 1) {
-          add_column(to + i * size, from + i * size, size, 1);
-          continue;
-        }
         const int64_t first = block * size * stride + tile * width;
         if (width == 1) {
           add_column(to + first, from + first, size, stride);
