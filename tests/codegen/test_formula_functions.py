@@ -126,7 +126,8 @@ def test_mistake(files: dict[str, str], expected: str, known: BaseOperators, tmp
         {
             "FunctionsManual.cpp": source(SINC.replace("sinc_backward", "sinc_of")),
             "FunctionsManual.h": f"#pragma once\n{source('Tensor sinc_of(const Tensor& grad, const Tensor& self);')}",
-            "derivatives.yaml": "- name: sinc(Tensor self) -> Tensor\n  self: sinc_of(grad, self)\n  replace: True\n",
+            "derivatives.yaml": "- name: sinc(Tensor self) -> Tensor\n  self: sinc_of(grad, self)\n  replace: True\n"
+            '  releases: "<99"\n',
         },
         {
             "FunctionsManual.cpp": source(

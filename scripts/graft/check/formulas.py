@@ -28,7 +28,7 @@ from ..codegen.torchgen import (
     Type,
 )
 from ..inputs.cplusplus import Definition, Source, canonical, identifiers, parse, text_of
-from ..inputs.entries import Entry, Place
+from ..inputs.entries import RELEASES, Entry, Place
 from . import Findings, nearest
 from .base import BaseOperators
 from .schemas import Function
@@ -109,7 +109,7 @@ def formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
     for fields in (entry.fields, *of_keys):
         for key, value in fields.items():
             is_own = fields is not entry.fields or key in entry.values
-            if is_own and isinstance(value, str) and key not in ("name", "output_differentiability"):
+            if is_own and isinstance(value, str) and key not in ("name", "output_differentiability", RELEASES):
                 yield str(key), value.strip(), entry.value(key) if fields is entry.fields else entry.place("dispatch")
 
 
