@@ -94,6 +94,7 @@ step("surfaces", "the wheel and develop have every surface", "surfaces", "DELIVE
 step("emulated", "CUDA kernels on all parameters", "test", "ARGS=--parts emulated", "GRAFT_EMULATED_ALL=1")
 step("mutants", "a test fails for each wrong line of tests/mutants", "test-mutants")
 step("bases", "wheels for CUDA and for another Python", "test", "ARGS=--parts bases")
+step("fixes", "bugs of PyTorch are fixed, in what uses them, too", "test", "NATIVE=native/fixes", "OUT=build/fixes")
 step("peers", "calls and builds compared with other ways to add an operator", "bench-peers")
 
 

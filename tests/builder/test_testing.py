@@ -300,7 +300,7 @@ def test_steps_of_the_night_are_targets_of_the_makefile() -> None:
     targets = re.findall(r"^([a-z -]+):", (common.REPOSITORY / "Makefile").read_text(), re.M)
     noxfile = (common.REPOSITORY / "noxfile.py").read_text()
     steps = dict(re.findall(r'^step\("(\w+)", "[^"]+", "([\w-]+)"', noxfile, re.M))
-    assert len(steps) == 8 and set(steps.values()) <= {name for line in targets for name in line.split()}
+    assert len(steps) == 9 and set(steps.values()) <= {name for line in targets for name in line.split()}
     listed = nox(common.REPOSITORY, "--list-sessions", "--json", "--tags", "nightly").stdout
     others = ("matrix", "arm", "debian", "faster", "commands", "dates")
     assert {session["session"].partition("(")[0] for session in json.loads(listed)} == {*steps, *others}
