@@ -18,6 +18,8 @@
 #include <ATen/ops/empty.h>
 #endif
 
+#include <algorithm>
+
 namespace at::native {
 namespace {
 
