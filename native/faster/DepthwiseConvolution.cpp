@@ -18,6 +18,8 @@
 #include <ATen/ops/empty.h>
 #endif
 
+#include <algorithm>
+
 namespace at::native {
 namespace {
 
@@ -94,7 +96,8 @@ geometry(const Tensor& input, const Tensor& weight, IntArrayRef stride, IntArray
 }
 
 // Whether our kernels are at least as fast as those of the backend. Measured with the layers of torchvision's models,
-// in batches of 1 to 32, on one thread and two of a Zen 4 (AVX512_BF16, 1 MB of L2 for each core).
+// in batches of 1 to 8, on one thread and two of a Zen 4 (AVX512_BF16, 1 MB of L2 for each core), and in float with
+// AVX2.
 bool is_fast(const Depthwise& c, bool is_backward) {
   const auto& g = c.g;
   const auto type = c.input.scalar_type();
