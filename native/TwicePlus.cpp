@@ -1,6 +1,5 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
-#include <ATen/native/BinaryOps.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/TwicePlus.h>
 
@@ -13,7 +12,7 @@
 namespace at::meta {
 
 TORCH_META_FUNC(twice_plus)(const Tensor& self, const Tensor& other) {
-  build_borrowing_binary_op(maybe_get_output(), other, self);
+  build_borrowing_binary_op(maybe_get_output(), self, other);
   TORCH_CHECK(
       common_dtype() != kBool,
       "twice_plus(): expected self or other to be a number type, but both are bool. "
@@ -27,9 +26,7 @@ namespace at::native {
 DEFINE_DISPATCH(twice_plus_stub);
 
 TORCH_IMPL_FUNC(twice_plus_out)(const Tensor& self, const Tensor& other, const Tensor& result) {
-  // PyTorch's loop over single elements of these types takes 0.7 to 0.9 times as long.
-  const bool is_add = (common_dtype() == kFloat || common_dtype() == kBFloat16) && !is_contiguous();
-  device_type() == kCPU&& is_add ? add_stub(kCPU, *this, 2) : twice_plus_stub(device_type(), *this);
+  twice_plus_stub(device_type(), *this);
 }
 
 } // namespace at::native

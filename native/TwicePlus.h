@@ -8,7 +8,6 @@ struct TensorIteratorBase;
 
 namespace at::native {
 
-// The operands are in the order of torch.add(other, self, alpha=2).
 using twice_plus_fn = void (*)(TensorIteratorBase&);
 
 DECLARE_DISPATCH(twice_plus_fn, twice_plus_stub)

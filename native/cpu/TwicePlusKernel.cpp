@@ -19,7 +19,7 @@ void twice_plus_loop(TensorIteratorBase& iter) {
   // Integers wrap around, which C++ defines for unsigned ones only.
   using sum_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, opmath_t>;
   using Vec = vec::Vectorized<scalar_t>;
-  const auto one = [](scalar_t y, scalar_t x) -> scalar_t {
+  const auto one = [](scalar_t x, scalar_t y) -> scalar_t {
     return static_cast<sum_t>(x) + static_cast<sum_t>(x) + static_cast<sum_t>(y);
   };
   if constexpr (std::is_same_v<scalar_t, c10::complex<Half>>) {
@@ -27,13 +27,13 @@ void twice_plus_loop(TensorIteratorBase& iter) {
     cpu_kernel(iter, one);
   } else if constexpr (is_reduced_floating_point_v<scalar_t>) {
     // Half types compute in float and round once.
-    cpu_kernel_vec(iter, one, [](Vec y, Vec x) -> Vec {
+    cpu_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec {
       const auto [x0, x1] = vec::convert_to_float<scalar_t>(x);
       const auto [y0, y1] = vec::convert_to_float<scalar_t>(y);
       return vec::convert_from_float<scalar_t>(x0 + x0 + y0, x1 + x1 + y1);
     });
   } else {
-    cpu_kernel_vec(iter, one, [](Vec y, Vec x) -> Vec { return x + x + y; });
+    cpu_kernel_vec(iter, one, [](Vec x, Vec y) -> Vec { return x + x + y; });
   }
 }
 

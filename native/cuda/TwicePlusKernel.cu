@@ -19,7 +19,7 @@ void twice_plus_kernel(TensorIteratorBase& iter) {
         // Integers wrap around, which C++ defines for unsigned ones only.
         using sum_t = std::conditional_t<std::is_integral_v<scalar_t>, uint64_t, at::opmath_type<scalar_t>>;
         // A tensor of one number may be on the CPU.
-        gpu_kernel_with_scalars(iter, [] GPU_LAMBDA(scalar_t y, scalar_t x) -> scalar_t {
+        gpu_kernel_with_scalars(iter, [] GPU_LAMBDA(scalar_t x, scalar_t y) -> scalar_t {
           return static_cast<sum_t>(x) + static_cast<sum_t>(x) + static_cast<sum_t>(y);
         });
       }),
