@@ -192,7 +192,7 @@ bool is_for_onednn(const Tensor& input, const DepthwiseConv2dGeometry& g) {
   return input.is_cpu() && input.numel() >= 1 << 17 && format_of_images(input) == MemoryFormat::ChannelsLast &&
       (dtype == kFloat || (dtype == kBFloat16 && __builtin_cpu_supports("avx512bf16"))) && g.multiplier == 1 &&
       g.channels > 1 && g.kernel == Pair{3, 3} && std::max(g.padding[0], g.padding[1]) <= 1 &&
-      g.dilation == Pair{1, 1} && get_cpu_capability() == CPUCapability::AVX512 &&
+      g.dilation == Pair{1, 1} && get_cpu_capability() == CPUCapability::AVX512 && at::hasMKLDNN() &&
       at::globalContext().userEnabledMkldnn();
 #else
   return false;

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/FunctionsManual.h>
 
 #include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
 
 #include <cmath>
 
@@ -94,31 +95,35 @@ Tensor batch_norm_jvp(
     }
   }
   shape[1] = -1;
-  const auto as_input = [&](const Tensor& channels) { return channels.view(shape).to(input_p.scalar_type()); };
+  // Half types are rounded once, at the end: the square of what is centered may overflow in them.
+  const auto type = at::toOpMathType(input_p.scalar_type());
+  const Tensor input = input_p.to(type), tangent = input_t.to(type);
+  const auto of_channels = [&](const Tensor& channels) { return channels.view(shape).to(type); };
 
   Tensor normal, normal_t;
   if (train) {
-    const Tensor centered = input_p - input_p.mean(dims, /*keepdim=*/true);
+    const Tensor centered = input - input.mean(dims, /*keepdim=*/true);
     const Tensor invstd = (centered.square().mean(dims, /*keepdim=*/true) + eps).rsqrt();
     normal = centered * invstd;
-    const Tensor centered_t = input_t - input_t.mean(dims, /*keepdim=*/true);
+    const Tensor centered_t = tangent - tangent.mean(dims, /*keepdim=*/true);
     normal_t = (centered_t - normal * (normal * centered_t).mean(dims, /*keepdim=*/true)) * invstd;
   } else {
     TORCH_INTERNAL_ASSERT(running_mean.has_value() && running_var.has_value());
     TORCH_CHECK(
         !running_mean->_fw_grad(/*level=*/0).defined() && !running_var->_fw_grad(/*level=*/0).defined(),
         "batch_norm is not differentiable wrt running_mean and running_var, they cannot have forward grad defined");
-    const Tensor invstd = as_input((*running_var + eps).rsqrt());
-    normal = (input_p - as_input(*running_mean)) * invstd;
-    normal_t = input_t * invstd;
+    const Tensor invstd = (of_channels(*running_var) + eps).rsqrt();
+    normal = (input - of_channels(*running_mean)) * invstd;
+    normal_t = tangent * invstd;
   }
   if (weight_p.defined()) {
-    normal_t = normal_t * as_input(weight_p);
+    normal_t = normal_t * of_channels(weight_p);
     if (weight_t.defined()) {
-      normal_t = normal_t + normal * as_input(weight_t);
+      normal_t = normal_t + normal * of_channels(weight_t);
     }
   }
-  return bias_t.defined() ? normal_t + as_input(bias_t) : normal_t;
+  normal_t = bias_t.defined() ? normal_t + of_channels(bias_t) : normal_t;
+  return normal_t.to(input_p.scalar_type());
 }
 
 // pytorch#196704, #196787: 1 / (1 + exp(-d)) is right where exp overflows, and its derivative is inf / inf, so nan.

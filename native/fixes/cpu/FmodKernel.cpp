@@ -9,7 +9,6 @@
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/cpu/Loops.h>
-#include <c10/util/TypeSafeSignMath.h>
 
 #include <cmath>
 
@@ -62,13 +61,7 @@ Vectorized<T> in_float(const Vectorized<T>& a, const Vectorized<T>& b, const F& 
 
 void fmod_kernel(TensorIteratorBase& iter) {
   if (isIntegralType(iter.common_dtype(), /*includeBool=*/false)) {
-    AT_DISPATCH_INTEGRAL_TYPES(iter.common_dtype(), "fmod_cpu", [&] {
-      cpu_kernel(iter, [](scalar_t a, scalar_t b) -> scalar_t {
-        TORCH_CHECK(b != 0, "ZeroDivisionError");
-        return a % b;
-      });
-    });
-    return;
+    return stock::of(fmod_stub)(iter.device_type(), iter);
   }
   AT_DISPATCH_FLOATING_TYPES_AND2(kBFloat16, kHalf, iter.common_dtype(), "fmod_cpu", [&] {
     cpu_kernel_vec(
@@ -82,14 +75,7 @@ void fmod_kernel(TensorIteratorBase& iter) {
 
 void remainder_kernel(TensorIteratorBase& iter) {
   if (isIntegralType(iter.common_dtype(), /*includeBool=*/false)) {
-    AT_DISPATCH_INTEGRAL_TYPES(iter.common_dtype(), "remainder_cpu", [&] {
-      cpu_kernel(iter, [](scalar_t a, scalar_t b) -> scalar_t {
-        TORCH_CHECK(b != 0, "ZeroDivisionError");
-        const scalar_t mod = a % b;
-        return mod != 0 && c10::is_negative(mod) != c10::is_negative(b) ? mod + b : mod;
-      });
-    });
-    return;
+    return stock::of(remainder_stub)(iter.device_type(), iter);
   }
   AT_DISPATCH_FLOATING_TYPES_AND2(kBFloat16, kHalf, iter.common_dtype(), "remainder_cpu", [&] {
     using opmath_t = at::opmath_type<scalar_t>;

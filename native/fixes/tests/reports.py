@@ -23,11 +23,13 @@ class Report:
         number: of PyTorch's issue or pull request.
         compute: what is wrong in PyTorch.
         right: the value that it should have.
+        releases: those that have it wrong.
     """
 
     number: int
     compute: Callable[[], Tensor]
     right: float
+    releases: str = ""
 
     def is_right(self) -> bool:
         """Return whether this torch computes the right value."""
@@ -115,7 +117,7 @@ REPORTS = [
     # The sum of (L L^T)^-1 is 5 / (4 a^2) - 1 / (2 a) + 1 / 4 with a = t + 1.
     Report(196682, _cholesky_inverse, -5 / (2 * 1.7**3) + 1 / (2 * 1.7**2)),
     Report(196694, _cholesky_solve, _exact_cholesky_solve()),
-    Report(189872, lambda: derivative(torch.special.bessel_j0, double(1.0), 1), -float(mpmath.besselj(1, 1))),
+    Report(189872, lambda: derivative(torch.special.bessel_j0, double(1.0), 1), -float(mpmath.besselj(1, 1)), "<2.15"),
     Report(176298, lambda: torch.ones(1, dtype=torch.uint16) + torch.ones(1, dtype=torch.uint16), 2),
     Report(96613, _histc, 2**25 + 8),
     Report(196214, _csr, 0),

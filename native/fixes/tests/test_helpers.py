@@ -37,6 +37,22 @@ def second(function: Callable[..., Tensor], inputs: tuple[Tensor, ...], tangents
     return jvp(lambda *x: jvp(function, x, tangents)[1], inputs, tangents)[1]
 
 
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16])
+@pytest.mark.parametrize("is_training", [True, False])
+def test_batch_norm_of_large_values(dtype: torch.dtype, is_training: bool) -> None:
+    """The tangent has the digits of the dtype: squares of what is centered would overflow in half."""
+    torch.manual_seed(0)
+    x, v = (torch.randn(8, 3, 5) * 400 + 300).to(dtype), torch.randn(8, 3, 5).to(dtype)
+    mean, var = x.float().mean((0, 2)), x.float().var((0, 2))
+
+    def function(t: Tensor) -> Tensor:
+        return F.batch_norm(t, mean.to(t.dtype), var.to(t.dtype), None, None, is_training, eps=EPS)
+
+    mean, var = mean.to(dtype).double(), var.to(dtype).double()
+    found, expected = jvp(function, (x,), (v,))[1], jvp(function, (x.double(),), (v.double(),))[1]
+    torch.testing.assert_close(found.double(), expected, rtol=2e-2, atol=1e-4)
+
+
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE, torch.bfloat16])
 @pytest.mark.parametrize("size", SIZES)

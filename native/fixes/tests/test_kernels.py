@@ -34,6 +34,18 @@ def test_stubs_with_capability(capability: str) -> None:
 
 
 @pytest.mark.parametrize("function", [torch.fmod, torch.remainder])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+def test_fmod_of_integers_is_pytorchs(dtype: torch.dtype, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """The processor has no smallest integer modulo -1, and raises a signal."""
+    x, y = torch.tensor([torch.iinfo(dtype).min, -7, 7] * 11, dtype=dtype), torch.tensor([-1, 3, -3] * 11, dtype=dtype)
+    found = function(x, y)
+    with _graft.stock():
+        assert torch.equal(found, function(x, y))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        function(x, torch.zeros_like(y))
+
+
+@pytest.mark.parametrize("function", [torch.fmod, torch.remainder])
 def test_fmod_under_transforms(function) -> None:
     x, y = torch.full((33,), 1e38), torch.full((33,), 1e-3)
     expected = torch.from_numpy(np.fmod(x.double().numpy(), y.double().numpy())).float()
