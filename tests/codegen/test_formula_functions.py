@@ -13,7 +13,8 @@ from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate
 from graft.codegen.operators import Operators, calls_of
 from graft.core.process import run
-from graft.inputs.helpers import MANGLED, helpers_of, is_same, name_in
+from graft.inputs.cplusplus import read_text, without_functions
+from graft.inputs.helpers import MANGLED, heads, helpers_of, is_same, name_in
 from graft.inputs.native import load_native, load_natives
 from helpers import write
 
@@ -21,6 +22,7 @@ from helpers import write
 NODE = re.compile(r"torch::autograd::generated::(\w+?)(?:::|_apply_functional)")
 KERNEL = re.compile(r"torch::autograd::VariableType::(?:\(anonymous namespace\)::)?(\w+)\(")
 
+HELPERS = "FunctionsManual.cpp"
 HEAD = "#include <torch/csrc/autograd/FunctionsManual.h>\nnamespace torch::autograd::generated::details {\n"
 SINC = "Tensor sinc_backward(const Tensor& grad, const Tensor& self) {\n  return grad * self;\n}\n"
 
@@ -66,8 +68,6 @@ def test_every_formula_that_calls_a_function_is_found(known: BaseOperators, ever
     ],
 )
 def test_overloads_are_told_apart(function: str, same: bool) -> None:
-    from graft.inputs.cplusplus import read_text
-
     (definition,) = read_text(Path(), source(SINC)).definitions
     assert is_same(function, definition) is same
 
@@ -98,6 +98,30 @@ MISTAKES = {
     "inline": (
         {"FunctionsManual.cpp": source("std::optional<Tensor> wrap_opt_if(const Tensor& t, const bool c) {}\n")},
         "FunctionsManual.cpp:3: wrap_opt_if is in the code of every operator, not in formulas, so it cannot be",
+    ),
+    "another namespace": (
+        {"FunctionsManual.cpp": source(SINC).replace("::details", "")},
+        "FunctionsManual.cpp:3: `Tensor sinc_backward(const Tensor&, const Tensor&)` is in namespace "
+        "torch::autograd::generated, where no formula finds it; put it into namespace "
+        "torch::autograd::generated::details, or into another file",
+    ),
+    "its header": (
+        {"FunctionsManual.cpp": f'#include "FunctionsManual.h"\n{source(SINC)}', "FunctionsManual.h": "#pragma once\n"},
+        "FunctionsManual.cpp:1: builds do not find FunctionsManual.h by this name; include "
+        "<torch/csrc/autograd/FunctionsManual.h>, which then has its declarations",
+    ),
+    "settings": (
+        {"FunctionsManual.cpp": source(SINC), "pyproject.toml": '[tool.graft]\nkeep = ["norm_bakward"]\n'},
+        "pyproject.toml:2: keep: PyTorch has no function norm_bakward; did you mean `norm_backward`?",
+    ),
+    "releases": (
+        {"FunctionsManual.cpp": source(SINC), "pyproject.toml": '[tool.graft.releases]\nsinc_bakward = ">2"\n'},
+        "pyproject.toml:1: releases: the folder has no function sinc_bakward; did you mean `sinc_backward`?",
+    ),
+    "releases of a new operator": (
+        {"native_functions.yaml": '- func: my_op(Tensor self) -> Tensor\n  releases: "<2"\n'},
+        "native_functions.yaml:2:3: torchgen does not know the key `releases`; write it only where `replace: True` is; "
+        "all releases have new operators",
     ),
     "PyTorch's own caller": (
         {
@@ -170,12 +194,36 @@ def test_a_function_in_two_folders(known: BaseOperators, tmp_path: Path) -> None
     )
 
 
+def test_three_folders_have_files_of_their_own(tmp_path: Path) -> None:
+    for name in "abc":
+        write(tmp_path / name, {"FunctionsManual.h": "#pragma once\n"} | ({} if name == "a" else {HELPERS: source()}))
+    natives = load_natives([tmp_path / name for name in "abc"])
+    assert [*map(str, natives.helper_headers)] == [f"FunctionsManual{n}.h" for n in ("", ".1", ".2")]
+    assert [natives.file(name).parent.name for name in natives.helpers] == ["b", "c"]
+
+
+@pytest.mark.parametrize("local", ["static {}", "namespace {{\n{}}}\n"])
+def test_what_formulas_depend_on_is_known(local: str) -> None:
+    assert heads(source(SINC)) != heads(source(local.format(SINC)))
+    assert heads(source(SINC)) == heads(source(SINC.replace("grad * self", "grad + self")))
+
+
+def test_a_template_is_left_out_with_its_instances() -> None:
+    template = "template <typename T>\nTensor scaled(const Tensor& x, T by) {\n  return x * by;\n}\n"
+    instance = "template Tensor scaled(const Tensor&, double);\n"
+    text = without_functions(source(template, instance, SINC), {"scaled"})
+    assert "".join(text.split()) == "".join(source(SINC).split())
+    assert text.count("\n") == source(template, instance, SINC).count("\n")
+
+
 def test_a_header_takes_the_place_of_declarations(base: Path, tmp_path: Path) -> None:
-    text = source("Tensor sinc_backward(const Tensor& grad, c10::SymInt n);\n")
+    template = "template <typename T>\nTensor mul_tensor_backward(const Tensor& grad, T other);\n"
+    text = source("Tensor sinc_backward(const Tensor& grad, c10::SymInt n);\n", template)
     write(tmp_path / "a", {"FunctionsManual.h": text, "FunctionsManual.cpp": source()})
     generate(base, load_natives([tmp_path / "a"]), tmp_path / "out")
     header = (tmp_path / "out/include/torch/csrc/autograd/FunctionsManual.h").read_text()
     assert "sinc_backward" not in header and "Tensor sinc_jvp" not in header and "norm_backward(" in header
+    assert not re.search(r"template <typename T>\s+template", header)
     assert header.endswith("#include <ATen/native/FunctionsManual.h>\n")
 
 

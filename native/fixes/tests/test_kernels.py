@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from layouts import LAYOUTS, SIZES, laid_out
 from reports import INF, NAN
 from stubs import check_stubs, same
-from torch import _graft
+from torch import Tensor, _graft
 from torch._inductor import decomposition
 from torch.fx.experimental.proxy_tensor import make_fx
 

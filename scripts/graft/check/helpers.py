@@ -9,11 +9,14 @@ from ..inputs.cplusplus import Definition
 from ..inputs.entries import Entry
 from ..inputs.helpers import HEADER, NAMESPACE, Helpers, is_same, name_in
 from ..inputs.native import HELPERS, HELPERS_HEADER, NativeFolders
+from ..inputs.pyproject import line_of as line_of_key
 from . import Findings, line_of, nearest
 from .base import BaseOperators
 
 # A file that generates more of PyTorch's operators again than this was probably copied whole.
 _MANY = 40
+
+_OWN_HEADER = re.compile(rf'^[ \t]*#[ \t]*include[ \t]*"{re.escape(str(HELPERS_HEADER))}"', re.M)
 
 # The autograd nodes and kernels that torchgen writes. They are generated again.
 _GENERATED = re.compile(r"torch::autograd::(?:generated::\w+(?:::|_apply|\()|VariableType::|ADInplaceOrView::)")
@@ -32,6 +35,16 @@ def check_helpers(
         findings: receives what is wrong.
     """
     formulas = "\n".join(str(each.fields) for each in entries)
+    for each in helpers.elsewhere:
+        where = f"namespace {each.namespace}" if each.namespace else "no namespace"
+        what, todo = f"`{each}` is in {where}, where no formula finds it", f"put it into namespace {NAMESPACE}"
+        findings.add((each.file, each.line, 0), what, f"{todo}, or into another file")
+    for name in (*natives.helpers, *natives.helper_headers):
+        if found := _OWN_HEADER.search(natives.text(name)):
+            line = natives.text(name).count("\n", 0, found.start()) + 1
+            todo = f"include <{HEADER}>, which then has its declarations"
+            findings.add((natives.file(name), line, 0), f"builds do not find {HELPERS_HEADER} by this name", todo)
+    _check_settings(helpers, natives, base, findings)
     replaced: list[Definition] = []
     seen: dict[tuple[str, ...], Definition] = {}
     for each in helpers.defined:
@@ -66,6 +79,23 @@ def check_helpers(
             findings.add(
                 (file, 1, 0), what, "leave in it only the functions that differ from PyTorch's", is_warning=True
             )
+
+
+def _check_settings(helpers: Helpers, natives: NativeFolders, base: BaseOperators, findings: Findings) -> None:
+    """Check the functions that settings name: those that keep PyTorch's, and those that are for some releases."""
+    own = {each.name for each in helpers.defined}
+    for settings in {folder.settings.file: folder.settings for folder in natives.folders}.values():
+        left_out = {name for folder in natives.folders for name in folder.functions_left_out}
+        functions = {part for part in settings.releases if re.fullmatch(r"\w+", part)}
+        of_keys = ("keep", {*settings.kept}, {*base.formula_functions}), ("releases", functions, own | left_out)
+        for key, names, known in of_keys:
+            for name in sorted(names - known):
+                assert settings.file is not None
+                line = line_of_key(settings.file.read_text(encoding="utf-8"), key, name)
+                of = "PyTorch" if key == "keep" else "the folder"
+                findings.add(
+                    (settings.file, line, 0), f"{key}: {of} has no function {name}", nearest(name, known, "delete it")
+                )
 
 
 def _check_calls(

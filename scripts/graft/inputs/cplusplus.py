@@ -7,7 +7,7 @@ than a compiler.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -166,6 +166,8 @@ class Source:
     @property
     def stock_calls(self) -> Iterator[tuple[int, str]]:
         """The line and the name of each use of namespace ``at::native::stock``."""
+        if re.search(r"\bnamespace\s+(?:\w+\s*::\s*)*stock\b", self.code):
+            return  # it has one of its own
         for use in re.finditer(r"(?<![\w:])(?:(?:::)?(?:at::)?native::)?stock::(\w+)", self.code):
             yield self.code.count("\n", 0, use.start()) + 1, use[1]
 
@@ -235,15 +237,29 @@ def functions_in(text: str) -> tuple[dict[str, str], str]:
     return found, (rest + data[end:]).decode(errors="replace")
 
 
-def without_functions(text: str, names: Collection[str]) -> str:
-    """Return the text of a source with the functions ``names`` at namespace level replaced by empty lines."""
-    data = text.encode()
-    for node, namespace, is_local in _outside_functions(parse(text)):
+def without_functions(text: str, names: Set[str]) -> str:
+    """Return the text of a source with the functions ``names`` at namespace level replaced by empty lines, and with
+    them the instantiations of templates.
+    """
+    data, root = text.encode(), parse(text)
+    left_out = [node for node in nodes_of(root) if node.type == "template_instantiation" and names & _words(node)]
+    for node, namespace, is_local in _outside_functions(root):
         definition = _definition(Path(), node, namespace, is_local)
         if node.type == "function_definition" and definition and definition.name in names:
-            there = data[node.start_byte : node.end_byte]
-            data = data[: node.start_byte] + re.sub(rb"[^\n]", b" ", there) + data[node.end_byte :]
+            left_out.append(template_of(node))
+    for node in left_out:
+        blank = re.sub(rb"[^\n]", b" ", data[node.start_byte : node.end_byte])
+        data = data[: node.start_byte] + blank + data[node.end_byte :]
     return data.decode(errors="replace")
+
+
+def template_of(node: Node) -> Node:
+    """Return the whole of a declaration: with the line of the template, if it is one."""
+    return node.parent if node.parent is not None and node.parent.type == "template_declaration" else node
+
+
+def _words(node: Node) -> set[str]:
+    return set(re.findall(r"\w+", text_of(node)))
 
 
 def is_keyword(name: str) -> bool:

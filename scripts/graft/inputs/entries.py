@@ -116,7 +116,10 @@ class Entry:
             return replace(self, fields={**theirs, **about_all, "dispatch": of_keys})
         if isinstance(ours.get("dispatch"), dict):
             of_theirs = theirs.get("dispatch", {"Default": theirs})
-            of_keys = {key: _with_stock(of_theirs.get(key, {}), each) for key, each in ours["dispatch"].items()}
+            of_keys = {
+                key: _with_stock(of_theirs.get(key) or {}, each) if isinstance(each, dict) else each
+                for key, each in ours["dispatch"].items()
+            }
             return replace(self, fields={**ours, "dispatch": of_keys})
         return replace(self, fields=ours if "dispatch" in ours else _formulas(theirs, ours))
 

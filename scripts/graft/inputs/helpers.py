@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cplusplus import Definition, parse, read_text
+from .cplusplus import Definition, parse, read_text, template_of
 from .native import NativeFolders
 
 NAMESPACE = "torch::autograd::generated::details"
@@ -26,11 +26,13 @@ class Helpers:
         defined: those that their sources define for others.
         declared: those that their headers declare, which are new, or take the place of PyTorch's.
         headers: the headers, by their names in the folders.
+        elsewhere: what their sources define for others in other namespaces.
     """
 
     defined: tuple[Definition, ...] = ()
     declared: tuple[Definition, ...] = ()
     headers: tuple[Path, ...] = ()
+    elsewhere: tuple[Definition, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
@@ -54,17 +56,17 @@ class Helpers:
 def helpers_of(natives: NativeFolders) -> Helpers:
     """Return the functions for formulas of native folders."""
 
-    def read(names: Iterable[Path]) -> Iterator[tuple[Definition, ...]]:
+    def read(names: Iterable[Path]) -> Iterator[Definition]:
         for name in names:
             source = read_text(natives.file(name), natives.text(name), name)
             every = source.declarations if name in headers else source.definitions
             # Templates are in no header's reach, but for those that their file instantiates.
-            reached = (each for each in every if not each.is_local or each.is_template)
-            yield tuple(each for each in reached if each.namespace == NAMESPACE)
+            yield from (each for each in every if not each.is_local or each.is_template)
 
     headers = tuple(natives.helper_headers)
-    defined, declared = sum(read(natives.helpers), ()), sum(read(headers), ())
-    return Helpers(defined, declared, headers)
+    found, declared = [*read(natives.helpers)], tuple(read(headers))
+    defined = tuple(each for each in found if each.namespace == NAMESPACE)
+    return Helpers(defined, declared, headers, tuple(each for each in found if each.namespace != NAMESPACE))
 
 
 def name_in(function: str) -> str:
@@ -86,7 +88,8 @@ def is_same(function: str, definition: Definition) -> bool:
 
 def heads(text: str) -> str:
     """Return the text of a source without the bodies of its functions: what formulas depend on."""
-    return re.sub(r"\s+", " ", "; ".join(f"{each.namespace} {each}" for each in read_text(Path(), text).definitions))
+    every = read_text(Path(), text).definitions
+    return "; ".join(f"{each.namespace} {each} {each.is_local} {each.is_template}" for each in every)
 
 
 def _declarations(text: str) -> Iterator[tuple[int, int, str]]:
@@ -97,4 +100,5 @@ def _declarations(text: str) -> Iterator[tuple[int, int, str]]:
         if node.type != "declaration":
             left += reversed(node.named_children)
         elif found := read_text(Path(), (node.text or b"").decode()).declarations:
-            yield node.start_byte, node.end_byte, found[0].name
+            whole = template_of(node)
+            yield whole.start_byte, whole.end_byte, found[0].name

@@ -115,14 +115,19 @@ class NativeFiles:
     @property
     def helpers(self) -> list[Path]:
         """The sources of functions for formulas, one of each folder."""
-        return sorted(
-            (name for name in self.files if _is_named(name, HELPERS)), key=lambda name: (len(str(name)), name)
-        )
+        return self._named(HELPERS)
 
     @property
     def helper_headers(self) -> list[Path]:
         """The headers with declarations of new functions for formulas."""
-        return [name for name in self.files if _is_named(name, HELPERS_HEADER)]
+        return self._named(HELPERS_HEADER)
+
+    def _named(self, file: Path) -> list[Path]:
+        """Return the files of the top folder that are called so, or as ``_apart`` calls them, in its order."""
+        name = re.compile(rf"{file.stem}(\.\d+)?{re.escape(file.suffix)}")
+        return sorted(
+            (each for each in self.files if name.fullmatch(str(each))), key=lambda each: (len(str(each)), each)
+        )
 
     @cached_property
     def vectorized(self) -> list[Path]:
@@ -216,8 +221,8 @@ class NativeFolder(NativeFiles):
             kept = {each.operator for each in self.entries(file)}
             yield from (each.operator for each in whole.entries(file) if each.operator not in kept)
         yield from map(str, sorted(whole.paths.keys() - self.paths.keys()))
-        if HELPERS in self.paths:
-            yield from sorted(self.functions_left_out & {*re.findall(r"\w+", whole.text(HELPERS))})
+        for name in self.helpers:
+            yield from sorted(self.functions_left_out & {*re.findall(r"\w+", whole.text(name))})
 
     def _releases_of(self, name: Path) -> str | None:
         """Return the releases that a file is for, as the settings say; None if they do not."""
@@ -228,7 +233,10 @@ class NativeFolder(NativeFiles):
     def entries(self, file: Path, report: Report = lambda *_: None, *, of_any: bool = False) -> list[Entry]:
         """Return the entries of a YAML file, if the folder has it; with ``of_any``, also those for other releases."""
         every = read_entries(self.path / file, report, self.paths[file]) if file in self.paths else []
-        return every if of_any else [each for each in every if is_for(each.fields.get(RELEASES), self.release)]
+        if of_any:
+            return every
+        # Only what replaces may be for some releases; check says so of the others.
+        return [each for each in every if not each.is_replacing or is_for(each.fields.get(RELEASES), self.release)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,17 +387,13 @@ def _apart(folders: Iterable[NativeFolder]) -> Iterator[NativeFolder]:
     number = 0
     for folder in folders:
         theirs = {name: Path(f"{name.stem}.{number}{name.suffix}") for name in (HELPERS, HELPERS_HEADER)}
-        if number and folder.paths.keys() & theirs:
+        has_some = bool(folder.paths.keys() & theirs)
+        if number and has_some:
             outside = {new: folder.place(name) for name, new in theirs.items() if name in folder.paths}
             paths = {theirs.get(name, name): path for name, path in folder.paths.items()}
             folder = replace(folder, paths=paths, outside={**folder.outside, **outside})
-        number += HELPERS in folder.paths
+        number += has_some
         yield folder
-
-
-def _is_named(name: Path, file: Path) -> bool:
-    """Return whether a file of the top folder is called so, or as ``_apart`` calls it."""
-    return re.fullmatch(rf"{file.stem}(\.\d+)?{re.escape(file.suffix)}", str(name)) is not None
 
 
 def together(folders: Iterable[NativeFolder]) -> NativeFolders:

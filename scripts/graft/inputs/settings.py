@@ -120,8 +120,10 @@ class Settings:
 
     def require_none(self) -> None:
         """Check that there are no settings: PyTorch's own build has its own."""
-        if self.given:
-            faults = [self.fault(key, "PyTorch's own build has no such settings") for key in self.given]
+        faults = [self.fault(key, "PyTorch's own build has no such settings") for key in self.given]
+        if self.kept:
+            faults.append(self.fault("keep", "a source tree has one function of each name, and all call that"))
+        if faults:
             todo = "build onto a wheel, or write the folder as ATen is written"
             raise UsageError("\n".join(faults), todo=todo)
 

@@ -18,8 +18,6 @@ from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, SOURCES, Layout
 from .accepted import require_accepted, require_flags
 from .carried import carried
-from .cplusplus import without_functions
-from .helpers import heads
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
 from .native import SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .patches import Patch, load_series, pin_files
@@ -55,6 +53,7 @@ class Snapshot:
         extensions: the extensions that stay libraries of their own, each with what it is linked with.
         carried: the user's files of the packages that are delivered beside torch, by path below site-packages.
         left_out: what the native folders have for other releases of PyTorch.
+        whole: by number of the folder, the hashes of files of which a part, or all, is for other releases.
     """
 
     work: Path
@@ -69,6 +68,7 @@ class Snapshot:
     extensions: tuple[tuple[Extension, LinkedLibraries], ...] = ()
     carried: Mapping[str, Path] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    whole: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def packages(self) -> dict[str, bytes]:
@@ -87,8 +87,8 @@ class Snapshot:
         """A hash of torchgen's input and of the code that runs it."""
         read = {*map(str, (*YAML, "pin.yaml"))}
         code = {_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helper_headers}
-        sources = (_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helpers)
-        helpers = [heads(self.files[key].decode(errors="replace")) for key in sources]
+        sources = [_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helpers]
+        helpers = _heads([self.files[key].decode(errors="replace") for key in sources]) if sources else []
         return self._hash((name for name in self.files if Path(name).name in read or name in code), *helpers)
 
     def _hash(self, names: Iterable[str], *others: str) -> str:
@@ -161,6 +161,7 @@ class Snapshot:
                     folder.shown(name): hashlib.sha256(self.files[_key(number, name)]).hexdigest()
                     for name in folder.files
                 },
+                **self.whole.get(number, {}),
                 **{str(name): sha256_of_file(folder.path / name) for name in folder.unread},
             }
             for number, folder in enumerate(self.read.folders)
@@ -188,6 +189,7 @@ def take_snapshot(layout: Layout) -> Snapshot:
     files = contents_of(folder.paths for folder in natives.folders)
     elsewhere = contents_of(folder.elsewhere for folder in natives.folders)
     files |= _without_functions(natives)
+    hashes = _hashes_of_others(whole, files)
     series = load_series(layout.patches)
     of_pin = {path: path.read_bytes() for path in pin_files(layout.patches)}
     of_pin |= {patch.path: patch.text.encode() for patch in series}
@@ -231,11 +233,31 @@ def take_snapshot(layout: Layout) -> Snapshot:
         extensions=tuple(extensions),
         carried=beside,
         left_out=tuple(left_out),
+        whole=hashes,
     )
+
+
+def _heads(texts: Iterable[str]) -> list[str]:
+    from .helpers import heads  # tree-sitter
+
+    return [*map(heads, texts)]
+
+
+def _hashes_of_others(natives: NativeFolders, files: Mapping[str, bytes]) -> dict[int, dict[str, str]]:
+    """Return the hashes of the user's files that are not among ``files``, or not whole, by number of their folder."""
+    found: dict[int, dict[str, str]] = {}
+    for number, folder in enumerate(natives.folders):
+        for name in folder.files if folder.settings.releases else ():
+            data = folder.paths[name].read_bytes()
+            if files.get(_key(number, name)) != data:
+                found.setdefault(number, {})[folder.shown(name)] = hashlib.sha256(data).hexdigest()
+    return found
 
 
 def _without_functions(natives: NativeFolders) -> dict[str, bytes]:
     """Return the sources of functions for formulas without those that are for other releases."""
+    from .cplusplus import without_functions  # tree-sitter, which few folders need
+
     return {
         _key(number, name): without_functions(each.text(name), each.functions_left_out).encode()
         for number, each in enumerate(natives.folders)
