@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from corpus import said_of
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
+from graft.codegen import torchgen
 from graft.codegen.__main__ import generate
 from graft.codegen.description import Description
 from graft.core.layout import REPOSITORY
@@ -302,6 +304,26 @@ def test_in_the_yaml_of_a_source_tree_the_entry_takes_the_place_of_pytorch_s(bas
     named = {"trace", "renorm.out", "_spsolve", "cholesky_inverse", "flipud", "vander", "sgn.out"}
     assert changed.keys() == named
     assert "replace" not in changed["trace"]
+
+
+def test_stock_kernels_are_declared_once(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchgen of 2.15 names the library of a device in declarations."""
+    declare = torchgen.compute_native_function_declaration
+
+    def of_device(group: Any, index: torchgen.BackendIndex) -> list[str]:
+        api = "TORCH_CUDA_CPP_API" if "CUDA" in str(index.dispatch_key) else "TORCH_API"
+        return [each.replace("TORCH_API", api) for each in declare(group, index)]
+
+    monkeypatch.setattr(torchgen, "compute_native_function_declaration", of_device)
+    entry = "- func: sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)\n  structured: True\n  dispatch:\n"
+    natives = load_natives(
+        [write(tmp_path / "a", {"native_functions.yaml": f"{entry}    CPU: my_sgn\n  replace: True\n"})]
+    )
+    generate(base, natives, tmp_path / "out")
+    text = (tmp_path / "out/include/ATen/ops/sgn_native.h").read_text()
+    lines = text.partition("namespace at::native::stock {")[2].splitlines()
+    declared = [line for line in lines if line.startswith(("TORCH_", "struct "))]
+    assert len(declared) > 3 and len({re.sub(r"TORCH_\w+ ", "", line) for line in declared}) == len(declared)
 
 
 def test_in_the_yaml_of_a_source_tree_a_formula_has_pytorch_s_for_stock(base: Path) -> None:

@@ -114,7 +114,9 @@ def _stock_kernels(group: Grouped, index: torchgen.BackendIndex) -> Iterator[str
     """
     kernel = index.get_kernel(group)
     if kernel is None or kernel.cpp_namespace == "at::native":
-        yield from (f"{each}\n" for each in torchgen.compute_native_function_declaration(group, index))
+        # Since 2.15, those of a device name its library, but all are functions of ours.
+        declared = torchgen.compute_native_function_declaration(group, index)
+        yield from (re.sub(r"\bTORCH_\w*API\b", "TORCH_API", f"{each}\n") for each in declared)
     if kernel is not None and kernel.structured and isinstance(group, NativeFunctionsGroup):
         arguments = torchgen.structured.impl_arguments(group)
         parameters = [f"at::meta::structured_{torchgen.meta.name(group)}& op", *(each.decl() for each in arguments)]
