@@ -125,43 +125,6 @@ def test_kernels_that_call_pytorchs_call_no_earlier_load(session: Session, where
     assert session.value("results()") == [18.0, STOCK[1], 4.0]
 
 
-OVERRIDE = """
-import warnings
-from torch._native import registry
-
-key = "trace", "CPU"
-if key not in registry._graphs:
-    registry.register_op_override("mine", "aten", *key, lambda t: t.size(0) == 1, lambda t: t.sum() * 100)
-
-def override():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        registry._register_overrides_from_graph(*key, registry._graphs[key])
-
-def runs():
-    from torch import _graft
-    return [torch.trace(torch.ones(n, n)).item() for n in (1, 2)], *_graft._overridden({"trace": ["CPU"]})
-"""
-
-
-def test_the_last_of_a_load_and_an_override_in_python_runs(session: Session, where: Path) -> None:
-    session.run(OVERRIDE)
-    session.run("override()")
-    session.load(replaced(where, "one", 5).path)
-    ours = ([5.0, 20.0], ("runs", "trace (CPU): this one, not torch._native's"))
-    assert session.value("runs()") == ours
-    session.run("with torch._graft.stock(): inside = runs()")
-    assert session.value("inside") == ([100.0, 2.0],)
-    assert session.value("runs()") == ours
-    session.run("override()")
-    theirs = ([100.0, 20.0], ("runs", "trace (CPU): torch._native's, else this one"))
-    assert session.value("runs()") == theirs
-    session.run("with torch._graft.stock(): inside = runs()")
-    assert session.value("inside") == ([100.0, 2.0],)
-    assert session.value("runs()") == theirs
-    session.run("registry._destroy_aten_override(*key)")
-
-
 def test_part_that_is_no_longer_replaced_is_pytorchs_own(session: Session, where: Path) -> None:
     folder = replaced(where, "one", 5)
     session.load(folder.path)
