@@ -97,10 +97,10 @@ def _plain(symbol: str) -> str:
     return max(re.findall(r"\w+(?:::\w+)+", name), key=len, default=name)
 
 
-def demangled(symbol: str) -> str:
-    """Return a function with its parameters, as C++ writes them."""
-    (name,) = run(["c++filt"], stdin=symbol).stdout.splitlines()
-    return name
+def demangled(symbols: Iterable[str]) -> dict[str, str]:
+    """Return functions with their parameters, as C++ writes them, by symbol."""
+    every = sorted(symbols)
+    return dict(zip(every, run(["c++filt"], stdin="\n".join(every)).stdout.splitlines(), strict=True))
 
 
 def direct_callers(path: Path, names: Collection[str], left_out: str = r"^$") -> dict[str, list[str]]:

@@ -137,7 +137,8 @@ class BaseOperators:
         library = self.tree / "torch/lib/libtorch_cpu.so"
         called = [f"{MANGLED}{len(name)}{name}{end}" for name in names for end in "EI"]
         found = direct_callers(library, called) if called and library.is_file() else {}
-        return {demangled(symbol): [*map(demangled, callers)] for symbol, callers in found.items()}
+        plain = demangled({*found, *(caller for callers in found.values() for caller in callers)}) if found else {}
+        return {plain[symbol]: [plain[caller] for caller in callers] for symbol, callers in found.items()}
 
     def has_word(self, word: str) -> bool:
         """Return whether a header for formulas contains this word, or has a macro that pastes it together."""

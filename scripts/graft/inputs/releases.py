@@ -8,9 +8,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 def is_specifier(text: object) -> bool:
     """Return whether a value says which releases are meant, as requirements for pip do: ``<2.15``."""
     try:
-        return isinstance(text, str) and bool(SpecifierSet(text) or True)
+        SpecifierSet(text if isinstance(text, str) else "no text")
     except InvalidSpecifier:
         return False
+    return True
 
 
 def is_for(releases: object, release: str) -> bool:
