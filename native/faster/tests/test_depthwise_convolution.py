@@ -229,7 +229,7 @@ def test_values_and_strides(
 
 def test_second_derivatives() -> None:
     inputs = [image(*sizes, dtype=torch.double).requires_grad_() for sizes in [(1, 3, 4, 5), (3, 1, 3, 3), (3,)]]
-    function = lambda x, weight, bias: F.conv2d(x, weight, bias, padding=1, groups=3)  # noqa: E731
+    function = partial(F.conv2d, padding=1, groups=3)
     assert torch.autograd.gradcheck(function, inputs, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(function, inputs)
 

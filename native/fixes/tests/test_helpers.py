@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -93,7 +94,8 @@ def test_batch_norm_in_other_layouts_and_modes() -> None:
     # With running statistics, batch_norm is linear in its input.
     mean, var = torch.randn(3, dtype=DOUBLE), torch.rand(3, dtype=DOUBLE) + 1
     for w in (weight, None):
-        found = jvp(lambda x: F.batch_norm(x, mean, var, w, None, False, eps=EPS), (x,), (tangent,))[1]  # noqa: B023
+        function = partial(F.batch_norm, running_mean=mean, running_var=var, weight=w, eps=EPS)
+        found = jvp(function, (x,), (tangent,))[1]
         factor = (var + EPS).rsqrt() * (1 if w is None else w)
         torch.testing.assert_close(found, tangent * factor.reshape(3, 1, 1))
 
