@@ -50,7 +50,9 @@ def test_there_is_a_corpus() -> None:
     assert len({case["mistake"] for case in BROKEN}) == len(BROKEN)
 
 
-@pytest.mark.parametrize("folders", ["native", "tests/wheel/grammar", "native/fixes", "native native/faster native/fixes"])
+@pytest.mark.parametrize(
+    "folders", ["native", "tests/wheel/grammar", "native/fixes", "native native/faster native/fixes"]
+)
 def test_folders_that_build_have_no_mistake(folders: str, known: BaseOperators) -> None:
     assert check(load_natives([REPOSITORY / folder for folder in folders.split()]), known).errors == []
 
