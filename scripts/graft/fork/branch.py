@@ -22,7 +22,7 @@ from ..inputs.native import AUTOCAST, CUDA_SUFFIXES, DERIVATIVES, DOCS, FOLDERS,
 from ..inputs.pin import GitSource, load_pin
 from ..options import Request
 from .apply import HELPERS_HEADER, HELPERS_SOURCE, NATIVE, SUBJECTS, YAML_FILES
-from .changed_entries import changed_entries, changed_formulas, changed_functions
+from .changed_entries import changed_entries, changed_formulas, changed_functions, text_of_entries
 from .changed_python import text_behind, without_docstrings
 from .helpers import changed_declarations, changed_helpers
 from .stack import Stack
@@ -172,12 +172,12 @@ class Branch:
             FUNCTIONS: changed_entries(*functions, affected),
             DERIVATIVES: changed_formulas(*formulas, split_entries(functions[0]).keys()),
         }
-        for file, (texts, left) in found.items():
+        for file, (entries, left) in found.items():
             self.left |= {
                 f"{YAML_FILES[file]}: {operator}": f"a release keeps {what}" for operator, what in left.items()
             }
-            if texts:
-                self.files[str(file)] = "\n".join(texts).encode()
+            if entries:
+                self.files[str(file)] = text_of_entries((functions, formulas)[file == DERIVATIVES][1], entries).encode()
 
     def _versions(self, name: str) -> tuple[str, str]:
         return self._text(self.old, name), self._text(self.new, name)

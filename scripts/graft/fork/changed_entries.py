@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import yaml
@@ -12,8 +12,9 @@ from ..inputs.cplusplus import functions_in
 from ..inputs.entries import REPLACE, fields_of, kernels_of, operator_of, split_entries
 from ..inputs.merge import MARK
 
-# The texts of entries; and by operator what a native folder cannot change.
-Changed = tuple[list[str], dict[str, str]]
+# By operator: the fields of an entry that replaces PyTorch's, or None for one that is new. And what a native folder
+# cannot change, by operator.
+Changed = tuple[dict[str, dict[str, Any] | None], dict[str, str]]
 
 
 def changed_entries(before: str, after: str, affected: Collection[str]) -> Changed:
@@ -29,10 +30,11 @@ def changed_entries(before: str, after: str, affected: Collection[str]) -> Chang
         for key, kernel in kernels_of(ours[delegate]).items()
         if key in ("CPU", "CUDA")
     }
-    written = added_entries(after, ours.keys() - theirs.keys())
+    found: dict[str, dict[str, Any] | None] = {}
     left = dict.fromkeys(theirs.keys() - ours.keys(), "it")
     for name, fields in ours.items():
         if (old := theirs.get(name)) is None:
+            found[name] = None
             continue
         others = sorted(key for key in {*fields, *old} - {"dispatch"} if fields.get(key) != old.get(key))
         if gone := kernels_of(old).keys() - kernels_of(fields).keys():
@@ -43,8 +45,8 @@ def changed_entries(before: str, after: str, affected: Collection[str]) -> Chang
         kernels = _changed_kernels(kernels_of(fields), kernels_of(old), affected)
         is_changed = not {"dispatch", "structured_delegate"} & fields.keys() and _composite_name(name) in affected
         if "func" not in others and (kernels or is_changed):
-            written.append(_replacing({"func": fields["func"], **({"dispatch": kernels} if kernels else {})}))
-    return written, left
+            found[name] = _replacing({"func": fields["func"], **({"dispatch": kernels} if kernels else {})})
+    return found, left
 
 
 def changed_formulas(before: str, after: str, operators: Collection[str]) -> Changed:
@@ -52,15 +54,24 @@ def changed_formulas(before: str, after: str, operators: Collection[str]) -> Cha
     these formulas.
     """
     theirs, ours = _fields(before), _fields(after)
-    written, left = [], dict.fromkeys(sorted(theirs.keys() - ours.keys()), "its formulas")
+    found: dict[str, dict[str, Any] | None] = {}
+    left = dict.fromkeys(sorted(theirs.keys() - ours.keys()), "its formulas")
     for name, fields in ours.items():
         old = theirs.get(name, {})
         changed = {key: formula for key, formula in fields.items() if old.get(key) != formula}
         if changed and name in operators:
-            written.append(_replacing({"name": fields["name"], **changed}))
+            found[name] = _replacing({"name": fields["name"], **changed})
+        elif name not in theirs:
+            found[name] = None
         if gone := sorted(old.keys() - fields.keys()):
             left[name] = f"its formulas for {', '.join(gone)}"
-    return written + added_entries(after, ours.keys() - theirs.keys() - {*operators}), left
+    return found, left
+
+
+def text_of_entries(after: str, found: Mapping[str, dict[str, Any] | None]) -> str:
+    """Return the text of a folder's file with the entries ``found`` of the text ``after``."""
+    replacing = [yaml.safe_dump([fields], sort_keys=False, width=10**6) for fields in found.values() if fields]
+    return "\n".join([*replacing, *added_entries(after, [name for name, fields in found.items() if not fields])])
 
 
 def _fields(text: str) -> dict[str, dict[str, Any]]:
@@ -112,6 +123,6 @@ def _composite_name(operator: str) -> str:
     return f"{name}_out" if overload.split("_")[-1] == "out" else name
 
 
-def _replacing(fields: dict[str, object]) -> str:
-    """Return the text of an entry with ``replace``."""
-    return yaml.safe_dump([{**fields, REPLACE: True}], sort_keys=False, width=10**6)
+def _replacing(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an entry that replaces PyTorch's."""
+    return {**fields, REPLACE: True}
