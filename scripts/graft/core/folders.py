@@ -8,6 +8,10 @@ from pathlib import Path
 
 FUNCTIONS, DERIVATIVES, PYTHON, DOCS = "native_functions.yaml", "derivatives.yaml", "python", "docs"
 
+# A folder that was written from a checkout of PyTorch has a note of this name, and a folder with the files that take
+# the place of torch's own, by their paths below site-packages.
+CHECKOUT, OVERLAY = "checkout.json", "overlay"
+
 # Functions that formulas call, as PyTorch has them in torch/csrc/autograd.
 HELPERS = "FunctionsManual.cpp"
 
@@ -17,10 +21,12 @@ _REGISTERS = re.compile(rb"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,")
 
 def is_native(folder: Path) -> bool:
     """Return whether ``folder`` has what a build can begin with: entries, vectorized kernels, functions for formulas,
-    Python files for torch, or a source that registers something for operators of PyTorch.
+    Python files for torch, or a source that registers something for operators of PyTorch; or was written from a
+    checkout.
     """
     return (
         _has_operators(folder)
+        or (folder / CHECKOUT).is_file()
         or (folder / HELPERS).is_file()
         or any(path.suffix in (".py", ".pyi") for path in (folder / PYTHON).rglob("*.py*"))
         or any(_REGISTERS.search(path.read_bytes()) for path in folder.glob("*.cpp") if path.is_file())

@@ -50,8 +50,10 @@ DIST = (REPOSITORY if IS_CHECKOUT else Path.cwd()) / "dist"
 # The bytecode cache of the builder and of the tests that it runs.
 BYTECODE = HOME / "bytecode"
 
-# The folder of the native folders' C++ in a work folder: its path in PyTorch's source tree.
-SOURCES = Path("src/ATen/native")
+# The folder in a work folder that compilers search first for headers, and that of the native folders' C++ in it: its
+# path in PyTorch's source tree.
+SEARCHED = Path("src")
+SOURCES = SEARCHED / "ATen/native"
 
 # The interpreter that builds run on and build for, and its ABI. Each has its own bases, objects and wheels.
 _PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.name

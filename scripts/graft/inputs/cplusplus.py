@@ -17,7 +17,8 @@ import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from ..core.keys import COMPILED
-from .native import CPLUSPLUS, NativeFolders
+from .includes import PLACE
+from .native import CPLUSPLUS, INCLUDE, NativeFolders
 
 # Macros and keywords before a declaration, which the grammar would parse as its type.
 _DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")
@@ -188,6 +189,13 @@ def read_sources(natives: NativeFolders) -> list[Source]:
     vectorized = {*natives.vectorized}
     paths = sorted(once.items(), key=lambda item: item[1])
     return [replace(read_text(path, text, name), is_vectorized=name in vectorized) for (name, text), path in paths]
+
+
+def headers_laid_over(natives: NativeFolders) -> list[Source]:
+    """Return the headers below ``ATen/native`` that take the place of PyTorch's."""
+    own, overlay = f"{INCLUDE}/{PLACE}", natives.overlay.items()
+    names = {Path(key).relative_to(own): each for key, each in overlay if Path(key).is_relative_to(own)}
+    return [read_text(user, copy.read_text(encoding="utf-8"), name) for name, (user, copy) in names.items()]
 
 
 def defined_stubs(sources: Iterable[Source]) -> set[str]:
