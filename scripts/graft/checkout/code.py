@@ -111,6 +111,18 @@ class Code:
         kept |= {i for i, each in enumerate(self.statements) if i in blocks or (each.block in blocks and _is_kept(each))}
         return self._without(each for i, each in enumerate(self.statements) if i not in kept)
 
+    def declarations(self, names: Collection[str]) -> str:
+        """Return the text of a header with the statements that changed, or are for ``names``, at the same lines; empty
+        if there are none.
+        """
+        chosen = {i for i, each in enumerate(self.statements) if i in self._changed or not each.names.isdisjoint(names)}
+        if not any(self.statements[i].kind not in (Kind.INCLUDE, Kind.DIRECTIVE) for i in chosen):
+            return ""
+        plain = {Kind.INCLUDE, Kind.DIRECTIVE, Kind.MACRO}
+        return self._without(
+            each for i, each in enumerate(self.statements) if i not in chosen and each.kind not in plain
+        )
+
     def _without(self, left_out: Iterable[Statement]) -> str:
         parts, end = [], 0
         for each in sorted(left_out, key=lambda each: each.start):

@@ -86,6 +86,11 @@ class Answer:
     said: list[str] = field(default_factory=list)
     operators: set[str] = field(default_factory=set)
 
+    @property
+    def read(self) -> set[str]:
+        """The paths in the checkout of what is carried."""
+        return {*self.places.values(), *(place for _, place in self.overlay.values())}
+
     def write(self, folder: Path, tree: Path) -> None:
         """Write the native folder."""
         overlay = {f"{OVERLAY}/{name}": content for name, (content, _) in self.overlay.items()}
@@ -293,7 +298,7 @@ class _Derivation:
             return
         code = Code(before, after)
         self._answer.put(str(HELPERS), HELPERS_SOURCE, code.text(code.functions | lacking, has_own=False))
-        declared = Code(*header).changed_declarations(lacking)
+        declared = Code(*header).declarations(lacking)
         self._answer.put(str(HELPERS.with_suffix(".h")), HELPERS_HEADER, declared)
 
     def _python(self, entries: Changed) -> None:
@@ -320,8 +325,5 @@ def _functional_variants(ours: Mapping[str, str], name: str) -> list[str]:
 def _operators_named(words: Collection[str], ours: Mapping[str, str]) -> set[str]:
     """Return the operators whose names begin the names of dispatch stubs or kernels: ``lerp`` of ``lerp_stub``."""
     roots = {name.partition(".")[0] for name in ours}
-    return {root for word in words for end in _ends(word) for root in [word[:end]] if root in roots}
-
-
-def _ends(word: str) -> list[int]:
-    return [match.start() for match in re.finditer(r"_|$", word)]
+    begun = ([word[: end.start()] for end in re.finditer(r"_|$", word)] for word in words)
+    return {max(found, key=len) for each in begun if (found := [root for root in each if root in roots])}

@@ -1,0 +1,57 @@
+"""A checkout as SOURCE: what is built of it, and what is said when that is done. Imports little."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..core.console import say
+from ..core.errors import GraftError
+from ..options import Request
+
+_OPINFOS = "test/test_ops.py"
+
+
+class RefusedOperatorsError(GraftError):
+    """Operators that the checkout changes in a way that a build of them cannot have. The others are built."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Live:
+    """What is built of a checkout for one torch.
+
+    Args:
+        request: the request, with the native folder that is written from the checkout before the others.
+        tree: the checkout; None without SOURCE.
+        operators: the operators of which something changes.
+        refused: those that are left out, with the places of their entries.
+    """
+
+    request: Request
+    tree: Path | None = None
+    operators: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def finish(self) -> None:
+        """Say how PyTorch's own tests run. Raise ``RefusedOperatorsError`` if operators were left out."""
+        if self.tree is None:
+            return
+        if names := sorted({name.partition(".")[0] for name in self.operators}):
+            words = " or ".join(names[:8])
+            where = f"cd {self.tree}/test && " if (self.tree / _OPINFOS).is_file() else ""
+            say(f"PyTorch's own tests of it: {where}{self.request.python} test_ops.py -k '{words}'")
+            say(f"  (run in {self.tree} itself, python -m, python -c and pytest would import its torch/)")
+        if self.refused and not self.request.keep_going:
+            raise _refusal(self.refused)
+
+
+def _refusal(refused: Mapping[str, str]) -> RefusedOperatorsError:
+    lines = [f"{place}: the torch that is built on has another schema of {name}" for name, place in refused.items()]
+    return RefusedOperatorsError(
+        "\n".join(sorted(lines)),
+        cause="PyTorch's binaries call an operator with the arguments that it had when they were built",
+        todo="give the new schema an overload name of its own, or set KEEP_GOING=1; the rest is built",
+    )
