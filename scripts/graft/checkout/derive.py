@@ -14,14 +14,13 @@ from ..core.folders import CHECKOUT, OVERLAY
 from ..fork.apply import HELPERS_HEADER, HELPERS_SOURCE, YAML_FILES
 from ..fork.changed_entries import Changed, changed_entries, changed_formulas, composite_name
 from ..inputs.entries import fields_of, kernels_of, split_entries
-from ..inputs.native import DERIVATIVES, FUNCTIONS, HELPERS
+from ..inputs.native import DERIVATIVES, FUNCTIONS, HELPERS, PYTHON
 from . import headers as of_headers
 from .code import Code
 from .entries import text_at_lines
-from .python import PythonFile
+from .python import PYTHON_SUFFIXES, installed_name, taken
 from .repository import Repository
 from .sources import NATIVE, in_wheel, is_header, is_source, place_of, why_left
-from .statements import Kind
 
 # As many sources that did not change are compiled for a changed header without being asked for.
 _MOST_USERS = 8
@@ -305,8 +304,20 @@ class _Derivation:
         added = {name.partition(".")[0] for name, fields in entries[0].items() if fields is None}
         refused = {name.partition(".")[0] for name in self._answer.refused}
         for name in filter(_is_python, self._changed):
-            file = PythonFile(name, self._texts.get(name), self._tree / name, self._question.site)
-            file.take(self._answer, added, refused, is_whole=self._question.is_whole)
+            path, installed = self._tree / name, self._question.site / installed_name(name)
+            contents = [each.read_bytes() if each.is_file() else None for each in (path, installed)]
+            only_behind = not self._question.is_whole
+            try:
+                found = taken(name, self._texts.get(name), *contents, added, refused, only_behind=only_behind)
+            except ValueError as error:
+                self._answer.left[name] = str(error)
+                continue
+            if found.whole is not None:
+                self._answer.overlay[installed_name(name)] = found.whole, name
+            self._answer.put(f"{PYTHON}/{installed_name(name).removeprefix('torch/')}", name, found.behind)
+            for place, text in found.docs.items():
+                self._answer.put(place, name, text)
+            self._answer.left |= {f"{name}: {each}": "left out" for each in found.left}
 
 
 def _text(content: bytes | None) -> str:
@@ -314,7 +325,7 @@ def _text(content: bytes | None) -> str:
 
 
 def _is_python(name: str) -> bool:
-    return name.startswith("torch/") and name.endswith((".py", ".pyi", ".pyi.in"))
+    return name.startswith("torch/") and name.endswith(PYTHON_SUFFIXES)
 
 
 def _functional_variants(ours: Mapping[str, str], name: str) -> list[str]:

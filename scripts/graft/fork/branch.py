@@ -23,8 +23,9 @@ from ..inputs.pin import GitSource, load_pin
 from ..options import Request
 from .apply import HELPERS_HEADER, HELPERS_SOURCE, NATIVE, SUBJECTS, YAML_FILES
 from .changed_entries import changed_entries, changed_formulas, changed_functions, text_of_entries
-from .changed_python import text_behind, without_docstrings
+from .changed_python import text_behind
 from .helpers import changed_declarations, changed_helpers
+from .python_operators import docs_of, without_docstrings
 from .stack import Stack
 from .tree import BASE_REF, SourceTree, find_tree
 
@@ -36,9 +37,6 @@ _HELPERS = {
     HELPERS_HEADER: (HELPERS.with_suffix(".h"), changed_declarations),
 }
 _PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
-
-# Docstrings that a graft writes itself, or that say no more than those do.
-_GENERATED_DOCS = ("An operator that was added", "See :func:", "In-place version of ")
 
 AUTOCAST_SOURCE = "aten/src/ATen/RegisterAutocast.cpp"
 
@@ -145,13 +143,11 @@ class Branch:
             self.files[place] = text.encode()
 
     def _docs(self, name: str, found: dict[str, str]) -> None:
-        """Take the docstrings that a file sets, without the signatures, which come from the schemas."""
-        for operator, text in found.items():
-            body = text.strip().partition("\n\n")[2]
-            if not text:
-                self.left[name] = f"the docstring of {operator} is computed; write it into {DOCS}/{operator}.rst"
-            elif body and not body.startswith(_GENERATED_DOCS):
-                self.files[f"{DOCS}/{operator}.rst"] = f"{body}\n".encode()
+        """Take the docstrings that a file sets."""
+        docs, computed = docs_of(found)
+        self.files |= {place: text.encode() for place, text in docs.items()}
+        for operator in computed:
+            self.left[name] = f"the docstring of {operator} is computed; write it into {DOCS}/{operator}.rst"
 
     def _lists(self, top: str, added: set[str]) -> None:
         """Take docstrings and autocast policies from a fork's last commit."""
