@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..core.errors import UsageError
 from ..core.files import lay_out_files
@@ -34,6 +35,9 @@ _LEFT = {
     "third_party/": "PyTorch's libraries contain it",
     "cmake/": "nothing of PyTorch is built",
 }
+# Headers of PyTorch by their paths below torch/include.
+_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*<((?:ATen|c10|torch)/[^>\n]+)>", re.M)
+
 _IN_BINARIES = "PyTorch's own binaries, or its build, contain it"
 
 
@@ -75,6 +79,7 @@ class Answer:
         refused: operators that cannot be carried.
         said: what else is to be told.
         operators: the operators of which something changes.
+        changed: the paths in the checkout of all that changed.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -84,10 +89,11 @@ class Answer:
     refused: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     operators: set[str] = field(default_factory=set)
+    changed: frozenset[str] = frozenset()
 
     @property
     def read(self) -> set[str]:
-        """The paths in the checkout of what is carried."""
+        """The paths in the checkout of what is carried, whether it changed or is only needed."""
         return {*self.places.values(), *(place for _, place in self.overlay.values())}
 
     def write(self, folder: Path, tree: Path) -> None:
@@ -116,12 +122,23 @@ class _Derivation:
         self._question = question
         self._tree = question.repository.path
         self._changed = question.repository.changed(question.base)
-        self._answer = Answer()
+        self._answer = Answer(changed=frozenset(self._changed))
         known = [*self._changed, *YAML_FILES.values(), HELPERS_SOURCE, HELPERS_HEADER]
         self._texts = question.repository.texts(question.base, [name for name in known if self._is_read(name)])
+        self._refuse_conflicts()
 
     def _is_read(self, name: str) -> bool:
         return is_source(name) or is_header(name) or name.startswith("torch/") or name in YAML_FILES.values()
+
+    def _refuse_conflicts(self) -> None:
+        """Check that git has left no conflict's markers in what is read."""
+        found = []
+        for name in self._named(filter(self._is_read, self._changed)):
+            text = self._after(name)
+            if mark := re.search(r"^<{7} .*$(?=[\s\S]*^>{7} )", text, re.M):
+                found.append(f"{self._tree / name}:{text.count(chr(10), 0, mark.start()) + 1}: a merge conflict's marker")
+        if found:
+            raise UsageError("\n".join(found), todo="resolve the conflicts; nothing was built")
 
     def run(self) -> Answer:
         self._sort()
@@ -129,6 +146,7 @@ class _Derivation:
         entries, formulas = self._entries(codes)
         self._sources(codes, entries)
         self._helpers(formulas)
+        self._lacking_headers()
         self._python(entries)
         for file, (found, _) in ((FUNCTIONS, entries), (DERIVATIVES, formulas)):
             name = YAML_FILES[file]
@@ -230,6 +248,8 @@ class _Derivation:
         functions, formulas = ((self._before(name), self._after(name)) for name in YAML_FILES.values())
         is_changed = functions[0] != functions[1]
         entries: Changed = changed_entries(*functions, affected) if is_changed or affected else ({}, {})
+        if not self._question.has_cuda:
+            entries = {name: _without_cuda(fields) for name, fields in entries[0].items()}, entries[1]
         of_formulas: Changed = ({}, {})
         if formulas[0] != formulas[1]:
             of_formulas = changed_formulas(*formulas, split_entries(functions[0]).keys())
@@ -297,8 +317,29 @@ class _Derivation:
             return
         code = Code(before, after)
         self._answer.put(str(HELPERS), HELPERS_SOURCE, code.text(code.functions | lacking, has_own=False))
+        every = split_entries(self._after(YAML_FILES[DERIVATIVES]))
+        using = {name for name, text in every.items() if not code.functions.isdisjoint(re.findall(r"\w+", text))}
+        self._answer.operators |= using
         declared = Code(*header).declarations(lacking)
         self._answer.put(str(HELPERS.with_suffix(".h")), HELPERS_HEADER, declared)
+
+    def _lacking_headers(self) -> None:
+        """Take the headers that sources include and that the checkout has, but not the torch."""
+        left = [content for name, content in self._answer.files.items() if name in self._answer.places]
+        left += [content for content, _ in self._answer.overlay.values()]
+        seen: set[str] = set()
+        while left:
+            found = {name.decode() for name in _INCLUDE.findall(left.pop())} - seen
+            seen |= found
+            for name in found:
+                place = f"aten/src/{name}" if name.startswith("ATen/") else name
+                in_torch = f"torch/include/{name}"
+                if (self._question.site / in_torch).exists() or in_torch in self._answer.overlay:
+                    continue
+                if (self._tree / place).is_file() and place_of(place) not in self._answer.files:
+                    content = (self._tree / place).read_bytes()
+                    self._answer.overlay[in_torch] = content, place
+                    left.append(content)
 
     def _python(self, entries: Changed) -> None:
         added = {name.partition(".")[0] for name, fields in entries[0].items() if fields is None}
@@ -326,6 +367,12 @@ def _text(content: bytes | None) -> str:
 
 def _is_python(name: str) -> bool:
     return name.startswith("torch/") and name.endswith(PYTHON_SUFFIXES)
+
+
+def _without_cuda(fields: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the fields of an entry that replaces PyTorch's without kernels for CUDA, if others are left."""
+    kernels = {key: kernel for key, kernel in kernels_of(fields or {}).items() if "CUDA" not in key}
+    return {**fields, "dispatch": kernels} if fields and kernels else fields
 
 
 def _functional_variants(ours: Mapping[str, str], name: str) -> list[str]:
