@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ..fork.changed_python import left_out, lines_behind
-from ..fork.python_operators import docs_of, without_docstrings
+from .changed_python import left_out, lines_behind
+from .python_operators import docs_of, without_docstrings
 from ..inputs.patches import ADDED
 
 PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")

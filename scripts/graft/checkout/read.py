@@ -22,6 +22,7 @@ from .derive import Answer, Question, derive
 from .live import Live
 from .repository import Repository, open_repository
 from .tests import command_of_tests
+from .versions import WorkingTree
 
 # Seconds between two looks at a checkout, and how many times as long as a look they are at least.
 _PAUSE, _TIMES = 0.2, 4
@@ -45,7 +46,7 @@ def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Liv
     git_version, name = (of_version_file(version, key) for key in ("git_version", "__version__"))
     base = find_base(repository, git_version, name)
     files = tuple(request.files.split())
-    answer = derive(Question(repository, base.commit, site, files, is_whole, base.commit == base.wheel))
+    answer = derive(Question(WorkingTree(repository, base.commit), site, files, is_whole))
     both = changed_upstream(repository, base, answer.read)
     folder = _folder(repository, git_version, is_whole=is_whole)
     with build_lock(folder.parent):
