@@ -55,6 +55,7 @@ def build(request: Request) -> Delivered:
 
         return build_source(request)
     live = of_checkout(request)
+    live.require_something()
     delivered = run(Wheel(live.request.layout), live.request)
     live.finish()
     return delivered
@@ -98,6 +99,10 @@ def _develop(request: Request) -> Delivered:
             todo="set PYTHON to the Python of an environment of your own (`python3 -m venv`), or use `make thin-wheel`",
         )
     live = of_checkout(request, environment.site)
+    if live.is_empty:
+        undevelop(request)
+        live.finish()
+        return Delivered(environment.site / "torch")
     layout = replace(layout_on(live.request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
     delivered = run(Tree(layout, environment), live.request)
     live.finish()
@@ -175,7 +180,8 @@ def thin_files(
         layout, environment = layout_of(replace(request, pin=version))
         if not environment:
             fetch_unpinned(layout, request.wheel)
-        live = of_checkout(replace(request, pin=version), environment and environment.site, is_whole=False)
+        live = of_checkout(replace(request, pin=version), environment.site if environment else None, is_whole=False)
+        live.require_something()
         (lives if lives is not None else []).append(live)
         layout = replace(layout, kind=kind, natives=live.request.native)
         deliveries.append(Thin(layout, environment, package))
@@ -204,7 +210,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
     list the files that builds read first. If the pin is invalid, the rest is not checked.
     """
     layout, environment = layout_of(request)
-    live = of_checkout(request, environment and environment.site)
+    live = of_checkout(request, environment.site if environment else None)
     layout = replace(layout, natives=live.request.native)
     for folder in layout.natives if own.are_files_listed else ():
         say("\n".join(map(str, load_native(folder).inputs)))

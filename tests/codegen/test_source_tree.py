@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from graft.checkout.branch import read_branch
 from graft.codegen.__main__ import load_operators
 from graft.codegen.bindings import generate_bindings
 from graft.codegen.describe import describe
@@ -28,7 +29,6 @@ from graft.codegen.torchgen import TEMPLATES
 from graft.core.errors import BuildError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.fork.apply import apply, lay_out_torchgen
-from graft.checkout.branch import read_branch
 from graft.fork.stack import Stack
 from graft.fork.syntax import run_generators
 from graft.fork.tree import isolated, open_tree

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 from asking import asked
+from graft.checkout.branch import import_branch
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, TorchVersion
-from graft.checkout.branch import import_branch
 from helpers import git
 from small_tree import commit, commit_upstream
 
@@ -124,7 +124,9 @@ def test_entries_of_changed_functions(
 
 
 def test_condition_affects_each_kernel_of_the_file(upstream: Path, into: Path) -> None:
-    files = of_branch(upstream, into, {f"{NATIVE}/Several.cpp": SOURCE.replace("x.h>", "x.h>\n#if TWO\nint two;\n#endif")})
+    files = of_branch(
+        upstream, into, {f"{NATIVE}/Several.cpp": SOURCE.replace("x.h>", "x.h>\n#if TWO\nint two;\n#endif")}
+    )
     entries = yaml.safe_load(files["native_functions.yaml"])
     assert {entry["func"].partition("(")[0] for entry in entries} == {"add", "twice", "third", "half.out"}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 from asking import asked
+from graft.checkout.branch import import_branch
 from graft.core.layout import Layout, TorchVersion
 from graft.fork.apply import apply
-from graft.checkout.branch import import_branch
 from graft.fork.export import export
 from helpers import git, write
 from small_tree import NATIVE, commit_upstream, contents

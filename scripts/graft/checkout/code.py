@@ -116,7 +116,9 @@ class Code:
                 kept.update(more)
                 left += more
         blocks = {self.statements[i].block for i in roots}
-        kept |= {i for i, each in enumerate(self.statements) if i in blocks or (each.block in blocks and _is_kept(each))}
+        kept |= {
+            i for i, each in enumerate(self.statements) if i in blocks or (each.block in blocks and _is_kept(each))
+        }
         return self._without(each for i, each in enumerate(self.statements) if i not in kept)
 
     def declarations(self, names: Collection[str]) -> str:

@@ -13,11 +13,11 @@ from ..core.errors import UsageError
 from ..core.files import lay_out_files
 from ..core.folders import CHECKOUT, OVERLAY
 from ..fork.apply import HELPERS_HEADER, HELPERS_SOURCE, YAML_FILES
-from .changed_entries import Changed, changed_entries, changed_formulas, composite_name, text_of_entries
 from ..inputs.entries import fields_of, kernels_of, split_entries
 from ..inputs.native import DERIVATIVES, FUNCTIONS, HELPERS, PYTHON
 from ..inputs.native import HELPERS_HEADER as HELPERS_OWN_HEADER
 from . import headers as of_headers
+from .changed_entries import Changed, changed_entries, changed_formulas, composite_name, text_of_entries
 from .code import Code
 from .entry_lines import text_at_lines
 from .python import PYTHON_SUFFIXES, installed_name, taken
@@ -28,7 +28,9 @@ from .versions import Versions
 _MOST_USERS = 8
 
 # What is no part of a wheel needs no word.
-_SILENT = re.compile(r"(?:test|docs|benchmarks|scripts|android|ios|\.\w[^/]*)/|[^/]*\.(?:md|txt|toml|cfg|ini)$|\.[^/]*$")
+_SILENT = re.compile(
+    r"(?:test|docs|benchmarks|scripts|android|ios|\.\w[^/]*)/|[^/]*\.(?:md|txt|toml|cfg|ini)$|\.[^/]*$"
+)
 _LEFT = {
     "torchgen/": "the wheel's own generator runs",
     "tools/": "the wheel's own generator and templates run",
@@ -134,7 +136,9 @@ class _Derivation:
         for name in self._named(filter(self._is_read, self._changed)):
             text = self._after(name)
             if mark := re.search(r"^<{7} .*$(?=[\s\S]*^>{7} )", text, re.M):
-                found.append(f"{self._tree / name}:{text.count(chr(10), 0, mark.start()) + 1}: a merge conflict's marker")
+                found.append(
+                    f"{self._tree / name}:{text.count(chr(10), 0, mark.start()) + 1}: a merge conflict's marker"
+                )
         if found:
             raise UsageError("\n".join(found), todo="resolve the conflicts; nothing was built")
 
@@ -187,7 +191,9 @@ class _Derivation:
             elif name in (*YAML_FILES.values(), HELPERS_SOURCE, HELPERS_HEADER) or _is_python(name):
                 continue
             elif not _SILENT.match(name):
-                self._answer.left[name] = next((why for place, why in _LEFT.items() if name.startswith(place)), _IN_BINARIES)
+                self._answer.left[name] = next(
+                    (why for place, why in _LEFT.items() if name.startswith(place)), _IN_BINARIES
+                )
 
     def _headers(self) -> set[str]:
         """Take the headers that changed. Return the names that changed in those that are laid over."""
@@ -199,7 +205,9 @@ class _Derivation:
             if not before and name.startswith(f"{NATIVE}/"):
                 self._put_whole(place_of(name), name)
             elif self._question.site is None:
-                self._answer.left[name] = "a native folder has no headers of PyTorch; `make develop SOURCE=` lays it over"
+                self._answer.left[name] = (
+                    "a native folder has no headers of PyTorch; `make develop SOURCE=` lays it over"
+                )
             elif why := of_headers.refused(name, before, after):
                 self._answer.left[name] = why
             else:
@@ -244,7 +252,9 @@ class _Derivation:
         has_users = not of_headers.users(self._tree, headers, sources).isdisjoint(sources)
         if has_users and codes:
             shown = f'FILES="native/{place_of(min(codes))} ..."'
-            self._answer.said.append(f"{named}: {len(codes)} other sources of PyTorch keep the old; {shown} compiles them")
+            self._answer.said.append(
+                f"{named}: {len(codes)} other sources of PyTorch keep the old; {shown} compiles them"
+            )
         elif not has_users and len(codes) > _MOST_USERS:
             listed = " ".join(f"native/{place_of(name)}" for name in list(codes)[:_MOST_USERS])
             raise UsageError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..core.console import say
-from ..core.errors import GraftError
+from ..core.errors import GraftError, UsageError
 from ..options import Request
 
 
@@ -26,12 +26,21 @@ class Live:
         tree: the checkout; None without SOURCE.
         tests: the command that runs PyTorch's own tests of what changed; empty if there are none.
         refused: the operators that are left out, with the places of their entries.
+        is_empty: whether there is nothing to build, neither of the checkout nor of native folders.
     """
 
     request: Request
     tree: Path | None = None
     tests: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
+    is_empty: bool = False
+
+    def require_something(self) -> None:
+        """Check that there is something to build."""
+        if self.is_empty:
+            raise UsageError(
+                f"{self.tree}: nothing that changes what is built", todo="edit a file, or check out a branch"
+            )
 
     def finish(self) -> None:
         """Say how PyTorch's own tests run. Raise ``RefusedOperatorsError`` if operators were left out."""

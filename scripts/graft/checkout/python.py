@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from ..inputs.patches import ADDED
 from .changed_python import left_out, lines_behind
 from .python_operators import docs_of, without_docstrings
-from ..inputs.patches import ADDED
 
 PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
 

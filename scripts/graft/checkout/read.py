@@ -27,6 +27,7 @@ from .versions import WorkingTree
 # Seconds between two looks at a checkout, and how many times as long as a look they are at least.
 _PAUSE, _TIMES = 0.2, 4
 
+
 def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Live:
     """Write what SOURCE changes as a native folder for the torch in ``site``; nothing without SOURCE.
 
@@ -63,7 +64,8 @@ def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Liv
     say(f"{repository.path}: {what} since {base.commit[:12]} ({time.perf_counter() - start:.1f} s to read)")
     built = replace(request, native=(folder, *request.native), source="")
     tests = command_of_tests(repository, base, request.python, answer.operators, folder.parent)
-    return Live(built, repository.path, tests, answer.refused)
+    is_empty = not (request.native or answer.files or answer.overlay)
+    return Live(built, repository.path, tests, answer.refused, is_empty)
 
 
 def wait_for_edit(request: Request, seen: Hashable) -> Hashable:

@@ -151,7 +151,10 @@ class Repository:
             self._refuse(commit, done)
         fields = _names(done)
         entries = (entry[1:].split(" ") for entry in fields[::2])
-        return {name: (old, new, before, after) for name, (old, new, before, after, _) in zip(fields[1::2], entries)}
+        return {
+            name: (old, new, before, after)
+            for name, (old, new, before, after, _) in zip(fields[1::2], entries, strict=True)
+        }
 
     def _untracked(self) -> list[str]:
         """Return new files that are not ignored. Repositories inside, which are no submodules, are none."""
@@ -246,7 +249,7 @@ def _names(done: subprocess.CompletedProcess[bytes]) -> list[str]:
 def _has_id(path: Path, expected: str) -> bool:
     """Return whether a file has the contents with an id of git, which may have converted line ends."""
     try:
-        content = os.fsencode(os.readlink(path)) if path.is_symlink() else path.read_bytes()
+        content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
     except FileNotFoundError:
         return False  # removed just now; the next look tells
     kind = "sha1" if len(expected) == 40 else "sha256"

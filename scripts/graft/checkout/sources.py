@@ -1,4 +1,4 @@
-"""C++ of a checkout: which files compilers read for an extension of the wheel, and which PyTorch's build treats as its own."""
+"""C++ of a checkout: which files can be compiled for a wheel, and where they lie in a native folder."""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ class _UnbalancedError(Exception):
 
 def statements(text: str) -> list[Statement]:
     """Return the statements of a text, and those in the blocks of registering macros behind their block."""
-    found = [Token(m.lastgroup if m.lastgroup != "end" else "string", m[0], *m.span()) for m in _TOKEN.finditer(text)]
+    matches = ((each.lastgroup or "", each) for each in _TOKEN.finditer(text))
+    found = [Token("string" if kind == "end" else kind, each[0], *each.span()) for kind, each in matches]
     tokens = [token for token in found if token.kind != "space"]
     try:
         return _Splitter(tokens).split()

@@ -26,11 +26,10 @@ def command_of_tests(repository: Repository, base: Base, python: str, operators:
     """
     names = opinfo_names(repository.path, operators)
     file = repository.path / TEST
-    if base.wheel and base.wheel != base.commit:
-        if text := repository.texts(base.wheel, [TEST])[TEST]:
-            file = folder / TEST
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_if_changed(file, text)
+    if base.wheel and base.wheel != base.commit and (text := repository.texts(base.wheel, [TEST])[TEST]):
+        file = folder / TEST
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_if_changed(file, text)
     if not names or not file.is_file():
         return ""
     return shlex.join([python, str(file), *(word for name in names[:_MOST] for word in ("-k", name))])

@@ -93,7 +93,9 @@ class Snapshot:
         # What they register for operators of PyTorch is listed as replaced.
         texts = [text.decode(errors="replace") for text in self.files.values() if b"TORCH_LIBRARY_IMPL" in text]
         registered = sorted(f"{each.key} {each.names}" for text in texts for each in registrations(text))
-        return self._hash((name for name in self.files if Path(name).name in read or name in code), *helpers, *registered)
+        return self._hash(
+            (name for name in self.files if Path(name).name in read or name in code), *helpers, *registered
+        )
 
     def _hash(self, names: Iterable[str], *others: str) -> str:
         digest = hashlib.sha256()
