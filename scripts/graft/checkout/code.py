@@ -145,7 +145,7 @@ class Code:
         return "".join([*parts, self._text[end:]])
 
 
-def _takes(codes: Counter[tuple[object, ...]], statement: Statement) -> bool:
+def _takes(codes: Counter[tuple[str, ...]], statement: Statement) -> bool:
     """Return whether there is the same statement left, which is taken."""
     is_there = codes[statement.code] > 0
     codes[statement.code] -= is_there
@@ -157,20 +157,20 @@ def _is_kept(statement: Statement) -> bool:
 
 
 def _defines_stub(statement: Statement) -> bool:
-    return statement.kind is Kind.REGISTRATION and statement.tokens[0].text == "DEFINE_DISPATCH"
+    return statement.kind is Kind.REGISTRATION and statement.tokens[0] == "DEFINE_DISPATCH"
 
 
 def _has_unknown_users(statement: Statement) -> bool:
     """Return whether nobody can tell what a statement is for: it has no name."""
-    return statement.kind is Kind.OTHER and not statement.names and statement.tokens[0].text != "static_assert"
+    return statement.kind is Kind.OTHER and not statement.names and statement.tokens[0] != "static_assert"
 
 
-def _conditions(every: Iterable[Statement]) -> list[tuple[object, ...]]:
+def _conditions(every: Iterable[Statement]) -> list[tuple[str, ...]]:
     """Return the conditions in a file that are about more than includes."""
-    found: list[tuple[str, tuple[object, ...]]] = []
+    found: list[tuple[str, tuple[str, ...]]] = []
     for each in every:
         if each.kind is Kind.DIRECTIVE:
-            word = re.match(r"\s*#\s*(\w+)", each.tokens[0].text)
+            word = re.match(r"\s*#\s*(\w+)", each.tokens[0])
             what = word[1] if word else ""
             if what in ("else", "elif") and found and found[-1][0] in ("else", "elif"):
                 continue
