@@ -77,7 +77,7 @@ constexpr int64_t GRAIN = 32768;
 } // namespace at
 """
 AT = "at::native::"
-DEFINED = "PyTorch's libraries define {} as it was"
+DEFINED = "the declaration of {}, which PyTorch's libraries define, changes"
 
 
 def edited(*changes: str) -> str:
@@ -156,23 +156,23 @@ def test_what_is_compiled_into_each_includer_can_be_laid_over(changes: tuple[str
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        (("  union {", "  int64_t height_;\n  union {"), f"{AT}Window has other data members or bases"),
-        (("int64_t width_ = 1;", "int32_t width_ = 1;"), f"{AT}Window has other data members or bases"),
-        (("double scale_", "double scale_[2]"), f"{AT}Window has other data members or bases"),
-        (("std::string name_;", "const char* name_;"), f"{AT}Window has other data members or bases"),
-        (("#ifdef USE_NAMES", "#ifndef NO_NAMES"), f"{AT}Window has other data members or bases"),
-        (("#ifdef USE_NAMES\n", "", "#endif\n", ""), f"{AT}Window has other data members or bases"),
-        ((" final : public Shape", ""), f"{AT}Window has other data members or bases"),
-        (("public Shape", "public Shape, Named"), f"{AT}Window has other data members or bases"),
+        (("  union {", "  int64_t height_;\n  union {"), f"the data members or bases of {AT}Window change"),
+        (("int64_t width_ = 1;", "int32_t width_ = 1;"), f"the data members or bases of {AT}Window change"),
+        (("double scale_", "double scale_[2]"), f"the data members or bases of {AT}Window change"),
+        (("std::string name_;", "const char* name_;"), f"the data members or bases of {AT}Window change"),
+        (("#ifdef USE_NAMES", "#ifndef NO_NAMES"), f"the data members or bases of {AT}Window change"),
+        (("#ifdef USE_NAMES\n", "", "#endif\n", ""), f"the data members or bases of {AT}Window change"),
+        ((" final : public Shape", ""), f"the data members or bases of {AT}Window change"),
+        (("public Shape", "public Shape, Named"), f"the data members or bases of {AT}Window change"),
         (
             ("area() const = 0;", "area() const = 0;\n  virtual int64_t rest();"),
-            f"{AT}Window has other virtual functions",
+            f"the virtual functions of {AT}Window change",
         ),
-        (("  ~Window() override;\n", ""), f"{AT}Window has other virtual functions"),
-        (("area() const", "area(bool exact) const"), f"{AT}Window has other virtual functions"),
-        (("Kind { ROUND, SQUARE }", "Kind { SQUARE, ROUND }"), f"the values of {AT}Window::Kind are others"),
-        (("COUNTED = 4", "COUNTED = 2"), f"the values of {AT}Divide are others"),
-        (("enum class Divide {", "enum class Divide : int8_t {"), f"the values of {AT}Divide are others"),
+        (("  ~Window() override;\n", ""), f"the virtual functions of {AT}Window change"),
+        (("area() const", "area(bool exact) const"), f"the virtual functions of {AT}Window change"),
+        (("Kind { ROUND, SQUARE }", "Kind { SQUARE, ROUND }"), f"the values of {AT}Window::Kind change"),
+        (("COUNTED = 4", "COUNTED = 2"), f"the values of {AT}Divide change"),
+        (("enum class Divide {", "enum class Divide : int8_t {"), f"the values of {AT}Divide change"),
         (("bool keep = false", "int64_t keep = 0"), DEFINED.format(f"{AT}count")),
         (("IntArrayRef dim, ", ""), DEFINED.format(f"{AT}count")),
         (("TORCH_API int64_t count(", "TORCH_API Tensor count("), DEFINED.format(f"{AT}count")),
@@ -185,16 +185,16 @@ def test_what_is_compiled_into_each_includer_can_be_laid_over(changes: tuple[str
                 "void (*)(TensorIteratorBase& iter, const Scalar& limit)",
                 "void (*)(TensorIteratorBase& iter, double limit)",
             ),
-            "limit_stub is a dispatch stub for another type",
+            "the type of the dispatch stub limit_stub changes",
         ),
         (
             ("int64_t width);\ntypedef", "double width);\ntypedef"),
-            "pool_stub is a dispatch stub for another type; alias_stub is a dispatch stub for another type; "
+            "the type of the dispatch stub pool_stub changes; the type of the dispatch stub alias_stub changes; "
             + DEFINED.format(f"{AT}fill_with"),
         ),
         (
             ("DECLARE_DISPATCH(pool_fn, pool_stub)", "DECLARE_DISPATCH(other_fn, pool_stub)"),
-            "pool_stub is a dispatch stub for another type",
+            "the type of the dispatch stub pool_stub changes",
         ),
     ],
 )

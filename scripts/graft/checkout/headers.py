@@ -51,11 +51,15 @@ def refused(name: str, before: str, after: str) -> str:
         key for key, returns in old.functions.items() if new.functions.get(key, new.inline.get(key)) != returns
     ]
     said = [
-        *(f"{each} has other data members or bases" for each in _changed(old.layouts, new.layouts)),
-        *(f"{each} has other virtual functions" for each in _changed(old.virtual, new.virtual)),
-        *(f"the values of {each} are others" for each in _changed(old.enums, new.enums, may_grow=True)),
-        *(f"{each} is a dispatch stub for another type" for each in _changed(old.stubs, new.stubs)),
-        *(f"PyTorch's libraries define {key[0]} as it was" for key in functions if not old.is_missed(key, new)),
+        *(f"the data members or bases of {each} change" for each in _changed(old.layouts, new.layouts)),
+        *(f"the virtual functions of {each} change" for each in _changed(old.virtual, new.virtual)),
+        *(f"the values of {each} change" for each in _changed(old.enums, new.enums, may_grow=True)),
+        *(f"the type of the dispatch stub {each} changes" for each in _changed(old.stubs, new.stubs)),
+        *(
+            f"the declaration of {key[0]}, which PyTorch's libraries define, changes"
+            for key in functions
+            if not old.is_missed(key, new)
+        ),
     ]
     return "; ".join(dict.fromkeys(said))
 
@@ -185,9 +189,10 @@ class _Shared:
         words = [text_of(child) for child in node.children]
         if definition is None:
             if "extern" in words:
-                key = f"{scope}::{_spaced(' '.join(map(text_of, node.children_by_field_name('declarator'))))}"
-                self.functions[key.removeprefix("::"),] = self._canonical(text_of(node.child_by_field_name("type")))
-                self._texts[key.removeprefix("::"),] = _spaced(text_of(node))
+                names = _spaced(" ".join(map(text_of, node.children_by_field_name("declarator"))))
+                variable = (f"{scope}::{names}".removeprefix("::"),)
+                self.functions[variable] = self._canonical(text_of(node.child_by_field_name("type")))
+                self._texts[variable] = _spaced(text_of(node))
             return
         if definition.macro or (definition.is_local and not is_member):
             return
