@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from graft.fork.changed_python import text_behind, without_docstrings
+from graft.checkout.changed_python import text_behind
+from graft.checkout.python_operators import without_docstrings
 
 BEFORE = '''"""A module."""
 import os
@@ -120,5 +121,5 @@ add_docstr_all("mine", "of the method")
 other = _add_docstr(_fft.fft_other, "{}".format(x))
 """
     rest, found = without_docstrings(text, {"mine", "fft_other"})
-    assert rest == '\nx = 1\nadd_docstr(torch.add, "PyTorch\'s")\n'
+    assert rest.splitlines() == [*[""] * 7, "x = 1", 'add_docstr(torch.add, "PyTorch\'s")', "", ""]
     assert found == {"mine": "\nmine(input) -> Tensor\n", "fft_other": ""}

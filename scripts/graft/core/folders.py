@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,3 +58,11 @@ def _has_entries(folder: Path) -> bool:
 
 def _has_operators(folder: Path) -> bool:
     return _has_entries(folder) or any((folder / "cpu").glob("*.cpp"))
+
+
+def shown(folder: Path) -> str:
+    """Return the name of a native folder in messages: that of the checkout that it was written from, if it was."""
+    try:
+        return str(json.loads((folder / CHECKOUT).read_text(encoding="utf-8"))["tree"])
+    except (OSError, ValueError):
+        return str(folder)

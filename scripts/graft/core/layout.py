@@ -12,6 +12,7 @@ from pathlib import Path
 from .architecture import machine_of
 from .cuda_settings import NOT_SET, CudaSettings
 from .extra_flags import NO_EXTRA, ExtraFlags
+from .folders import shown
 
 # The name under which pip installs this package.
 DISTRIBUTION = "torch-graft"
@@ -150,7 +151,7 @@ class Layout:
     @property
     def title(self) -> str:
         """The native folders, as shown in messages."""
-        return " ".join(map(str, self.natives))
+        return " ".join(map(shown, self.natives))
 
     @property
     def name(self) -> str:

@@ -1,0 +1,128 @@
+"""Python files of torch that a checkout changes: laid over whole, or as text behind the installed file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from ..inputs.patches import ADDED
+from .changed_python import left_out, lines_behind
+from .python_operators import docs_of, without_docstrings
+
+PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
+
+# Files that cannot be changed, and why.
+_OTHERS = {
+    r"torch/version\.py|torch/testing/_internal/generated/.*": "PyTorch's build writes it",
+    rf"torch/_graft.*|{re.escape(ADDED)}": "Graft writes it",
+    "torch/(bin|csrc|include|lib|share|test)/.*": "a wheel has no Python of this folder",
+}
+# The build appends docstrings of its own to these, and PyTorch allows no second one for an operator.
+_DOCSTRINGS = ("torch/_torch_docs.py", "torch/_tensor_docs.py")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What is taken of a changed Python file; nothing if only comments or the formatting changed.
+
+    Args:
+        whole: the content of the file, if it is laid over whole.
+        behind: otherwise the text that follows the installed file, each statement at its line in the checkout.
+        docs: the docstrings of added operators, as files of a native folder.
+        left: what is not taken, for messages.
+    """
+
+    whole: bytes | None = None
+    behind: str = ""
+    docs: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+def installed_name(name: str) -> str:
+    """Return where the file of a checkout is installed."""
+    return name.removesuffix(".in")
+
+
+def taken(
+    name: str,
+    before: bytes | None,
+    after: bytes | None,
+    wheel: bytes | None,
+    added: Collection[str],
+    refused: Collection[str],
+    *,
+    only_behind: bool = False,
+) -> Taken:
+    """Return what is taken of a Python file below torch/.
+
+    Args:
+        name: its path in the checkout.
+        before: its content in the commit that the checkout is compared with; None if that lacks it.
+        after: its content in the checkout; None if it is deleted.
+        wheel: the content of ``installed_name(name)`` in the torch that is built on, with the pin's patches; None if
+            there is none.
+        added: the names of operators that the checkout adds, whose docstrings the build sets.
+        refused: those of operators that stay as they are, as in native_functions.yaml.
+        only_behind: whether no file can be laid over, as in a thin wheel.
+
+    Raises:
+        ValueError: why the file is not taken.
+    """
+    if why := next((why for names, why in _OTHERS.items() if re.fullmatch(names, name)), ""):
+        raise ValueError(why)
+    if after is None:
+        raise ValueError("the checkout deletes it, and the installed torch keeps it")
+    old, new, installed = (_text(each) for each in (before, after, wheel))
+    if old is None and installed not in (None, new):
+        raise ValueError("the installed torch has another file of this name")
+    if old is not None and installed is None:
+        raise ValueError("the installed torch has no such file")
+    if name.endswith(".in") and installed != old:
+        raise ValueError("PyTorch's build generates the installed stub from it")
+    if new is None or new in (old, installed):
+        return Taken()
+    tree = _parsed(name, new)
+    if old is not None and ast.dump(_parsed(f"{name} before the changes", old)) == ast.dump(tree):
+        return Taken()
+    new, found = without_docstrings(new, added)
+    docs, computed = docs_of(found)
+    of_refused = left_out(old or "", new, refused) if refused else []
+    left = [f"the docstring of {each}, which is computed" for each in computed] + of_refused
+    if installed == old and not of_refused and not only_behind:
+        return Taken(new.encode(), "", docs, left)
+    if installed is None and not of_refused:
+        return Taken(None, new, docs, left)
+    try:
+        text = lines_behind(old or "", new, refused)
+        if text and name in _DOCSTRINGS:
+            raise ValueError("docstrings of PyTorch's operators")
+    except ValueError as error:
+        why = "the installed torch has another version" if installed != old else "no file of torch is replaced here"
+        why = f"{', '.join(of_refused)} must be left out" if of_refused else why
+        raise ValueError(f"{why}, and text behind the file cannot change {error}") from error
+    return Taken(None, text, docs, left)
+
+
+def _text(content: bytes | None) -> str | None:
+    """Return a file's text. Line ends do not count: git may write others into a checkout."""
+    try:
+        return None if content is None else content.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _parsed(name: str, text: str) -> ast.Module:
+    """Return the syntax tree of a file's text."""
+    if conflict := re.search(r"^<{7}( |$)(?=.*?^>{7}( |$))", text, re.M | re.S):
+        line = text.count("\n", 0, conflict.start()) + 1
+        raise ValueError(f"{name}:{line}: a merge conflict; resolve it")
+    try:
+        tree = ast.parse(text, name)
+        compile(tree, name, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise ValueError(f"{name}:{error.lineno}: not Python: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{name}: not Python: {error}") from error
+    return tree
