@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from ..core.errors import UsageError
 from ..fork.tree import count
@@ -92,7 +92,7 @@ def _wheel_commits(repository: Repository, git_version: str) -> list[str]:
     """
     if not repository.has(git_version):
         return []
-    subject = repository.line("log", "--max-count=1", "--no-show-signature", "--format=%s", git_version)
+    subject = repository.line("log", "--max-count=1", "--format=%s", git_version)
     named = re.search(rf"nightly release \(({_ID.pattern})\)", subject)
     return [*([named[1]] if named and repository.has(named[1]) else []), git_version]
 
@@ -153,10 +153,10 @@ def _number(repository: Repository, old: str, new: str) -> int:
 def _nightly(repository: Repository, commit: str, version: str) -> list[str]:
     """Return the line that installs the first nightly after a commit, or the last one if there is none yet."""
     release = re.match(r"\d+\.\d+\.\d+", repository.line("cat-file", "blob", f"{commit}:version.txt"))
-    written = datetime.fromtimestamp(int(repository.line("log", "--max-count=1", "--format=%ct", commit)), UTC)
+    written = datetime.fromtimestamp(int(repository.line("log", "--max-count=1", "--format=%ct", commit)), timezone.utc)
     cut = written.replace(hour=_NIGHTLY_HOUR, minute=0, second=0)
     cut += _DAY if written > cut else timedelta()
-    cut -= _DAY if cut + _DAY / 2 > datetime.now(UTC) else timedelta()
+    cut -= _DAY if cut + _DAY / 2 > datetime.now(timezone.utc) else timedelta()
     name = f"dev{cut:%Y%m%d}"
     if release is None or name in version:
         return []

@@ -22,7 +22,7 @@ UPSTREAM = "https://github.com/pytorch/pytorch"
 
 # Git before 2.44 has no option against fetching what a partial clone lacks; it may use no protocol, then.
 _READ_ONLY = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
-_NO_PROGRAMS = ("core.fsmonitor=", f"core.hooksPath={os.devnull}")
+_NO_PROGRAMS = ("core.fsmonitor=", f"core.hooksPath={os.devnull}", "log.showSignature=false")
 
 _SUBMODULE = "160000"
 _ABSENT = "000000"
@@ -149,9 +149,9 @@ class Repository:
         done = self._git(*options, "diff-index", "-z", "--no-renames", "--ignore-submodules=dirty", commit, "--")
         if done.returncode:
             self._refuse(commit, done)
-        fields = _names(done)
-        entries = (entry[1:].split(" ") for entry in fields[::2])
-        return {name: (old, new, before, after) for name, (old, new, before, after, _) in zip(fields[1::2], entries)}
+        fields = iter(_names(done))
+        found = ((entry[1:].split(" "), next(fields)) for entry in fields)
+        return {name: (old, new, before, after) for (old, new, before, after, _), name in found}
 
     def _untracked(self) -> list[str]:
         """Return new files that are not ignored. Repositories inside, which are no submodules, are none."""
@@ -246,7 +246,7 @@ def _names(done: subprocess.CompletedProcess[bytes]) -> list[str]:
 def _has_id(path: Path, expected: str) -> bool:
     """Return whether a file has the contents with an id of git, which may have converted line ends."""
     try:
-        content = os.fsencode(os.readlink(path)) if path.is_symlink() else path.read_bytes()
+        content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
     except FileNotFoundError:
         return False  # removed just now; the next look tells
     kind = "sha1" if len(expected) == 40 else "sha256"
