@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shlex
@@ -57,10 +58,8 @@ def read_all(repository: Repository, base: str) -> None:
         lambda: open_repository(repository.path),
         lambda: repository.fetch_line(base),
     ):
-        try:
+        with contextlib.suppress(UsageError):
             ask()
-        except UsageError:
-            pass
 
 
 def type_line(error: pytest.ExceptionInfo[UsageError]) -> None:
@@ -244,7 +243,7 @@ def test_sparse_checkout_that_leaves_out_a_changed_file(tree: Path) -> None:
     assert not (tree / "torchgen").exists()
     repository = Repository(tree)
     assert repository.changed("HEAD") == {}
-    with pytest.raises(UsageError, match="torchgen/gen.py: the branch changes it, but a sparse checkout") as error:
+    with pytest.raises(UsageError, match=r"torchgen/gen\.py: the branch changes it, but a sparse checkout") as error:
         repository.changed(base)
     type_line(error)
     assert repository.changed(base) == {"torchgen/gen.py": "M"}
@@ -300,7 +299,10 @@ def test_partial_clone_names_the_line_that_fetches_contents(tree: Path, cloned: 
         type_line(error)
         before = contents(cloned / ".git")
     assert repository.changed(base) == {ADD: "M", PYTHON: "M"}
-    assert repository.texts(base, ["torch/untouched.py", "torch/new.py"]).keys() == {"torch/untouched.py", "torch/new.py"}
+    assert repository.texts(base, ["torch/untouched.py", "torch/new.py"]).keys() == {
+        "torch/untouched.py",
+        "torch/new.py",
+    }
     with pytest.raises(UsageError, match=f"without the contents of {ADD}") as error:
         repository.texts(base, [PYTHON, ADD, "torch/missing.py"])
     assert contents(cloned / ".git") == before
@@ -333,7 +335,13 @@ def programs(tmp_path: Path, tree: Path, cloned: Path) -> tuple[Repository, Path
         attributes = Path(git(folder, "rev-parse", "--absolute-git-dir")) / "info/attributes"
         attributes.write_text("* filter=mark diff=mark\nthird_party filter=by-process\n*.yaml filter=by-process\n")
         for setting in (
-            *("filter.mark.clean", "filter.by-process.process", "core.fsmonitor", "diff.external", "diff.mark.textconv"),
+            *(
+                "filter.mark.clean",
+                "filter.by-process.process",
+                "core.fsmonitor",
+                "diff.external",
+                "diff.mark.textconv",
+            ),
             *("remote.origin.uploadpack", "core.sshCommand", "gpg.program", "core.pager"),
         ):
             git(folder, "config", setting, str(script))
@@ -362,7 +370,9 @@ def test_no_program_runs(tree: Path, programs: tuple[Repository, Path]) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(["-c", "filter.mark.clean=", "-c", "filter.mark.required=false", "diff-index", "HEAD"], id="process"),
+        pytest.param(
+            ["-c", "filter.mark.clean=", "-c", "filter.mark.required=false", "diff-index", "HEAD"], id="process"
+        ),
         pytest.param(["-c", "core.fsmonitor=", "diff-files"], id="filter"),
         pytest.param(["ls-files", "--others"], id="fsmonitor"),
         pytest.param(["-c", "core.fsmonitor=", "cat-file", "blob", f"HEAD~2:{ADD}"], id="fetch"),
