@@ -68,11 +68,10 @@ def find_base(repository: Repository, git_version: str, version: str) -> Base:
     if wheel:
         base.said.append(_apart(repository, wheel, merged, branch))
     else:
-        why = f"its commit is not there, which `{repository.fetch_line(git_version)}` changes"
+        why = f"its commit is not here; `{repository.fetch_line(git_version)}` fetches it"
         why = why if is_known else "it does not say which commit it was built from"
-        base.said.append(
-            f"compared with {merged[:12]} of {branch}; what else the installed torch lacks is not known: {why}"
-        )
+        since = "which files upstream changed, too, since the installed torch is not known"
+        base.said.append(f"compared with {merged[:12]} of {branch}; {since}: {why}")
     base.said += _nightly(repository, merged, version)
     return base
 
@@ -92,7 +91,7 @@ def _wheel_commits(repository: Repository, git_version: str) -> list[str]:
     """
     if not repository.has(git_version):
         return []
-    subject = repository.line("log", "--max-count=1", "--no-show-signature", "--format=%s", git_version)
+    subject = repository.line("log", "--max-count=1", "--format=%s", git_version)
     named = re.search(rf"nightly release \(({_ID.pattern})\)", subject)
     return [*([named[1]] if named and repository.has(named[1]) else []), git_version]
 
@@ -137,13 +136,10 @@ def _fetch_main(repository: Repository) -> str:
 def _apart(repository: Repository, wheel: str, merged: str, branch: str) -> str:
     """Say where BASE and the installed torch are."""
     there = f"compared with {merged[:12]} of {branch}"
-    if wheel == merged:
-        return there
     if repository.is_shallow():
         return f"{there}; the installed torch is of {wheel[:12]}"
     ahead, behind = (_number(repository, *ends) for ends in ((wheel, merged), (merged, wheel)))
-    lacks = f", and lacks {behind} of its own" if behind else ""
-    return f"{there}: {count(ahead, 'commit')} that the installed torch ({wheel[:12]}) does not have{lacks}"
+    return f"{there}: {count(ahead, 'commit')} ahead of the installed torch ({wheel[:12]}), {behind} behind"
 
 
 def _number(repository: Repository, old: str, new: str) -> int:
@@ -163,4 +159,4 @@ def _nightly(repository: Repository, commit: str, version: str) -> list[str]:
     label = version.partition("+")[2]
     kind = label if re.fullmatch(r"cu\d+|rocm[\d.]+|xpu", label) else "cpu"
     line = f"pip install --pre torch=={release[0]}.{name} --index-url {_NIGHTLIES}/{kind}"
-    return [f"the nightly of that day fits better: {line}"]
+    return [f"the nightly nearest to it fits better: {line}"]
