@@ -37,6 +37,15 @@ class Live:
 
     def finish(self) -> None:
         """Say how PyTorch's own tests run. Raise ``RefusedOperatorsError`` if operators were left out."""
+        self._show_tests()
+        self.require_all()
+
+    def require_all(self) -> None:
+        """Raise ``RefusedOperatorsError`` if operators were left out, unless KEEP_GOING is set."""
+        if self.refused and not self.request.keep_going:
+            raise _refusal(self.refused)
+
+    def _show_tests(self) -> None:
         if self.tree is None:
             return
         if names := sorted({name.partition(".")[0] for name in self.operators}):
@@ -44,8 +53,6 @@ class Live:
             where = f"cd {self.tree}/test && " if (self.tree / _OPINFOS).is_file() else ""
             say(f"PyTorch's own tests of it: {where}{self.request.python} test_ops.py -k '{words}'")
             say(f"  (run in {self.tree} itself, python -m, python -c and pytest would import its torch/)")
-        if self.refused and not self.request.keep_going:
-            raise _refusal(self.refused)
 
 
 def _refusal(refused: Mapping[str, str]) -> RefusedOperatorsError:
