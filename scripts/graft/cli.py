@@ -109,7 +109,7 @@ VERBS = (
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply_fetched", _TREE, RELEASE),
     Verb(
-        *("import", "write what a branch of PyTorch changes as a native folder", "graft.fork.branch:import_branch"),
+        *("import", "write what a branch of PyTorch changes as a native folder", "graft.checkout.branch:import_branch"),
         *("pin native source branch diff", RELEASE),
     ),
     Verb("export", "write that fork as patches", "graft.fork.export:export_fetched", f"{_TREE} out", RELEASE),

@@ -12,7 +12,7 @@ from helpers import git, write
 _TORCH = next(namespace for namespace in NAMESPACES if namespace.name == "torch")
 DESCRIPTION = Description(bound=[BoundName(_TORCH, "mine", "mine", signatures="mine(input)", reference="", derived="")])
 
-TEXT = "".join(f"line {number}\n" for number in range(1, 41))
+TEXT = "".join(f"line_{number}\n" for number in range(1, 41))
 FILES = {
     "version.txt": "1.2.0a0\n",
     ".gitignore": "build/\n",
@@ -45,15 +45,15 @@ diff --git a/torch/text.py b/torch/text.py
 --- a/torch/text.py
 +++ b/torch/text.py
 @@ -1,3 +1,3 @@
- line 1
--line 2
-+line two
- line 3
+ line_1
+-line_2
++line_two
+ line_3
 @@ -29,3 +29,3 @@
- line 29
--line 30
-+line thirty
- line 31
+ line_29
+-line_30
++line_thirty
+ line_31
 """,
     "new_file": """Subject: text: a second file
 Why: a patch may bring one

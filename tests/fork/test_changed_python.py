@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from graft.fork.changed_python import text_behind
-from graft.fork.python_operators import without_docstrings
+from graft.checkout.changed_python import text_behind
+from graft.checkout.python_operators import without_docstrings
 
 BEFORE = '''"""A module."""
 import os

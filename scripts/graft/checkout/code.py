@@ -12,6 +12,8 @@ from .statements import Kind, Statement, statements
 # Statements of these kinds stay in each text: what a kept function needs of them is not asked.
 _KEPT = {Kind.TYPE, Kind.MACRO, Kind.INCLUDE, Kind.DIRECTIVE, Kind.OTHER}
 
+_COMMENTS = re.compile(r"(?:[ \t]*//[^\n]*\n)+[ \t]*\Z")
+
 
 class Code:
     """A C++ file that changed.
@@ -67,10 +69,16 @@ class Code:
         return {name for each in every if each.kind is Kind.FUNCTION and not each.is_local for name in each.names}
 
     @property
-    def changed_functions(self) -> set[str]:
-        """The functions whose own text changed."""
-        every = (self.statements[i] for i in self._changed)
-        return {name for each in every if each.kind is Kind.FUNCTION for name in each.names}
+    def edited(self) -> set[str]:
+        """The functions that others can call, that the base has, too, and whose own text changed."""
+        theirs = {name for each in self.gone for name in each.names}
+        every = [self.statements[i] for i in self._changed]
+        return {name for s in every if s.kind is Kind.FUNCTION and not s.is_local for name in s.names & theirs}
+
+    @property
+    def used(self) -> set[str]:
+        """The names that affected statements use."""
+        return {word for i in self.affected for word in self.statements[i].words - self.statements[i].names}
 
     @property
     def registrations(self) -> list[Statement]:
@@ -124,10 +132,13 @@ class Code:
         )
 
     def _without(self, left_out: Iterable[Statement]) -> str:
+        """Return the text with blank lines in the place of statements, and of the comments directly above them."""
         parts, end = [], 0
         for each in sorted(left_out, key=lambda each: each.start):
             if each.start >= end:
-                parts += [self._text[end : each.start], re.sub(r"[^\n]", " ", self._text[each.start : each.end])]
+                above = _COMMENTS.search(self._text, end, each.start)
+                start = above.start() if above else each.start
+                parts += [self._text[end:start], re.sub(r"[^\n]", "", self._text[start : each.end])]
                 end = each.end
         return "".join([*parts, self._text[end:]])
 

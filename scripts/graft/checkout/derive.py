@@ -7,20 +7,22 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..core.errors import UsageError
 from ..core.files import lay_out_files
 from ..core.folders import CHECKOUT, OVERLAY
 from ..fork.apply import HELPERS_HEADER, HELPERS_SOURCE, YAML_FILES
-from ..fork.changed_entries import Changed, changed_entries, changed_formulas, composite_name
+from .changed_entries import Changed, changed_entries, changed_formulas, composite_name, text_of_entries
 from ..inputs.entries import fields_of, kernels_of, split_entries
 from ..inputs.native import DERIVATIVES, FUNCTIONS, HELPERS, PYTHON
+from ..inputs.native import HELPERS_HEADER as HELPERS_OWN_HEADER
 from . import headers as of_headers
 from .code import Code
-from .entries import text_at_lines
+from .entry_lines import text_at_lines
 from .python import PYTHON_SUFFIXES, installed_name, taken
-from .repository import Repository
 from .sources import NATIVE, in_wheel, is_header, is_source, place_of, why_left
+from .versions import Versions
 
 # As many sources that did not change are compiled for a changed header without being asked for.
 _MOST_USERS = 8
@@ -34,6 +36,9 @@ _LEFT = {
     "third_party/": "PyTorch's libraries contain it",
     "cmake/": "nothing of PyTorch is built",
 }
+# Headers of PyTorch by their paths below torch/include.
+_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*<((?:ATen|c10|torch)/[^>\n]+)>", re.M)
+
 _IN_BINARIES = "PyTorch's own binaries, or its build, contain it"
 
 
@@ -42,25 +47,25 @@ class Question:
     """What a native folder is asked for.
 
     Args:
-        repository: the checkout.
-        base: the commit with which its working tree is compared.
-        site: the folder with the ``torch`` that is built on.
+        versions: the two versions of PyTorch's files.
+        site: the folder with the ``torch`` that is built on; None if the folder is for any.
         files: sources that are compiled, too, with the headers that changed: paths below ``aten/src/ATen``.
         is_whole: whether Python files of torch can be laid over as they are.
-        is_base: whether the torch was built from the base.
     """
 
-    repository: Repository
-    base: str
-    site: Path
+    versions: Versions
+    site: Path | None
     files: tuple[str, ...] = ()
     is_whole: bool = True
-    is_base: bool = True
 
     @property
     def has_cuda(self) -> bool:
-        """Whether the torch has CUDA."""
-        return (self.site / "torch/lib/libtorch_cuda.so").exists()
+        """Whether kernels for CUDA can be built."""
+        return self.site is None or (self.site / "torch/lib/libtorch_cuda.so").exists()
+
+    def installed(self, name: str) -> bytes | None:
+        """Return the content of a file of the torch; None if there is none."""
+        return (self.site / name).read_bytes() if self.site and (self.site / name).is_file() else None
 
 
 @dataclass
@@ -75,6 +80,8 @@ class Answer:
         refused: operators that cannot be carried.
         said: what else is to be told.
         operators: the operators of which something changes.
+        added: the names of operators that are new.
+        changed: the paths in the checkout of all that changed.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -84,10 +91,12 @@ class Answer:
     refused: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     operators: set[str] = field(default_factory=set)
+    added: set[str] = field(default_factory=set)
+    changed: frozenset[str] = frozenset()
 
     @property
     def read(self) -> set[str]:
-        """The paths in the checkout of what is carried."""
+        """The paths in the checkout of what is carried, whether it changed or is only needed."""
         return {*self.places.values(), *(place for _, place in self.overlay.values())}
 
     def write(self, folder: Path, tree: Path) -> None:
@@ -100,11 +109,6 @@ class Answer:
         }
         lay_out_files(folder, {**self.files, **overlay, CHECKOUT: json.dumps(note, indent=1).encode()})
 
-    def put(self, name: str, place: str, text: str) -> None:
-        """Add a file, unless its text is empty."""
-        if text.strip():
-            self.files[name], self.places[name] = text.encode(), place
-
 
 def derive(question: Question) -> Answer:
     """Return what the working tree changes."""
@@ -114,14 +118,25 @@ def derive(question: Question) -> Answer:
 class _Derivation:
     def __init__(self, question: Question) -> None:
         self._question = question
-        self._tree = question.repository.path
-        self._changed = question.repository.changed(question.base)
-        self._answer = Answer()
+        self._tree = question.versions.tree
+        self._changed = question.versions.changed
+        self._answer = Answer(changed=frozenset(self._changed))
         known = [*self._changed, *YAML_FILES.values(), HELPERS_SOURCE, HELPERS_HEADER]
-        self._texts = question.repository.texts(question.base, [name for name in known if self._is_read(name)])
+        self._texts = question.versions.before([name for name in known if self._is_read(name)])
+        self._refuse_conflicts()
 
     def _is_read(self, name: str) -> bool:
         return is_source(name) or is_header(name) or name.startswith("torch/") or name in YAML_FILES.values()
+
+    def _refuse_conflicts(self) -> None:
+        """Check that git has left no conflict's markers in what is read."""
+        found = []
+        for name in self._named(filter(self._is_read, self._changed)):
+            text = self._after(name)
+            if mark := re.search(r"^<{7} .*$(?=[\s\S]*^>{7} )", text, re.M):
+                found.append(f"{self._tree / name}:{text.count(chr(10), 0, mark.start()) + 1}: a merge conflict's marker")
+        if found:
+            raise UsageError("\n".join(found), todo="resolve the conflicts; nothing was built")
 
     def run(self) -> Answer:
         self._sort()
@@ -129,18 +144,32 @@ class _Derivation:
         entries, formulas = self._entries(codes)
         self._sources(codes, entries)
         self._helpers(formulas)
+        self._lacking_headers()
         self._python(entries)
+        write = text_of_entries if self._question.site is None else text_at_lines
         for file, (found, _) in ((FUNCTIONS, entries), (DERIVATIVES, formulas)):
             name = YAML_FILES[file]
-            self._answer.put(str(file), name, text_at_lines(self._after(name), found))
+            self._put(str(file), name, write(self._after(name), found))
         return self._answer
 
     def _before(self, name: str) -> str:
         return _text(self._texts.get(name))
 
     def _after(self, name: str) -> str:
-        path = self._tree / name
-        return _text(path.read_bytes()) if path.is_file() else ""
+        return _text(self._question.versions.after(name))
+
+    def _put(self, name: str, place: str, text: str) -> None:
+        """Add a file to the native folder, unless its text is empty. A folder for any torch has no lines to keep."""
+        if text.strip():
+            if self._question.site is None and text != self._after(place):
+                text = re.sub(r"\n(?:[ \t]*\n){2,}", "\n\n", text).strip("\n") + "\n"
+            self._answer.files[name], self._answer.places[name] = text.encode(), place
+
+    def _put_whole(self, name: str, place: str) -> None:
+        """Add a new file of the checkout, byte for byte."""
+        content = self._question.versions.after(place)
+        assert content is not None, place
+        self._answer.files[name], self._answer.places[name] = content, place
 
     def _named(self, which: Iterable[str]) -> list[str]:
         return [name for name in which if name in self._changed and self._changed[name] != "D"]
@@ -168,7 +197,9 @@ class _Derivation:
             if name in self._answer.left or of_headers.is_same(before, after):
                 continue
             if not before and name.startswith(f"{NATIVE}/"):
-                self._answer.put(place_of(name), name, after)
+                self._put_whole(place_of(name), name)
+            elif self._question.site is None:
+                self._answer.left[name] = "a native folder has no headers of PyTorch; `make develop SOURCE=` lays it over"
             elif why := of_headers.refused(name, before, after):
                 self._answer.left[name] = why
             else:
@@ -230,6 +261,8 @@ class _Derivation:
         functions, formulas = ((self._before(name), self._after(name)) for name in YAML_FILES.values())
         is_changed = functions[0] != functions[1]
         entries: Changed = changed_entries(*functions, affected) if is_changed or affected else ({}, {})
+        if not self._question.has_cuda:
+            entries = {name: _without_cuda(fields) for name, fields in entries[0].items()}, entries[1]
         of_formulas: Changed = ({}, {})
         if formulas[0] != formulas[1]:
             of_formulas = changed_formulas(*formulas, split_entries(functions[0]).keys())
@@ -273,13 +306,15 @@ class _Derivation:
             if fields_of(ours[name]).get("structured"):
                 kernels |= {other.replace(".", "_") for other in _functional_variants(ours, name)}
         refused = self._refused_kernels - kernels
+        used = kernels.union(*(code.used for code in codes.values()))
         for name, code in codes.items():
-            text = code.text(kernels - refused, refused)
-            self._answer.put(place_of(name), name, text)
+            if not self._before(name) and refused.isdisjoint(code.functions):
+                self._put_whole(place_of(name), name)
+            else:
+                self._put(place_of(name), name, code.text(kernels - refused, refused))
             for statement in code.registrations:
                 self._answer.operators |= _operators_named(statement.words, ours)
-            used = {word for s in code.registrations for word in s.words} | kernels
-            if alone := sorted(code.changed_functions & code.functions - used - refused):
+            if alone := sorted(code.edited - used - refused):
                 why = "only PyTorch's own code calls this directly, and keeps PyTorch's"
                 self._answer.left[f"{name}: {', '.join(alone)}"] = why
 
@@ -290,33 +325,55 @@ class _Derivation:
         texts = " ".join(str(fields or name) for name, fields in formulas[0].items())
         ours = split_entries(self._after(YAML_FILES[DERIVATIVES])) if formulas[0] else {}
         texts += " ".join(ours[name] for name in formulas[0])
-        wheel = self._question.site / "torch/include" / HELPERS_HEADER
-        there = {*re.findall(r"\w+", _text(wheel.read_bytes()))} if wheel.is_file() else set()
-        lacking = {*re.findall(r"\w+", texts)} & {*re.findall(r"\w+", header[1])} - there if texts else set()
+        there = self._question.installed(f"torch/include/{HELPERS_HEADER}")
+        declared = {*re.findall(r"\w+", header[1])} - {*re.findall(r"\w+", _text(there))}
+        lacking = {*re.findall(r"\w+", texts)} & declared if there is not None else set()
         if before == after and header[0] == header[1] and not lacking:
             return
         code = Code(before, after)
-        self._answer.put(str(HELPERS), HELPERS_SOURCE, code.text(code.functions | lacking, has_own=False))
-        declared = Code(*header).declarations(lacking)
-        self._answer.put(str(HELPERS.with_suffix(".h")), HELPERS_HEADER, declared)
+        self._put(str(HELPERS), HELPERS_SOURCE, code.text(code.functions | lacking, has_own=False))
+        every = split_entries(self._after(YAML_FILES[DERIVATIVES]))
+        using = {name for name, text in every.items() if not code.functions.isdisjoint(re.findall(r"\w+", text))}
+        self._answer.operators |= using
+        self._put(str(HELPERS_OWN_HEADER), HELPERS_HEADER, Code(*header).declarations(lacking))
+
+    def _lacking_headers(self) -> None:
+        """Take the headers that sources include and that the checkout has, but not the torch."""
+        if self._question.site is None:
+            return
+        left = [content for name, content in self._answer.files.items() if name in self._answer.places]
+        left += [content for content, _ in self._answer.overlay.values()]
+        seen: set[str] = set()
+        while left:
+            found = {name.decode() for name in _INCLUDE.findall(left.pop())} - seen
+            seen |= found
+            for name in found:
+                place = f"aten/src/{name}" if name.startswith("ATen/") else name
+                in_torch = f"torch/include/{name}"
+                if (self._question.site / in_torch).exists() or in_torch in self._answer.overlay:
+                    continue
+                if (self._tree / place).is_file() and place_of(place) not in self._answer.files:
+                    content = (self._tree / place).read_bytes()
+                    self._answer.overlay[in_torch] = content, place
+                    left.append(content)
 
     def _python(self, entries: Changed) -> None:
-        added = {name.partition(".")[0] for name, fields in entries[0].items() if fields is None}
+        added = self._answer.added = {name.partition(".")[0] for name, each in entries[0].items() if each is None}
         refused = {name.partition(".")[0] for name in self._answer.refused}
         for name in filter(_is_python, self._changed):
-            path, installed = self._tree / name, self._question.site / installed_name(name)
-            contents = [each.read_bytes() if each.is_file() else None for each in (path, installed)]
+            before, after = self._texts.get(name), self._question.versions.after(name)
+            installed = self._question.installed(installed_name(name)) if self._question.site else before
             only_behind = not self._question.is_whole
             try:
-                found = taken(name, self._texts.get(name), *contents, added, refused, only_behind=only_behind)
+                found = taken(name, before, after, installed, added, refused, only_behind=only_behind)
             except ValueError as error:
                 self._answer.left[name] = str(error)
                 continue
             if found.whole is not None:
                 self._answer.overlay[installed_name(name)] = found.whole, name
-            self._answer.put(f"{PYTHON}/{installed_name(name).removeprefix('torch/')}", name, found.behind)
+            self._put(f"{PYTHON}/{installed_name(name).removeprefix('torch/')}", name, found.behind)
             for place, text in found.docs.items():
-                self._answer.put(place, name, text)
+                self._put(place, name, text)
             self._answer.left |= {f"{name}: {each}": "left out" for each in found.left}
 
 
@@ -326,6 +383,12 @@ def _text(content: bytes | None) -> str:
 
 def _is_python(name: str) -> bool:
     return name.startswith("torch/") and name.endswith(PYTHON_SUFFIXES)
+
+
+def _without_cuda(fields: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the fields of an entry that replaces PyTorch's without kernels for CUDA, if others are left."""
+    kernels = {key: kernel for key, kernel in kernels_of(fields or {}).items() if "CUDA" not in key}
+    return {**fields, "dispatch": kernels} if fields and kernels else fields
 
 
 def _functional_variants(ours: Mapping[str, str], name: str) -> list[str]:

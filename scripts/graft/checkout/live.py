@@ -10,8 +10,6 @@ from ..core.console import say
 from ..core.errors import GraftError
 from ..options import Request
 
-_OPINFOS = "test/test_ops.py"
-
 
 class RefusedOperatorsError(GraftError):
     """Operators that the checkout changes in a way that a build of them cannot have. The others are built."""
@@ -26,33 +24,26 @@ class Live:
     Args:
         request: the request, with the native folder that is written from the checkout before the others.
         tree: the checkout; None without SOURCE.
-        operators: the operators of which something changes.
-        refused: those that are left out, with the places of their entries.
+        tests: the command that runs PyTorch's own tests of what changed; empty if there are none.
+        refused: the operators that are left out, with the places of their entries.
     """
 
     request: Request
     tree: Path | None = None
-    operators: frozenset[str] = frozenset()
+    tests: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def finish(self) -> None:
         """Say how PyTorch's own tests run. Raise ``RefusedOperatorsError`` if operators were left out."""
-        self._show_tests()
+        if self.tests:
+            say(f"PyTorch's own tests of it: {self.tests}")
+            say(f"  (in {self.tree}, `python -m`, `python -c` and pytest import the torch/ that is there)")
         self.require_all()
 
     def require_all(self) -> None:
         """Raise ``RefusedOperatorsError`` if operators were left out, unless KEEP_GOING is set."""
         if self.refused and not self.request.keep_going:
             raise _refusal(self.refused)
-
-    def _show_tests(self) -> None:
-        if self.tree is None:
-            return
-        if names := sorted({name.partition(".")[0] for name in self.operators}):
-            words = " or ".join(names[:8])
-            where = f"cd {self.tree}/test && " if (self.tree / _OPINFOS).is_file() else ""
-            say(f"PyTorch's own tests of it: {where}{self.request.python} test_ops.py -k '{words}'")
-            say(f"  (run in {self.tree} itself, python -m, python -c and pytest would import its torch/)")
 
 
 def _refusal(refused: Mapping[str, str]) -> RefusedOperatorsError:

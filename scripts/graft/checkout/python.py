@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ..fork.changed_python import left_out, lines_behind
-from ..fork.python_operators import docs_of, without_docstrings
+from .changed_python import left_out, lines_behind
+from .python_operators import docs_of, without_docstrings
 from ..inputs.patches import ADDED
 
 PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
@@ -81,25 +81,28 @@ def taken(
         raise ValueError("the installed torch has no such file")
     if name.endswith(".in") and installed != old:
         raise ValueError("PyTorch's build generates the installed stub from it")
-    if new is None or new in (old, installed) or _is_same(name, old, new):
+    if new is None or new in (old, installed):
+        return Taken()
+    tree = _parsed(name, new)
+    if old is not None and ast.dump(_parsed(f"{name} before the changes", old)) == ast.dump(tree):
         return Taken()
     new, found = without_docstrings(new, added)
     docs, computed = docs_of(found)
-    left = [f"the docstring of {each}, which is computed" for each in computed]
     of_refused = left_out(old or "", new, refused) if refused else []
-    if installed == old and not of_refused and not (only_behind and old is not None):
-        if only_behind:
-            return Taken(None, new, docs, left)
+    left = [f"the docstring of {each}, which is computed" for each in computed] + of_refused
+    if installed == old and not of_refused and not only_behind:
         return Taken(new.encode(), "", docs, left)
+    if installed is None and not of_refused:
+        return Taken(None, new, docs, left)
     try:
         text = lines_behind(old or "", new, refused)
         if text and name in _DOCSTRINGS:
             raise ValueError("docstrings of PyTorch's operators")
     except ValueError as error:
-        why = f"{', '.join(of_refused)} must be left out" if of_refused else "the installed torch has another version"
-        why = "no file of torch can be replaced" if only_behind and installed == old and not of_refused else why
+        why = "the installed torch has another version" if installed != old else "no file of torch is replaced here"
+        why = f"{', '.join(of_refused)} must be left out" if of_refused else why
         raise ValueError(f"{why}, and text behind the file cannot change {error}") from error
-    return Taken(None, text, docs, left + of_refused)
+    return Taken(None, text, docs, left)
 
 
 def _text(content: bytes | None) -> str | None:
@@ -110,14 +113,16 @@ def _text(content: bytes | None) -> str | None:
         raise ValueError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def _is_same(name: str, old: str | None, new: str) -> bool:
-    """Return whether two texts differ by comments and formatting only."""
+def _parsed(name: str, text: str) -> ast.Module:
+    """Return the syntax tree of a file's text."""
+    if conflict := re.search(r"^<{7}( |$)(?=.*?^>{7}( |$))", text, re.M | re.S):
+        line = text.count("\n", 0, conflict.start()) + 1
+        raise ValueError(f"{name}:{line}: a merge conflict; resolve it")
     try:
-        tree = compile(new, name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        tree = ast.parse(text, name)
         compile(tree, name, "exec", dont_inherit=True)
     except SyntaxError as error:
-        what = "a merge conflict" if re.match("[<=>]{7}( |$)", error.text or "") else error.msg
-        raise ValueError(f"{name}:{error.lineno}: {what}") from error
+        raise ValueError(f"{name}:{error.lineno}: not Python: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{name}: it is not Python: {error}") from error
-    return old is not None and ast.dump(ast.parse(old)) == ast.dump(tree)
+        raise ValueError(f"{name}: not Python: {error}") from error
+    return tree

@@ -21,6 +21,8 @@ from .base import changed_upstream, find_base
 from .derive import Answer, Question, derive
 from .live import Live
 from .repository import Repository, open_repository
+from .tests import command_of_tests
+from .versions import WorkingTree
 
 # Seconds between two looks at a checkout, and how many times as long as a look they are at least.
 _PAUSE, _TIMES = 0.2, 4
@@ -44,7 +46,7 @@ def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Liv
     git_version, name = (of_version_file(version, key) for key in ("git_version", "__version__"))
     base = find_base(repository, git_version, name)
     files = tuple(request.files.split())
-    answer = derive(Question(repository, base.commit, site, files, is_whole, base.commit == base.wheel))
+    answer = derive(Question(WorkingTree(repository, base.commit), site, files, is_whole))
     both = changed_upstream(repository, base, answer.read)
     folder = _folder(repository, git_version, is_whole=is_whole)
     with build_lock(folder.parent):
@@ -56,10 +58,12 @@ def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Liv
             f"{repository.path} changes what is not built:\n{shortened(sorted(lines), 20)}",
             todo="leave STRICT out to build the rest",
         )
-    what = count(len(answer.read), "file") if answer.read else "nothing that changes what is built"
+    carried = count(len(answer.read & answer.changed), "changed file")
+    what = carried if answer.read else "nothing that changes what is built"
     say(f"{repository.path}: {what} since {base.commit[:12]} ({time.perf_counter() - start:.1f} s to read)")
     built = replace(request, native=(folder, *request.native), source="")
-    return Live(built, repository.path, frozenset(answer.operators), answer.refused)
+    tests = command_of_tests(repository, base, request.python, answer.operators, folder.parent)
+    return Live(built, repository.path, tests, answer.refused)
 
 
 def wait_for_edit(request: Request, seen: Hashable) -> Hashable:

@@ -22,6 +22,7 @@ from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
 from .native import INCLUDE, OVERLAY, SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .patches import Patch, load_series, pin_files
 from .pin import Pin, pin_of, unpinned_sha256
+from .registered import registrations
 from .settings import Extension, Settings
 from .toolchain import Toolchain, find_toolchain
 
@@ -89,7 +90,10 @@ class Snapshot:
         code = {_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helper_headers}
         sources = [_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helpers]
         helpers = _heads([self.files[key].decode(errors="replace") for key in sources]) if sources else []
-        return self._hash((name for name in self.files if Path(name).name in read or name in code), *helpers)
+        # What they register for operators of PyTorch is listed as replaced.
+        texts = [text.decode(errors="replace") for text in self.files.values() if b"TORCH_LIBRARY_IMPL" in text]
+        registered = sorted(f"{each.key} {each.names}" for text in texts for each in registrations(text))
+        return self._hash((name for name in self.files if Path(name).name in read or name in code), *helpers, *registered)
 
     def _hash(self, names: Iterable[str], *others: str) -> str:
         digest = hashlib.sha256()

@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from ..inputs.cplusplus import functions_in
 from ..inputs.entries import REPLACE, fields_of, kernels_of, operator_of, split_entries
 from ..inputs.merge import MARK
 
@@ -94,26 +93,6 @@ def added_entries(text: str, names: Collection[str]) -> list[str]:
     if MARK in text:  # what replaces is blank there
         return [re.sub(r"\n{3,}", "\n\n", "".join([head, *found]).rstrip() + "\n")] if found else []
     return [f"{part.rstrip()}\n" for part in found]
-
-
-def changed_functions(before: str, after: str) -> set[str]:
-    """Return the functions of the C++ text ``after`` that differ from those of ``before``, or use others that do.
-
-    All do if something outside of functions differs: types, macros, constants.
-    """
-    (old, old_rest), (new, new_rest) = functions_in(before), functions_in(after)
-    changed = {name for name, text in new.items() if old.get(name) != text}
-    if code_of(old_rest) != code_of(new_rest):
-        return set(new)
-    words = {name: set(re.findall(r"\w+", text)) for name, text in new.items()}
-    while more := {name for name in new.keys() - changed if changed & words[name]}:
-        changed |= more
-    return changed
-
-
-def code_of(text: str) -> str:
-    """Return C++ without comments and spaces."""
-    return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", text, flags=re.S)
 
 
 def _changed_kernels(ours: dict[str, str], theirs: dict[str, str], affected: set[str]) -> dict[str, str]:

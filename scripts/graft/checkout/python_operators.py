@@ -28,7 +28,7 @@ class OfOperators:
         self._functions = {name for name, _, _ in parts}
         spelt = [(re.sub("^(fft|linalg|special)_", r"\1[._]", name), overload) for name, _, overload in parts]
         each = "|".join(rf"{name}(?:\.{overload or 'default'}\b|(?![\w.]))" for name, overload in spelt) or "(?!)"
-        of = r"\b(?:aten|torch|_C|_VF|_fft|_linalg|_nn|_special)\.(?:\w+\.)*"
+        of = r"\b(?:aten\.|(?:torch(?!\.ops)|_C|_VF|_fft|_linalg|_nn|_special)\.(?:\w+\.)*)"
         self._named = re.compile(rf"{of}(?:{each})|'(?:aten(?:::|\.)|nn\.functional\.)?(?:{each})'")
 
     def changed(self, old: ast.Module, new: ast.Module) -> set[str]:

@@ -1,0 +1,227 @@
+"""Python files that a checkout of PyTorch changes: laid over whole, or as text behind."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from graft.checkout.python import Taken, installed_name, taken
+
+NAME = "torch/_refs/__init__.py"
+BEFORE = '''"""References."""
+import torch
+
+aten = torch.ops.aten
+__all__ = ["one"]
+cached = []
+
+
+def one(x):
+    return x + 1
+
+
+def register(op):
+    return lambda function: function
+
+
+@register(aten.lerp.Scalar)
+def lerp_decomposition(x):
+    return torch.lerp(x, x, 1)
+
+
+@cached.append
+def shown():
+    return {torch.lerp: lambda x, y, w: -1, torch.add: lambda x, y: -1}
+
+
+def calls(x):
+    return torch.lerp(x, x, 2)
+
+
+infos = [
+    OpInfo("lerp", ok=True),
+    OpInfo("add", ok=True),
+]
+'''
+DOCSTRINGS = '''add_docstr(torch.add, "add(input) -> Tensor")
+add_docstr(
+    torch.mine,
+    r"""
+mine(input, *, out=None) -> Tensor
+
+Is a set {{1}}.
+
+Args:
+    {input}
+""".format(**common_args),
+)
+x = 1
+'''
+
+
+def take(
+    after: str | bytes | None,
+    *,
+    name: str = NAME,
+    before: str | None = BEFORE,
+    wheel: str | None = BEFORE,
+    added: tuple[str, ...] = (),
+    refused: tuple[str, ...] = (),
+    only_behind: bool = False,
+) -> Taken:
+    old, new, installed = (each.encode() if isinstance(each, str) else each for each in (before, after, wheel))
+    return taken(name, old, new, installed, added, refused, only_behind=only_behind)
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    text = BEFORE
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+OTHER_WHEEL = BEFORE + "\n\ndef of_the_wheel():\n    pass\n"
+EDIT = changed(("return x + 1", "return x + 10"))
+
+
+def test_file_of_the_base_is_laid_over_whole() -> None:
+    assert take(EDIT) == Taken(whole=EDIT.encode())
+
+
+def test_other_file_gets_text_behind_at_the_same_lines() -> None:
+    after = changed(("return x + 1", "return x + 10"), ('["one"]', '["one", "two", "three"]'))
+    found = take(after, wheel=OTHER_WHEEL)
+    assert found.whole is None
+    lines = after.split("\n")
+    assert {number: line for number, line in enumerate(found.behind.split("\n"), 1) if line} == {
+        5: '__all__ += [ "two", "three", ]',
+        **{number: lines[number - 1] for number in (9, 10)},
+    }
+
+
+def test_elements_in_several_lines_stay_at_theirs() -> None:
+    element = '    OpInfo(\n        "mine",\n        text="""a\n    b""",\n    ),\n'
+    after = changed(
+        ('    OpInfo("add"', f'{element}    OpInfo("add"'), ("ok=True),\n]", 'ok=True),\n    OpInfo("x"),\n]')
+    )
+    behind = take(after, wheel=OTHER_WHEEL).behind.split("\n")
+    number = after.split("\n").index("    OpInfo(")
+    assert behind[number : number + 5] == ["infos += [ OpInfo(", *element.split("\n")[1:5]]
+    assert behind[number + 6] == '    OpInfo("x"), ]'
+    names: dict[str, object] = {"infos": [], "OpInfo": lambda name, text="": (name, text)}
+    exec("\n".join(behind), names)
+    assert names["infos"] == [("mine", "a\n    b"), ("x", "")]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(BEFORE, id="the same"),
+        pytest.param(BEFORE.replace("\n", "\r\n"), id="line ends"),
+        pytest.param(BEFORE.replace("def one(x)", "# one\ndef one( x )"), id="comment and layout"),
+        pytest.param(OTHER_WHEEL, id="what the wheel has"),
+    ],
+)
+def test_nothing_to_take(after: str) -> None:
+    assert take(after, wheel=OTHER_WHEEL) == Taken()
+
+
+def test_new_files() -> None:
+    assert take(EDIT, before=None, wheel=None) == Taken(whole=EDIT.encode())
+    assert take(EDIT, before=None, wheel=None, only_behind=True) == Taken(behind=EDIT)
+    assert take(EDIT, only_behind=True).behind.strip() == "def one(x):\n    return x + 10"
+
+
+def test_stub() -> None:
+    assert installed_name("torch/nn/functional.pyi.in") == "torch/nn/functional.pyi"
+    assert take(EDIT, name="torch/x.pyi.in") == Taken(whole=EDIT.encode())
+    with pytest.raises(ValueError, match="generates the installed stub"):
+        take(EDIT, name="torch/x.pyi.in", wheel=OTHER_WHEEL)
+
+
+@pytest.mark.parametrize("wheel", [DOCSTRINGS[:45], DOCSTRINGS[:45] + "y = 1\n"])
+def test_docstrings_of_added_operators(wheel: str) -> None:
+    """PyTorch's notes are no arguments."""
+    found = take(DOCSTRINGS, before=DOCSTRINGS[:45], wheel=wheel, added=("mine",))
+    assert found.docs == {"docs/mine.rst": "Is a set {1}.\n\nArgs:\n    {input}\n"}
+    text = found.behind or (found.whole or b"").decode()
+    assert text.split("\n")[12] == "x = 1"
+    assert "mine" not in text
+    note = DOCSTRINGS.replace("    {input}", "{note}")
+    computed = take(note, before=DOCSTRINGS[:45], wheel=wheel, added=("mine",))
+    assert (computed.docs, computed.left) == ({}, ["the docstring of mine, which is computed"])
+
+
+def test_docstrings_of_other_operators_are_not_behind() -> None:
+    with pytest.raises(ValueError, match="cannot change docstrings"):
+        take(DOCSTRINGS, name="torch/_torch_docs.py", before=DOCSTRINGS[:45], wheel="y = 1\n")
+
+
+NEW_FUNCTION = ("def register(op)", "def fresh(x):\n    return torch.lerp(x, x, 1, new=1)\n\n\ndef register(op)")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "left"),
+    [
+        pytest.param("torch.lerp(x, x, 1)", "torch.lerp(x, x, 1, new=1)", "`lerp_decomposition`", id="registration"),
+        pytest.param("torch.lerp: lambda x, y, w", "torch.lerp: lambda x, y, w, new", "`shown`", id="entry"),
+        pytest.param("torch.lerp(x, x, 2)", "torch.lerp(x, x, 2, new=1)", "`calls`", id="call"),
+        pytest.param('OpInfo("lerp", ok=True)', 'OpInfo("lerp", ok=False)', "line 36", id="element"),
+        pytest.param("infos =", "def lerp(x):\n    return x\n\n\ninfos =", "`lerp`", id="function"),
+        pytest.param("infos =", 'add_docstr(torch.lerp, "A.")\ninfos =', "line 35", id="call of a module"),
+    ],
+)
+def test_what_is_refused_stays_as_it_is(old: str, new: str, left: str) -> None:
+    after = changed(NEW_FUNCTION, (old, new))
+    assert take(after) == Taken(whole=after.encode())
+    found = take(after, refused=("lerp.Scalar",))
+    assert found.left == [left]
+    assert found.behind.strip("\n") == NEW_FUNCTION[1].partition("\n\n\n")[0]
+
+
+def test_overloads_that_are_not_refused() -> None:
+    after = changed(("lerp.Scalar)\ndef lerp_decomposition", "lerp.Scalar)\ndef renamed"))
+    assert take(after, refused=("lerp.Tensor", "ler", "Scalar")) == Taken(whole=after.encode())
+    assert take(after, refused=("lerp.Scalar",)) == Taken(left=["`renamed`", "`lerp_decomposition`"])
+
+
+def test_removed_function_of_a_refused_operator_stays() -> None:
+    gone = BEFORE[BEFORE.index("@register") : BEFORE.index("@cached")]
+    assert take(changed((gone, "")), refused=("lerp.Scalar",)) == Taken(left=["`lerp_decomposition`"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"after": None}, "the checkout deletes it"),
+        ({"wheel": None}, "has no such file"),
+        ({"before": None}, "has another file of this name"),
+        ({"after": b"\xff"}, "not UTF-8"),
+        ({"after": "x = (\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> mine\n)\n"}, f"{NAME}:2: a merge conflict"),
+        ({"after": f"{BEFORE}\nreturn 1\n"}, f"{NAME}:36: not Python: 'return' outside function"),
+        ({"after": f"{BEFORE}def x(:\n"}, f"{NAME}:35: not Python: "),
+        (
+            {"after": changed(('OpInfo("add", ok=True)', 'OpInfo("add", ok=False)')), "wheel": OTHER_WHEEL},
+            "another version, and text behind the file cannot change line 31 of the branch's: 'add' in line 33",
+        ),
+        (
+            {"after": changed(("-1}", "-2}"), ("x, x, 2)", "x, 2, x)")), "refused": ("lerp.Scalar",)},
+            "`calls` must be left out, and text behind the file cannot change line 23",
+        ),
+        ({"after": changed(("-1}", "-2}")), "only_behind": True}, "no file of torch is replaced here"),
+        *(
+            ({"name": name}, said)
+            for name, said in {
+                "torch/version.py": "build writes it",
+                "torch/_added_operators.py": "Graft writes it",
+                "torch/_graft.py": "Graft writes it",
+                "torch/testing/_internal/generated/annotated_fn_args.py": "build writes it",
+                "torch/csrc/lazy/x.py": "a wheel has no Python",
+            }.items()
+        ),
+    ],
+)
+def test_what_is_not_taken_is_named(change: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        take(**{"after": EDIT, **change})  # type: ignore[arg-type]
