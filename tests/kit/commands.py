@@ -193,8 +193,8 @@ def _environment(reader: Reader) -> None:
 
 
 def _checkout(reader: Reader) -> None:
-    """``~/pytorch``: the sources of the oldest release, with a branch ``my_fix``, and ``pull.diff`` in the clone. What it
-    changes is in the working tree, too.
+    """``~/pytorch``: the sources of the oldest release, with a branch ``my_fix``, and ``pull.diff`` in the clone. The
+    working tree has the same edit.
     """
     tree = _sources(reader)
     git: list[str | Path] = ["git", "-C", tree, "-c", "user.name=Someone", "-c", "user.email=someone@example.com"]
