@@ -295,7 +295,7 @@ def test_each_folder_s_own_tests_are_run(tmp_path: Path, layout: Layout) -> None
 def test_checkout_is_tested_as_the_folder_of_what_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is read once; a thin wheel has no whole files of torch. Operators that were left out are an error at the end."""
+    """It is read once; a thin wheel has no whole files. Operators that were left out are an error at the end."""
     write(tmp_path, {"changes/A.cpp": "// TODO: PyTorch's own\n", "mine/B.cpp": "// TODO: mine\n"})
     asked_for, ran = [], []
 
