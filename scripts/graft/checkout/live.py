@@ -47,6 +47,10 @@ class Live:
         if self.tests:
             say(f"PyTorch's own tests of it: {self.tests}")
             say(f"  (in {self.tree}, `python -m`, `python -c` and pytest import the torch/ that is there)")
+        self.require_all()
+
+    def require_all(self) -> None:
+        """Raise ``RefusedOperatorsError`` if operators were left out, unless KEEP_GOING is set."""
         if self.refused and not self.request.keep_going:
             raise _refusal(self.refused)
 
