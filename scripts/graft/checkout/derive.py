@@ -200,10 +200,12 @@ class _Derivation:
         names: set[str] = set()
         for name in self._named(filter(is_header, self._changed)):
             before, after = self._before(name), self._after(name)
-            if name in self._answer.left or of_headers.is_same(before, after):
+            if name in self._answer.left:
                 continue
-            if not before and name.startswith(f"{NATIVE}/"):
+            if self._texts.get(name) is None and name.startswith(f"{NATIVE}/"):
                 self._put_whole(place_of(name), name)
+            elif of_headers.is_same(before, after):
+                continue
             elif self._question.site is None:
                 self._answer.left[name] = (
                     "a native folder has no headers of PyTorch; `make develop SOURCE=` lays it over"
