@@ -16,9 +16,8 @@ _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # Where PyTorch's main is, by the name of the remote. The main of a fork, as origin often is, may be stale.
 REMOTES = ("upstream", "origin")
 
-# A day's nightly is PyTorch's main of about this hour (UTC), and can be installed half a day later.
-_NIGHTLY_HOUR = 10
-_DAY = timedelta(days=1)
+# A day's nightly is PyTorch's main of about ten o'clock (UTC), and can be installed half a day later.
+_AFTER_CUT, _UNTIL_THERE = timedelta(hours=14), timedelta(hours=22)
 _NIGHTLIES = "https://download.pytorch.org/whl/nightly"
 
 
@@ -150,10 +149,8 @@ def _nightly(repository: Repository, commit: str, version: str) -> list[str]:
     """Return the line that installs the first nightly after a commit, or the last one if there is none yet."""
     release = re.match(r"\d+\.\d+\.\d+", repository.line("cat-file", "blob", f"{commit}:version.txt"))
     written = datetime.fromtimestamp(int(repository.line("log", "--max-count=1", "--format=%ct", commit)), timezone.utc)
-    cut = written.replace(hour=_NIGHTLY_HOUR, minute=0, second=0)
-    cut += _DAY if written > cut else timedelta()
-    cut -= _DAY if cut + _DAY / 2 > datetime.now(timezone.utc) else timedelta()
-    name = f"dev{cut:%Y%m%d}"
+    first, last = written + _AFTER_CUT, datetime.now(timezone.utc) - _UNTIL_THERE
+    name = f"dev{min(first, last):%Y%m%d}"
     if release is None or name in version:
         return []
     label = version.partition("+")[2]
