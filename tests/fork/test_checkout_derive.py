@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from graft.checkout.derive import Answer, Question, derive
+from graft.checkout.answer import Answer, Question
+from graft.checkout.derive import derive
 from graft.checkout.repository import Repository
 from graft.checkout.versions import WorkingTree
 from graft.core.errors import UsageError
@@ -17,6 +18,7 @@ NATIVE = "aten/src/ATen/native"
 FUNCTIONS = f"{NATIVE}/native_functions.yaml"
 DERIVATIVES = "tools/autograd/derivatives.yaml"
 HELPERS = "torch/csrc/autograd/FunctionsManual"
+YAML = "torchgen/packaged/ATen/native/native_functions.yaml"
 FILES = {
     FUNCTIONS: """# The operators.
 - func: half(Tensor self) -> Tensor
@@ -124,7 +126,8 @@ def checkout(tmp_path: Path) -> Path:
 def site(tmp_path: Path) -> Path:
     """The installed torch that was built of the first commit, for CPUs."""
     installed = {"torch/functional.py": FILES["torch/functional.py"]}
-    return write(tmp_path / "site", {**installed, f"torch/include/{HELPERS}.h": FILES[f"{HELPERS}.h"]})
+    installed |= {f"torch/include/{HELPERS}.h": FILES[f"{HELPERS}.h"]}
+    return write(tmp_path / "site", {**installed, YAML: FILES[FUNCTIONS]})
 
 
 def of(checkout: Path, site: Path, *edits: tuple[str, str, str], **files: str) -> Answer:
@@ -260,7 +263,9 @@ def test_another_schema_is_refused_and_the_rest_goes_on(checkout: Path, site: Pa
         (f"{NATIVE}/Others.cpp", "int64_t n) {", "int64_t n, int64_t m) {"),
         (f"{NATIVE}/Others.cpp", "return self / 4", "return self / 4.0"),
     )
-    assert answer.refused == {"third": f"{checkout}/{FUNCTIONS}:10"}
+    schema = "third(Tensor self, int n) -> Tensor"
+    place = f"{checkout}/{FUNCTIONS}:10: third"
+    assert answer.refused == {"third": f"{place}: the torch that is built on has another schema: {schema}"}
     assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
     assert "third" not in answer.files["Others.cpp"].decode()
     assert entries(answer, "derivatives.yaml") == []

@@ -20,8 +20,9 @@ from ..fork.tree import BASE_REF, SourceTree, find_tree
 from ..inputs.native import AUTOCAST
 from ..inputs.pin import GitSource, load_pin
 from ..options import Request
+from .answer import Answer, Question
 from .changed_python import text_behind
-from .derive import Answer, Question, derive
+from .derive import derive
 from .python_operators import docs_of, without_docstrings
 from .repository import Repository
 from .versions import Commits, Versions
@@ -77,9 +78,8 @@ def import_branch(request: Request) -> None:
         answer = read_branch(tree, old, new)
     lay_out_files(target, answer.files)
     say(f"{target}: {', '.join(sorted(answer.files)) or 'nothing'}, from {old[:12]}..{new[:12]}")
-    left = {**answer.left, **{name: f"the release has another schema of {op}" for op, name in answer.refused.items()}}
-    if left:
-        listed = "\n".join(f"  {name}: {why}" for name, why in sorted(left.items()))
+    if left := sorted([*answer.refused.values(), *(f"{name}: {why}" for name, why in answer.left.items())]):
+        listed = "\n".join(f"  {line}" for line in left)
         say(f"left out; `make patch-and-build BUILD=source` builds all of the branch:\n{listed}")
 
 

@@ -31,7 +31,8 @@ class Code:
         old = Counter(each.code for each in theirs)
         self._changed = {i for i, each in enumerate(self.statements) if not _takes(old, each)}
         self.gone = [each for each in theirs if old[each.code] > 0 and _takes(old, each)]
-        is_whole = not before or _conditions(theirs) != _conditions(self.statements)
+        self.is_new = not before
+        is_whole = self.is_new or _conditions(theirs) != _conditions(self.statements)
         is_whole |= any(_has_unknown_users(self.statements[i]) for i in self._changed)
         self._changed -= {i for i in self._changed if self.statements[i].kind in (Kind.INCLUDE, Kind.DIRECTIVE)}
         if is_whole:

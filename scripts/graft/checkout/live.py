@@ -25,7 +25,7 @@ class Live:
         request: the request, with the native folder that is written from the checkout before the others.
         tree: the checkout; None without SOURCE.
         tests: the command that runs PyTorch's own tests of what changed; empty if there are none.
-        refused: the operators that are left out, with the places of their entries.
+        refused: why operators are left out, by operator.
         is_empty: whether there is nothing to build, neither of the checkout nor of native folders.
     """
 
@@ -59,9 +59,8 @@ class Live:
 
 
 def _refusal(refused: Mapping[str, str]) -> RefusedOperatorsError:
-    lines = [f"{place}: the torch that is built on has another schema of {name}" for name, place in refused.items()]
     return RefusedOperatorsError(
-        "\n".join(sorted(lines)),
+        "\n".join(sorted(refused.values())),
         cause="PyTorch's binaries call an operator with the arguments that it had when they were built",
         todo="give the new schema an overload name of its own, or set KEEP_GOING=1; the rest is built",
     )
