@@ -67,7 +67,7 @@ class Operators:
 
 
 def read_operators(answer: Answer, affected: Collection[str]) -> Operators:
-    """Return the entries that change, also because kernels with the names ``affected`` do. Note what a release keeps."""
+    """Return the entries that change, also because kernels called ``affected`` do. Note what a release keeps."""
     question, found = answer.question, Operators(answer.question)
     functions, formulas = ((question.before(name), question.after(name)) for name in (_FUNCTIONS, _DERIVATIVES))
     if affected or functions[0] != functions[1]:
