@@ -108,6 +108,7 @@ def _develop(request: Request) -> Delivered:
         return Delivered(environment.site / "torch")
     layout = replace(layout_on(live.request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
     delivered = run(Tree(layout, environment), live.request)
+    live.say_tests()
     live.finish()
     return delivered
 

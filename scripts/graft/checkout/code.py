@@ -44,7 +44,7 @@ class Code:
     def affected(self) -> set[int]:
         """The numbers of the statements that changed, or name what did."""
         found, names = set(self._changed), set(self._outside)
-        new = {name for i in found for name in self.statements[i].called} | names
+        new = {name for i in found for name in self._names_in(self.statements[i])} | names
         while new:
             names |= new
             more = {
@@ -57,10 +57,25 @@ class Code:
             new = {name for i in more for name in self.statements[i].called} - names
         return found
 
+    def _names_in(self, statement: Statement) -> Collection[str]:
+        """Return what others name of a changed statement: of a class where only functions differ, these."""
+        old = next((each for each in self.gone if each.head == statement.head), None)
+        if statement.kind is not Kind.TYPE or old is None:
+            return statement.called
+        before, after = ({each.code: each for each in version.members} for version in (old, statement))
+        differing = [
+            each for each in (*before.values(), *after.values()) if (each.code in before) != (each.code in after)
+        ]
+        names = {name for each in differing for name in each.names}
+        is_told = all(each.kind is Kind.FUNCTION and each.names for each in differing) and bool(before and after)
+        return names if is_told and names.isdisjoint({*statement.names, "operator"}) else statement.called
+
     @property
     def names(self) -> set[str]:
-        """What the affected statements define or declare."""
-        return {name for i in self.affected for name in self.statements[i].names}
+        """What others name of the affected statements."""
+        changed = {name for i in self._changed for name in self._names_in(self.statements[i])}
+        others = self.affected - self._changed
+        return changed | {name for i in others for name in self.statements[i].called}
 
     @property
     def functions(self) -> set[str]:

@@ -264,7 +264,7 @@ class _Derivation:
                 todo=f'set FILES to those to compile with it, for example FILES="{listed}"',
             )
         elif not has_users and not codes:
-            self._answer.left[", ".join(sorted(headers))] = "no source of kernels uses what changed in it"
+            self._answer.said.append(f"{named}: laid into torch/include; no source of kernels uses what changed there")
         return codes
 
     def _entries(self, codes: Mapping[str, Code]) -> tuple[Changed, Changed]:

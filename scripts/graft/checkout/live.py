@@ -42,8 +42,8 @@ class Live:
                 f"{self.tree}: nothing that changes what is built", todo="edit a file, or check out a branch"
             )
 
-    def finish(self) -> None:
-        """Say how PyTorch's own tests run. Raise ``RefusedOperatorsError`` if operators were left out."""
+    def say_tests(self) -> None:
+        """Say how PyTorch's own tests of what changed run."""
         if self.tests:
             say(f"PyTorch's own tests of it: {self.tests}")
             say(f"  (in {self.tree}, `python -m`, `python -c` and pytest import the torch/ that is there)")
@@ -51,6 +51,9 @@ class Live:
 
     def require_all(self) -> None:
         """Raise ``RefusedOperatorsError`` if operators were left out, unless KEEP_GOING is set."""
+
+    def finish(self) -> None:
+        """Raise ``RefusedOperatorsError`` if operators were left out, unless that is what is asked for."""
         if self.refused and not self.request.keep_going:
             raise _refusal(self.refused)
 

@@ -96,6 +96,20 @@ class Statement:
         return frozenset() if is_member else self.names
 
     @property
+    def head(self) -> tuple[str, ...]:
+        """The tokens before the first brace."""
+        return self.tokens[: self.tokens.index("{")] if "{" in self.tokens else self.tokens
+
+    @property
+    def members(self) -> list[Statement]:
+        """The statements in the braces of a type; none if they cannot be told apart."""
+        body = self.tokens[len(self.head) + 1 : -2]
+        try:
+            return _Splitter(body, range(len(body))).split()
+        except _UnbalancedError:
+            return []
+
+    @property
     def is_local(self) -> bool:
         """Whether only its file sees the function."""
         words = self.tokens[:12]
