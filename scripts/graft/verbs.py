@@ -75,10 +75,8 @@ def of_checkout(request: Request, site: Path | None = None, *, is_whole: bool = 
     from .base.fetch import get_base
     from .checkout.read import read_checkout
 
-    # The torch of a wheel will be in another environment.
-    python = request.python if site else "python"
     site = site or get_base(pin_of(request.layout), request.layout, request.wheel, Steps()).tree
-    return read_checkout(request, site, python, is_whole=is_whole)
+    return read_checkout(request, site, is_whole=is_whole)
 
 
 def develop(request: Request) -> Delivered:

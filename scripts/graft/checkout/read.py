@@ -28,13 +28,12 @@ from .versions import WorkingTree
 _PAUSE, _TIMES = 0.2, 4
 
 
-def read_checkout(request: Request, site: Path, python: str, *, is_whole: bool = True) -> Live:
+def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Live:
     """Write what SOURCE changes as a native folder for the torch in ``site``; nothing without SOURCE.
 
     Args:
         request: the request.
         site: the folder with ``torch``.
-        python: the Python that will have what is built.
         is_whole: whether Python files of torch can be laid over as they are.
 
     Raises:
@@ -64,7 +63,7 @@ def read_checkout(request: Request, site: Path, python: str, *, is_whole: bool =
     what = carried if answer.read else "nothing that changes what is built"
     say(f"{repository.path}: {what} since {base.commit[:12]} ({time.perf_counter() - start:.1f} s to read)")
     built = replace(request, native=(folder, *request.native), source="")
-    tests = command_of_tests(repository, base, python, answer.operators, folder.parent)
+    tests = command_of_tests(repository, base, request.python, answer.operators, folder.parent)
     is_empty = not (request.native or answer.files or answer.overlay)
     return Live(built, repository.path, tests, answer.refused, is_empty)
 
