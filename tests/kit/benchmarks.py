@@ -46,6 +46,7 @@ _INLINE = {
 def bench(request: Request, given: argparse.Namespace) -> None:
     """Run the benchmarks of operators. They print to the terminal."""
     live = of_checkout(request)
+    live.require_something()
     request = live.request
     build(request)
     wheel = wheel_of(request.layout)
@@ -53,7 +54,7 @@ def bench(request: Request, given: argparse.Namespace) -> None:
     with wheel_environment(request.layout, "bench", wheel, REQUIREMENTS, [torchvision]) as python:
         if run_python(python, ["-m", "tests.kit.bench", *given.extra], _VARIABLES) != 0:
             raise CommandError("the benchmarks failed; earlier results are in build/bench-results")
-    live.require_all()
+    live.finish()
 
 
 def _add_torchvision(wheel: Path, environment: Path) -> None:

@@ -82,12 +82,13 @@ def test(request: Request, given: argparse.Namespace) -> None:
     with ending_with_todos(request.native):  # those of a checkout are PyTorch's
         # A thin wheel cannot lay whole files over torch's.
         live = of_checkout(request, is_whole=request.delivery != THIN)
+        live.require_something()
         request = live.request
         if request.build == SOURCE or request.delivery == WHEEL:
             build(request)
         junit = expanded(given.junit) if given.junit else None
         run_tests(request, given.extra, given.parts or (), junit, given.discard)
-    live.require_all()
+    live.finish()
 
 
 def run_tests(

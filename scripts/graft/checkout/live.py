@@ -47,10 +47,6 @@ class Live:
         if self.tests:
             say(f"PyTorch's own tests of it: {self.tests}")
             say(f"  (in {self.tree}, `python -m`, `python -c` and pytest import the torch/ that is there)")
-        self.require_all()
-
-    def require_all(self) -> None:
-        """Raise ``RefusedOperatorsError`` if operators were left out, unless KEEP_GOING is set."""
 
     def finish(self) -> None:
         """Raise ``RefusedOperatorsError`` if operators were left out, unless that is what is asked for."""
