@@ -86,7 +86,7 @@ EDIT = changed(("return x + 1", "return x + 10"))
 
 
 def test_file_of_the_base_is_laid_over_whole() -> None:
-    assert take(EDIT) == Taken(whole=EDIT.encode())
+    assert take(EDIT) == take(EDIT.replace("\n", "\r\n")) == Taken(whole=EDIT.encode())
 
 
 def test_other_file_gets_text_behind_at_the_same_lines() -> None:
@@ -130,6 +130,8 @@ def test_nothing_to_take(after: str) -> None:
 def test_new_files() -> None:
     assert take(EDIT, before=None, wheel=None) == Taken(whole=EDIT.encode())
     assert take(EDIT, before=None, wheel=None, only_behind=True) == Taken(behind=EDIT)
+    assert take("", before=None, wheel=None) == Taken(whole=b"")
+    assert take("", before=None, wheel=None, only_behind=True) == Taken(behind="\n")
     assert take(EDIT, only_behind=True).behind.strip() == "def one(x):\n    return x + 10"
 
 
