@@ -48,7 +48,8 @@ add_docstr(
     torch.mine,
     r"""
 mine(input, *, out=None) -> Tensor
-
+mine(input,
+     dim=()) -> Tensor
 Is a set {{1}}.
 
 Args:
@@ -148,7 +149,7 @@ def test_docstrings_of_added_operators(wheel: str) -> None:
     found = take(DOCSTRINGS, before=DOCSTRINGS[:45], wheel=wheel, added=("mine",))
     assert found.docs == {"docs/mine.rst": "Is a set {1}.\n\nArgs:\n    {input}\n"}
     text = found.behind or (found.whole or b"").decode()
-    assert text.split("\n")[12] == "x = 1"
+    assert text.split("\n")[13] == "x = 1"
     assert "mine" not in text
     note = DOCSTRINGS.replace("    {input}", "{note}")
     computed = take(note, before=DOCSTRINGS[:45], wheel=wheel, added=("mine",))

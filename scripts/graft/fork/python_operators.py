@@ -10,6 +10,8 @@ from ..inputs.native import DOCS
 
 _SET_DOCSTRINGS = ("add_docstr", "add_docstr_all", "_add_docstr")
 
+_SIGNATURES = re.compile(r"\A(\w+\([^)]*\).*(\n+|\Z))+")
+
 # Docstrings that a graft writes itself, or that say no more than those do.
 _GENERATED = ("An operator that was added", "See :func:", "In-place version of ")
 
@@ -119,7 +121,7 @@ def docs_of(docstrings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return the files of a native folder for docstrings by operator, without the signatures, which come from the
     schemas, and the operators whose docstring is computed.
     """
-    bodies = {name: text.strip().partition("\n\n")[2] for name, text in docstrings.items()}
+    bodies = {name: _SIGNATURES.sub("", text.strip()) for name, text in docstrings.items()}
     written = {name: body for name, body in bodies.items() if body and not body.startswith(_GENERATED)}
     files = {f"{DOCS}/{name}.rst": f"{body}\n" for name, body in written.items()}
     return files, [name for name, text in docstrings.items() if not text]
