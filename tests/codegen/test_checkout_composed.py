@@ -78,9 +78,7 @@ def natives(overlay: dict[str, bytes], tmp_path: Path) -> NativeFolders:
 @pytest.fixture
 def composed(base: Path, overlay: dict[str, bytes], natives: NativeFolders, tmp_path: Path) -> Composition:
     description = describe(load_operators(base, natives, tmp_path / "wheel").new)
-    composition = Composition(
-        base, {name: text for name, text in overlay.items() if name in text_names(overlay)}, tmp_path
-    )
+    composition = Composition(base, {name: overlay[name] for name in text_names(overlay)}, tmp_path / "none")
     composition.insert(natives, description)
     composition.append(appended_texts(natives, description))
     return composition
