@@ -67,12 +67,12 @@ class Difference:
 
     @property
     def left(self) -> list[str]:
-        """What belongs to the operators that are refused: names of functions, or lines."""
+        """What belongs to the operators that are refused: names, or lines."""
         olds = by_name(self._old)
         found = {each.lineno: _label(each) for each in self._added if name_of(each) in self._left}
         lists = [both for each in self._added if (both := lists_of(olds.get(name_of(each)), each))]
         elements = [each for both in lists for each in missing(*both) if self._refused.named(subject(each))]
-        found |= {each.lineno: f"line {each.lineno}" for each in elements}
+        found |= {each.lineno: _shown(each) for each in elements}
         gone = [_label(each) for each in self._gone if name_of(each) in self._left]
         return list(dict.fromkeys([*(found[line] for line in sorted(found)), *gone]))
 
@@ -128,7 +128,7 @@ class Difference:
         gained, lost = missing(old, new), missing(new, old)
         more, less = ([each for each in some if not self._refused.named(subject(each))] for some in (gained, lost))
         if less or not gained:
-            names = "".join(f": {ast.unparse(subject(each))} in line {each.lineno}" for each in more[:1])
+            names = "".join(f": {_shown(each)}" for each in more[:1])
             raise ValueError(f"line {statement.lineno} of the branch's{names}")
         if not more:
             return []
@@ -165,3 +165,7 @@ def _label(statement: ast.stmt) -> str:
     """Return how a message names a statement."""
     has_name = isinstance(statement, Function | ast.ClassDef | ast.Assign | ast.AnnAssign)
     return f"`{name_of(statement)}`" if has_name else f"line {statement.lineno}"
+
+
+def _shown(element: ast.expr) -> str:
+    return f"{ast.unparse(subject(element))} in line {element.lineno}"
