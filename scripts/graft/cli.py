@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -71,24 +72,26 @@ _PATHS = ("native", "out", "wheel", "source", "project")
 BASE = "pin native wheel jobs launcher cuda_archs cuda_home cxx"
 # The options of verbs that use PyTorch's sources.
 _TREE = "pin native jobs source cuda_home cxx"
+# The options of verbs that build what a checkout changes.
+LIVE = "source files strict keep_going"
 
 VERBS = (
     Verb(
         *("build", "build the torch wheel with the operators", "graft.verbs:build"),
-        *(f"{BASE} out build source", FOUND, _report),
+        *(f"{BASE} out build {LIVE}", FOUND, _report),
     ),
     Verb(
         *("develop", "add the operators to the torch that PYTHON has", "graft.verbs:develop"),
-        *(f"{BASE} python watch debug", NONE, _report),
+        *(f"{BASE} python watch debug {LIVE}", NONE, _report),
     ),
     Verb("undevelop", "restore the torch that PYTHON had", "graft.verbs:undevelop", "python"),
     Verb(
         *("thin-wheel", "build the operators as a wheel of their own", "graft.verbs:thin_wheel"),
-        *(f"{BASE} out python name version pins", FOUND, _report),
+        *(f"{BASE} out python name version pins {LIVE}", FOUND, _report),
     ),
     Verb(
         *("check", "find errors in the native folder without building", "graft.verbs:check"),
-        *(f"{BASE} python", THERE, _listing),
+        *(f"{BASE} python {LIVE}", THERE, _listing),
     ),
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.verbs:check_cuda", BASE, RELEASE),
     Verb(
@@ -106,7 +109,7 @@ VERBS = (
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply_fetched", _TREE, RELEASE),
     Verb(
-        *("import", "write what a branch of PyTorch changes as a native folder", "graft.fork.branch:import_branch"),
+        *("import", "write what a branch of PyTorch changes as a native folder", "graft.checkout.branch:import_branch"),
         *("pin native source branch diff", RELEASE),
     ),
     Verb("export", "write that fork as patches", "graft.fork.export:export_fetched", f"{_TREE} out", RELEASE),
@@ -198,7 +201,10 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
         texts[name] = option.given(os.environ) if flag is None else flag
         spelled[name] = (option.word if IS_CHECKOUT else option.variable) if flag is None else option.flag
     _require_absolute({spelled[name]: texts[name] for name in _PATHS if texts[name] != OPTIONS[name].default})
-    return chosen, request_of(texts, spelled), given
+    request = request_of(texts, spelled)
+    if chosen.is_live(request) and texts["native"] == OPTIONS["native"].default:
+        request = replace(request, native=())
+    return chosen, request, given
 
 
 def _keep_from_others(given: argparse.Namespace) -> None:

@@ -101,7 +101,10 @@ class Request:
     wheel: Path | None = _option("", "the base wheel as a file; by default pip downloads it", _file)
     build: str = _option(GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources")
     delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")
-    source: str = _option("", "a checkout of PyTorch, or a mirror to download its sources from")
+    source: str = _option("", "a checkout of PyTorch, whose changes are built; for BUILD=source also a mirror")
+    files: str = _option("", 'with SOURCE: sources to compile with its headers: "native/cpu/SumKernel.cpp"')
+    strict: bool = _option("", "with SOURCE: 1 makes changes that cannot be built an error", _switch)
+    keep_going: bool = _option("", "with SOURCE: 1 does not fail if operators cannot be built", _switch)
     branch: str = _option("", "for import: the branch of SOURCE, or another commit")
     diff: Path | None = _option("", "for import: a diff to what is checked out in SOURCE, instead of a branch", _path)
     python: str = _option(_python(), "the Python to build for, or whose torch is used")
@@ -257,3 +260,8 @@ class Verb:
     takes: str = ""
     pin: str = NONE
     own: Callable[[argparse.ArgumentParser], object] | None = None
+
+    def is_live(self, request: Request) -> bool:
+        """Return whether it builds what the working tree of a checkout changes."""
+        takes = self.takes.split()
+        return bool("keep_going" in takes and request.source and request.build != SOURCE)

@@ -66,7 +66,7 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         return replace(request, pin=TorchVersion(INSTALLED))
     if verb.pin == FOUND and "pins" in verb.takes.split() and request.pins:
         return replace(request, pin=TorchVersion(request.pins.split()[0]))
-    if verb.pin == LAST and (last := last_build(request.native, request.build)):
+    if verb.pin == LAST and request.native and (last := last_build(request.native, request.build)):
         pin, built = last
         say(f"torch {pin}: that of the last build")
         return replace(request, pin=pin, cuda_archs=request.cuda_archs or CudaSettings.noted(built.cuda_note).archs)
@@ -89,7 +89,7 @@ def _check(verb: Verb, request: Request) -> None:
         "native": lambda: _check_natives(verb, request),
         "out": lambda: _require_folder("OUT", request.out, "a folder; it is created if missing"),
         "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
-        "source": lambda: _check_source(request.source),
+        "source": lambda: _check_source(request.source, is_checkout=verb.is_live(request)),
         "build": lambda: _check_words("BUILD", [request.build], (GRAFT, SOURCE)),
         "delivery": lambda: _check_words("DELIVERY", request.delivery.split(), (WHEEL, DEVELOP, THIN)),
         "launcher": lambda: _check_launcher(request.launcher.strip()),
@@ -139,9 +139,9 @@ def _check_pin(request: Request) -> None:
         in_name_of(request.wheel)
 
 
-def _check_source(source: str) -> None:
+def _check_source(source: str, *, is_checkout: bool) -> None:
     """Check that a local checkout or mirror exists. A remote one is checked when it is cloned."""
-    if source and ":" not in source and not expanded(source).is_dir():
+    if source and (is_checkout or ":" not in source) and not expanded(source).is_dir():
         raise UsageError(
             f"SOURCE={source}: no such folder",
             todo="set SOURCE to a checkout of PyTorch or an address to download from, or leave it out",

@@ -8,17 +8,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .base.find import expected_pin, fetch_unpinned
 from .base.installed import Environment, find_environment, find_site, layout_of, layout_on
-from .core.console import say
+from .checkout.live import Live
+from .core.console import Steps, say
 from .core.errors import GraftError, UsageError
 from .core.files import build_lock, delete, files_below
-from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion
+from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion, expanded
 from .deliver.delivered import Delivered, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.accepted import tell
 from .inputs.native import load_native
+from .inputs.pin import pin_of
 from .inputs.pyproject import read_toml
 from .inputs.saves import wait_for_save
 from .inputs.settings import settings_of
@@ -30,6 +33,7 @@ _CACHES = (
     *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis"),
     *(
         "bugs",
+        "checkouts",
         "inline",
         "loads",
         "objects",
@@ -50,14 +54,36 @@ def build(request: Request) -> Delivered:
         from .fork.source_build import build_source
 
         return build_source(request)
-    return run(Wheel(request.layout), request)
+    live = of_checkout(request)
+    live.require_something()
+    delivered = run(Wheel(live.request.layout), live.request)
+    live.finish()
+    return delivered
+
+
+def of_checkout(request: Request, site: Path | None = None, *, is_whole: bool = True) -> Live:
+    """Return a request with the native folder of what SOURCE changes, if it names a checkout. A source build takes
+    PyTorch's sources from it.
+
+    Args:
+        request: the request.
+        site: the folder with the torch that is built on; None for the wheel of the pin.
+        is_whole: whether Python files of torch can be laid over as they are.
+    """
+    if not request.source or request.build == SOURCE:
+        return Live(request)
+    from .base.fetch import get_base
+    from .checkout.read import read_checkout
+
+    site = site or get_base(pin_of(request.layout), request.layout, request.wheel, Steps()).tree
+    return read_checkout(request, site, is_whole=is_whole)
 
 
 def develop(request: Request) -> Delivered:
     """Add the operators to the torch that is installed in an environment; with ``watch`` after every save."""
-    seen: dict[Path, int] = {}
+    seen: Any = None
     while request.watch:
-        seen = wait_for_save(request.native, seen)
+        seen = _wait(request, seen)
         try:
             _develop(request)
             say("ready; waiting for the next save (Ctrl-C to end)")
@@ -73,8 +99,24 @@ def _develop(request: Request) -> Delivered:
             f"{environment.packages}: this folder cannot be written to, and develop writes into it",
             todo="set PYTHON to the Python of an environment of your own (`python3 -m venv`), or use `make thin-wheel`",
         )
-    layout = replace(layout_on(request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
-    return run(Tree(layout, environment), request)
+    live = of_checkout(request, environment.site)
+    if live.is_empty:
+        undevelop(request)
+        live.finish()
+        return Delivered(environment.site / "torch")
+    layout = replace(layout_on(live.request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
+    delivered = run(Tree(layout, environment), live.request)
+    live.finish()
+    return delivered
+
+
+def _wait(request: Request, seen: Any) -> Any:
+    """Wait until something that is built was saved. Return what tells the next save from this one."""
+    if not request.source:
+        return wait_for_save(request.native, seen or {})
+    from .checkout.read import wait_for_edit
+
+    return wait_for_edit(request, seen)
 
 
 def undevelop(request: Request) -> None:
@@ -93,9 +135,11 @@ def thin_wheel(request: Request) -> Delivered:
 
     start = time.perf_counter()
     versions = [TorchVersion(each) for each in request.pins.split()] or [request.pin]
-    package = package_name(request.name, request.native[0])
+    first = request.native[0] if request.native else expanded(request.source)
+    package = package_name(request.name, first)
     thin_version(request.version, versions)
-    files, deliveries = thin_files(request, package, versions)
+    lives: list[Live] = []
+    files, deliveries = thin_files(request, package, versions, lives=lives)
     built = [delivery.layout.pin for delivery in deliveries]
     project = {
         "name": package,
@@ -112,6 +156,8 @@ def thin_wheel(request: Request) -> Delivered:
         out=request.layout.out,
     )
     announce(wheel, seconds := time.perf_counter() - start)
+    for live in lives:
+        live.finish()
     return Delivered(wheel, {"build": seconds})
 
 
@@ -123,24 +169,27 @@ def dependencies_of(natives: Sequence[Path]) -> list[str]:
 
 
 def thin_files(
-    request: Request, package: str, versions: Sequence[TorchVersion], kind: str = ""
+    request: Request, package: str, versions: Sequence[TorchVersion], kind: str = "", lives: list[Live] | None = None
 ) -> tuple[dict[str, bytes], list[Thin]]:
     """Build a package for ``versions`` of torch; ``INSTALLED`` is the one that ``python`` has. Return its files, and
-    the delivery for each version.
+    the delivery for each version. ``lives`` receives what is built of a checkout for each.
     """
     from .compose.several import read_together
 
     deliveries = []
     for version in versions:
         layout, environment = layout_of(replace(request, pin=version))
-        layout = replace(layout, kind=kind)
         if not environment:
             fetch_unpinned(layout, request.wheel)
+        live = of_checkout(replace(request, pin=version), environment.site if environment else None, is_whole=False)
+        live.require_something()
+        (lives if lives is not None else []).append(live)
+        layout = replace(layout, kind=kind, natives=live.request.native)
         deliveries.append(Thin(layout, environment, package))
     folders = []
     for delivery in deliveries:
         try:
-            folders.append(run(delivery, request).path)
+            folders.append(run(delivery, replace(request, native=delivery.layout.natives)).path)
         except GraftError as error:
             if len(deliveries) > 1:
                 error.what = f"for torch {delivery.layout.pin}:\n{error.what}"
@@ -162,6 +211,8 @@ def check(request: Request, own: argparse.Namespace) -> None:
     list the files that builds read first. If the pin is invalid, the rest is not checked.
     """
     layout, environment = layout_of(request)
+    live = of_checkout(request, environment.site if environment else None)
+    layout = replace(layout, natives=live.request.native)
     for folder in layout.natives if own.are_files_listed else ():
         say("\n".join(map(str, load_native(folder).inputs)))
     snapshot = take_snapshot(layout)
@@ -169,8 +220,9 @@ def check(request: Request, own: argparse.Namespace) -> None:
     with build_lock(layout.work):
         from .stages import check
 
-        check(job_of(layout, snapshot, request, environment))
+        check(job_of(layout, snapshot, live.request, environment))
     say(verdict(layout, environment))
+    live.finish()
 
 
 def verdict(layout: Layout, environment: Environment | None) -> str:

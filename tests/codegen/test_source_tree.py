@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from graft.checkout.branch import read_branch
 from graft.codegen.__main__ import load_operators
 from graft.codegen.bindings import generate_bindings
 from graft.codegen.describe import describe
@@ -28,7 +29,6 @@ from graft.codegen.torchgen import TEMPLATES
 from graft.core.errors import BuildError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.fork.apply import apply, lay_out_torchgen
-from graft.fork.branch import Branch
 from graft.fork.stack import Stack
 from graft.fork.syntax import run_generators
 from graft.fork.tree import isolated, open_tree
@@ -82,9 +82,7 @@ def test_import_of_the_fork_gives_the_folder(tree: Path, layout: Layout, tmp_pat
     """But for what no tree has: samples, comments on autocast policies."""
     native = load_native(REPOSITORY / "native")
     fork = apply(tree, replace(layout, natives=(native.path,)))
-    (tmp_path / "scratch").mkdir()
-    branch = Branch(open_tree(tree, load_pin(layout.patches)), fork.base, fork.tip, tmp_path / "scratch")
-    branch.read()
+    branch = read_branch(open_tree(tree, load_pin(layout.patches)), fork.base, fork.tip)
     policies = yaml.safe_load(branch.files.pop(str(AUTOCAST)))
     expected = yaml.safe_load((native.path / AUTOCAST).read_text())
     assert {key: sorted(names) for key, names in policies.items()} == {

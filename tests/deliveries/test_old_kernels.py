@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from asking import asked
+from graft.checkout.branch import import_branch
 from graft.core.layout import PACKAGES, PATCHES, REPOSITORY
 from graft.fork.apply import NATIVE, YAML_FILES
-from graft.fork.branch import import_branch
 from graft.fork.cache import cache_of
 from graft.inputs.cplusplus import parse
 from graft.inputs.pin import load_pin

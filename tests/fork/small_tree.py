@@ -12,7 +12,7 @@ from helpers import git, write
 _TORCH = next(namespace for namespace in NAMESPACES if namespace.name == "torch")
 DESCRIPTION = Description(bound=[BoundName(_TORCH, "mine", "mine", signatures="mine(input)", reference="", derived="")])
 
-TEXT = "".join(f"line {number}\n" for number in range(1, 41))
+TEXT = "".join(f"line_{number}\n" for number in range(1, 41))
 FILES = {
     "version.txt": "1.2.0a0\n",
     ".gitignore": "build/\n",
@@ -45,15 +45,15 @@ diff --git a/torch/text.py b/torch/text.py
 --- a/torch/text.py
 +++ b/torch/text.py
 @@ -1,3 +1,3 @@
- line 1
--line 2
-+line two
- line 3
+ line_1
+-line_2
++line_two
+ line_3
 @@ -29,3 +29,3 @@
- line 29
--line 30
-+line thirty
- line 31
+ line_29
+-line_30
++line_thirty
+ line_31
 """,
     "new_file": """Subject: text: a second file
 Why: a patch may bring one
@@ -101,11 +101,12 @@ def log(tree: Path, fork: Fork, form: str) -> list[str]:
     return git(tree, "log", "--reverse", f"--format={form}", f"{fork.base}..HEAD").splitlines()
 
 
-def commit(tree: Path, files: Mapping[str, str], message: str = "commit") -> None:
-    """Write files and commit them."""
+def commit(tree: Path, files: Mapping[str, str], message: str = "commit") -> str:
+    """Write files and commit them. Return the commit."""
     write(tree, files)
     git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", f"--message={message}")
+    git(tree, "commit", "--quiet", "--allow-empty", f"--message={message}")
+    return git(tree, "rev-parse", "HEAD")
 
 
 def repository(folder: Path, files: Mapping[str, str]) -> Path:

@@ -46,7 +46,7 @@ def test_patch_for_debian_s_sources_is_left_out_elsewhere(
 ) -> None:
     """Without it such a patch may not apply: what it changes are Debian's changes."""
     text = PATCHES["say_two"].replace("Kind: intended difference\n", "Kind: needed to build\nFor: Debian's sources\n")
-    write(patches, {"say_two.patch": text.replace("-line 2\n", "-line of Debian\n")})
+    write(patches, {"say_two.patch": text.replace("-line_2\n", "-line_of_Debian\n")})
     fork = apply(tree, layout)
     assert log(tree, fork, "%s")[0] == "text: a second file"
     assert f"left out, since {tree} is not Debian's source package: say_two.patch\n" in capsys.readouterr().err
@@ -59,7 +59,7 @@ def test_patch_for_debian_s_sources_is_left_out_elsewhere(
 def test_files_are_where_pytorch_looks_for_them(tree: Path, layout: Layout) -> None:
     apply(tree, layout)
     expected = {name: text.encode() for name, text in FILES.items()}
-    expected["torch/text.py"] = TEXT.replace("line 2\n", "line two\n").replace("line 30", "line thirty").encode()
+    expected["torch/text.py"] = TEXT.replace("line_2\n", "line_two\n").replace("line_30", "line_thirty").encode()
     mark = b"\n# Added by Graft, from the native folder that this torch is built with.\n"
     expected["torch/text.py"] += mark + b"added = 2\n"
     expected["torchgen/gen.py"] += mark + b"derived = 1\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from asking import asked
+from graft.checkout.branch import import_branch
 from graft.core.layout import Layout, TorchVersion
 from graft.fork.apply import HELPERS_HEADER, HELPERS_SOURCE, apply
-from graft.fork.branch import import_branch
 from graft.fork.helpers import statements
 from helpers import git, write
 from small_tree import commit_upstream

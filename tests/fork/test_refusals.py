@@ -33,7 +33,7 @@ def test_folder_of_another_version_is_refused_and_stays_a_folder(tmp_path: Path,
 
 
 def test_patch_that_does_not_apply_is_named_with_its_hunk(tree: Path, layout: Layout, patches: Path) -> None:
-    broken = PATCHES["say_two"].replace(" line 31", " line thirty-one")
+    broken = PATCHES["say_two"].replace(" line_31", " line_thirty_one")
     write(patches, {"say_two.patch": PATCHES["new_file"], "new_file.patch": broken})
     with refused(tree, UsageError, "the patch does not apply") as caught:
         apply(tree, layout)
@@ -48,8 +48,8 @@ def test_patch_that_does_not_apply_is_named_with_its_hunk(tree: Path, layout: La
     assert subprocess.run(command, shell=True, stderr=subprocess.DEVNULL, check=False).returncode == 1
     aside = tree.with_name("pytorch-new_file")
     assert (aside / "torch/second.py").is_file()
-    assert "line two" in (aside / "torch/text.py").read_text()
-    assert "line thirty-one" in (aside / "torch/text.py.rej").read_text()
+    assert "line_two" in (aside / "torch/text.py").read_text()
+    assert "line_thirty_one" in (aside / "torch/text.py.rej").read_text()
 
 
 def test_changed_tree_is_refused(tree: Path, layout: Layout, native: Path) -> None:

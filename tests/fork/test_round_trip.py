@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 import yaml
 from asking import asked
+from graft.checkout.branch import import_branch
 from graft.core.layout import Layout, TorchVersion
 from graft.fork.apply import apply
-from graft.fork.branch import import_branch
 from graft.fork.export import export
 from helpers import git, write
 from small_tree import NATIVE, commit_upstream, contents
 from test_apply_replacing import ADD, ENTRY, STUB, TREE
 
 REPLACING = {
-    "native_functions.yaml": f"# Mine.\n- func: mine(Tensor self) -> Tensor\n\n{ENTRY}",
+    "native_functions.yaml": f"{ENTRY}\n# Mine.\n- func: mine(Tensor self) -> Tensor\n",
     "derivatives.yaml": "- name: add(Tensor self) -> Tensor\n  self: grad * 2\n  replace: true\n",
     "Add.cpp": ADD.replace("return self", "return +self"),
-    "cpu/AddKernel.cpp": f"{STUB}// ours\n",
+    "cpu/AddKernel.cpp": STUB.replace("{}", "{ ours(); }", 1),
 }
 
 

@@ -18,7 +18,7 @@ from ..codegen import KERNELS, MISSING, NO_CUDA
 from ..codegen.__main__ import generate, reported
 from ..codegen.rules import POLICIES
 from ..codegen.torchgen import SchemaKind
-from ..inputs.cplusplus import read_sources
+from ..inputs.cplusplus import headers_laid_over, read_sources
 from ..inputs.entries import Place, compose, key_text, place_of
 from ..inputs.helpers import helpers_of
 from ..inputs.merge import read_added
@@ -41,12 +41,12 @@ def check(natives: NativeFolders, base: BaseOperators) -> Findings:
     findings = Findings()
     check_files(natives, findings)
     check_python(natives, base.tree, findings)
-    lists = {native.path / name for name in (FUNCTIONS, DERIVATIVES) for native in natives.folders}
+    lists = {native.place(name) for name in (FUNCTIONS, DERIVATIVES) for native in natives.folders}
     entries, formulas = (
         [
             entry
             for native in natives.folders
-            if native.path / name not in findings.unreadable
+            if native.place(name) not in findings.unreadable
             for entry in read_added(native, name, findings.add)
         ]
         for name in (FUNCTIONS, DERIVATIVES)
@@ -70,7 +70,8 @@ def check(natives: NativeFolders, base: BaseOperators) -> Findings:
     with_cuda = [each.path for each in natives.folders if has_cuda or each.cuda]
     kernels = wanted_kernels(functions, base, with_cuda=with_cuda)
     check_kernels(kernels, natives, sources, base, findings, are_all=not unknown)
-    check_lookup([f.native for f in functions], kernels, sources, natives.searched, base.tree, findings)
+    named = [f.native for f in functions]
+    check_lookup(named, kernels, sources, natives.searched, base.tree, findings, headers_laid_over(natives))
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
     check_names(natives, names, findings)
@@ -107,7 +108,7 @@ def _listed_for_autocast(natives: NativeFolders, findings: Findings) -> Iterator
     """Yield the operators that the folders list for autocast. Anything but policies with lists of names is reported."""
     form = "write a policy and a list of operators: `fp32: [my_loss]`"
     for folder in natives.folders:
-        path = folder.path / AUTOCAST
+        path = folder.place(AUTOCAST)
         tree = compose(path, findings.add, folder.paths.get(AUTOCAST))
         if tree is not None and not isinstance(tree, yaml.MappingNode):
             findings.add(place_of(path, tree), "no policies", form)

@@ -13,6 +13,7 @@ from ..inputs.native import (
     DOCS,
     DOCS_SUFFIX,
     FUNCTIONS,
+    OVERLAY,
     PYTHON,
     PYTHON_SUFFIXES,
     SAMPLES,
@@ -51,6 +52,11 @@ def check_files(natives: NativeFolders, findings: Findings) -> None:
             if (is_code or name.parent == DOCS) and data != natives.paths[name].read_bytes():
                 what = f"{natives.file(name)} has the same name but different content"
                 findings.add((path, 1, 0), what, "give one of them another name")
+        for key, copy in folder.overlay.items():
+            first, first_copy = natives.overlay[key]
+            if copy.read_bytes() != first_copy.read_bytes():
+                what = f"{first} takes the place of {key}, too, but has different content"
+                findings.add((folder.place(OVERLAY / key), 1, 0), what, "build one of them")
 
 
 def _check_text_of(path: Path, data: bytes, findings: Findings) -> bool:
@@ -102,11 +108,16 @@ def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None
     torch = tree / "torch"
     before: dict[Path, str] = {}  # the texts of torch and of the previous folders
     names = {name.relative_to(PYTHON) for name in natives.python}
+    for key, (user, copy) in natives.overlay.items():
+        if Path(key).suffix in PYTHON_SUFFIXES:
+            before[tree / key] = copy.read_text(encoding="utf-8", errors="replace")
+            names.add(Path(key).relative_to("torch"))
+            parse_python(user, before[tree / key], findings)
     texts = {path: text for name in natives.python for path, text in natives.texts(name).items()}
     every = "\n".join(texts.values())
     for folder in natives.folders:
         _check_place(folder, torch, findings)
-        for path, name in ((folder.path / name, name.relative_to(PYTHON)) for name in folder.python):
+        for path, name in ((folder.place(name), name.relative_to(PYTHON)) for name in folder.python):
             if name.as_posix() in _TAKEN:
                 findings.add((path, 1, 0), f"the build writes torch/{name} itself", _TAKEN[name.as_posix()])
             elif parse_python(path, texts[path], findings) is not None:
@@ -127,7 +138,7 @@ def _check_place(folder: NativeFolder, torch: Path, findings: Findings) -> None:
     ):
         what = f"torch has none of the files in {PYTHON}/, and the folder has nothing else"
         todo = f"put text at the path of the file of torch that it is for, or write {FUNCTIONS}"
-        findings.add((folder.path / folder.python[0], 1, 0), what, todo)
+        findings.add((folder.place(folder.python[0]), 1, 0), what, todo)
 
 
 def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findings: Findings) -> None:
@@ -224,10 +235,10 @@ def check_names(natives: NativeFolders, names: set[str], findings: Findings) -> 
     functions = {f"{name}{of}" for name in names for of in ("", "_reference", "_errors")}
     seen: dict[str, Path] = {}
     for folder in natives.folders:
-        for path in (folder.path / name for name in folder.docs):
+        for path in map(folder.place, folder.docs):
             if path.stem not in names:
                 findings.add((path, 1, 0), f"no operator of the folder is named {path.stem}", nearest(path.stem, names))
-        path = folder.path / SAMPLES
+        path = folder.place(SAMPLES)
         module = parse_python(path, folder.text(SAMPLES), findings) if SAMPLES in folder.paths else None
         for node in module.body if module else []:
             if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):

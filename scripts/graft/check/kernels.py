@@ -320,7 +320,7 @@ def _check_kernel(
 
 def _unread_definition(kernel: Kernel, natives: NativeFolders) -> Definition | None:
     """Return the definition of a kernel in the sources of its folder that no build reads."""
-    (folder,) = (each for each in natives.folders if each.path == kernel.place[0].parent)
+    (folder,) = (each for each in natives.folders if each.place(FUNCTIONS) == kernel.place[0])
     for name, place in folder.elsewhere.items():
         text = place.read_text(encoding="utf-8", errors="replace")
         if kernel.name in text:

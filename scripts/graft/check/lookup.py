@@ -74,6 +74,7 @@ def check_lookup(
     searched: Sequence[Path],
     tree: Path,
     findings: Findings,
+    laid_over: Sequence[Source] = (),
 ) -> None:
     """Check the calls of the folder's functions that have the names of its operators, and those of ``abs``.
 
@@ -84,10 +85,11 @@ def check_lookup(
         searched: the folders of headers that settings name.
         tree: the unpacked base.
         findings: receives what is found.
+        laid_over: headers that take the place of PyTorch's.
     """
     operators = _operators(functions)
     kernels = [kernel for kernel in kernels if kernel.name in operators and kernel.header]
-    by_name = {source.name: source for source in sources}
+    by_name = {source.name: source for source in (*sources, *laid_over)}
     for source in sources:
         unit = Unit(source, by_name, searched, tree)
         for name, own in _named(operators, kernels, unit).items():

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from ..core.files import write_atomically
-from ..inputs.native import DOCS, PYTHON
+from ..inputs.native import DOCS, INCLUDE, OVERLAY, PYTHON
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from . import Findings
 from .folder import check_files, check_python
@@ -39,7 +39,8 @@ def _stamp(snapshot: Snapshot) -> str:
     digest = hashlib.sha256(hash_of_builder().encode())
     unread = {f"{folder.path}/{name}": b"" for folder in snapshot.read.folders for name in folder.unread}
     for name, content in sorted({**snapshot.files, **unread}.items()):
-        is_text = name.split("/")[2:3] in ([DOCS.name], [PYTHON.name])
+        is_laid_over = name.startswith(f"{OVERLAY}/") and not name.split("/", 2)[2].startswith(INCLUDE)
+        is_text = is_laid_over or name.split("/")[2:3] in ([DOCS.name], [PYTHON.name])
         digest.update(f"{name}\0{'' if is_text else len(content)}\0".encode())
         digest.update(b"" if is_text else content)
     digest.update(repr([folder.settings.kept for folder in snapshot.read.folders]).encode())

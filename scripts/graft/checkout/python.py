@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ..fork.changed_python import Difference
-from ..fork.python_operators import docs_of, without_docstrings
 from ..inputs.patches import ADDED
+from .changed_python import Difference
+from .python_operators import docs_of, without_docstrings
 
 PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
 

@@ -177,7 +177,7 @@ class _Build:
 
     def _flags(self, extension: Extension, source: Path, *, is_cuda: bool) -> Iterator[str]:
         toolchain, settings = self._toolchain, extension.settings
-        yield from (f"-I{each}" for each in (*settings.include_dirs, *_OF_BASE))
+        yield from (f"-I{each}" for each in (*settings.include_dirs, *self._written, *_OF_BASE))
         yield from ["-Ifixed"] if toolchain.python_configuration else []
         yield f"-I{toolchain.python_include}"
         yield from [f"-I{self._nvcc.folder}/include"] if self._nvcc else []
@@ -236,6 +236,11 @@ class _Build:
         objects.accept()
         return objects
 
+    @property
+    def _written(self) -> tuple[str, ...]:
+        """The folder of the headers that are laid over torch, if there are any."""
+        return INCLUDES[:1] if self._snapshot.read.overlay else ()
+
     def _files(self) -> InputFiles:
         toolchain = self._toolchain
         own = dict.fromkeys(
@@ -243,7 +248,7 @@ class _Build:
         )
         given = [path for path in own if path not in toolchain.search_path]
         installed = [toolchain.python_include, *([str(self._nvcc.folder)] if self._nvcc else [])]
-        return InputFiles(self._work, (), [*given, *_OF_BASE, *toolchain.search_path], installed, given)
+        return InputFiles(self._work, self._written, [*given, *_OF_BASE, *toolchain.search_path], installed, given)
 
     def _link(self, extension: Extension, libraries: LinkedLibraries, target: Path, units: Iterable[Unit]) -> Link:
         up = "../" * extension.name.count(".")

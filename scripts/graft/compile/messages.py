@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from ..core.errors import BuildError, Finding
 from ..core.files import write_atomically
-from ..core.layout import SOURCES
+from ..core.layout import SEARCHED
 from ..core.system_errors import refuse_full
 from ..inputs.entries import Entry
 from ..inputs.native import DERIVATIVES, NativeFolders
@@ -37,7 +37,7 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
     """End the build with a digest of ninja's ``output``, and hints at headers in the folders ``includes``. A log in
     ``work`` has everything.
     """
-    natives, sources = snapshot.natives, snapshot.sources
+    natives, sources = snapshot.natives, snapshot.searched
     compiled, linked = relevant(output, sources)
     # If no command printed anything, ninja says why it failed, and which command was killed.
     lines = [line.rstrip("\n") for line in ([*compiled, *linked] or output)]
@@ -48,7 +48,8 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
     errors = diagnostics(compiled, sources)
     shown = [*digest(errors, natives, includes), *map(str.rstrip, linked)] or lines[:_UNKNOWN]
     shown = [named(line, natives, sources) for line in shown]
-    own = re.compile(rf"((?:{'|'.join(re.escape(str(folder.path)) for folder in natives.folders)})/[^:]+):\d+")
+    roots = "|".join(re.escape(str(folder.checkout or folder.path)) for folder in natives.folders)
+    own = re.compile(rf"((?:{roots})/[^:]+):\d+")
     files = dict.fromkeys(match[1] for line in shown if (match := own.match(line)))
     todo = f"fix {', '.join(files) or 'the errors above'} and build again; compiled files are kept"
     if len("\n".join(shown).splitlines()) < len(lines):
@@ -81,7 +82,7 @@ def is_status(text: str) -> bool:
 def named(text: str, natives: NativeFolders, sources: Path) -> str:
     """Return ``text`` with the user's files instead of those in ``sources``, which compilers read."""
     own = re.compile(rf"{re.escape(str(sources))}/([\w./+-]+)")
-    return own.sub(lambda match: str(natives.file(Path(match[1]))), text)
+    return own.sub(lambda match: str(natives.found_at(Path(match[1]))), text)
 
 
 def relevant(output: Iterable[str], sources: Path) -> tuple[list[str], list[str]]:
@@ -103,7 +104,7 @@ def relevant(output: Iterable[str], sources: Path) -> tuple[list[str], list[str]
         elif not text.startswith("ninja: "):
             # nvcc writes the line number in parentheses.
             placed = re.sub(r"^([^\s:(]+)\((\d+)\): ", r"\1:\2: ", text)
-            into.append(re.sub(rf"(?<![\w/]){SOURCES}/", f"{sources}/", placed))
+            into.append(re.sub(rf"(?<![\w/]){SEARCHED}/", f"{sources}/", placed))
     return compiled, linked
 
 

@@ -135,7 +135,7 @@ def run(
             is_told = False
         elif not is_told:
             of_one.append(text)
-            if "rror: " in text and (error := first_error(of_one, snapshot.natives, snapshot.sources)):
+            if "rror: " in text and (error := first_error(of_one, snapshot.natives, snapshot.searched)):
                 found.append((time.monotonic(), error))
                 is_told = True
 

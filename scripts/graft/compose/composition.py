@@ -61,7 +61,7 @@ class Composition:
 
     Args:
         tree: the unpacked base.
-        patched: the files that patches change, with the patches applied.
+        patched: the files that patches change, with the patches applied, and those laid over the base's.
         generated: the folder of the generated files that are delivered.
     """
 
@@ -117,7 +117,8 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
         version: the value of ``torch.__version__``.
         note: the description that ``python -m torch._graft`` shows.
     """
-    composition = Composition(tree, made.patched, made.generated)
+    laid_over = {name: path.read_bytes() for name, (_, path) in made.natives.overlay.items()}
+    composition = Composition(tree, {**made.patched, **laid_over}, made.generated)
     composition.insert(made.natives, made.description)
     composition.append(appended_texts(made.natives, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)

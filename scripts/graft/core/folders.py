@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 FUNCTIONS, DERIVATIVES, PYTHON, DOCS = "native_functions.yaml", "derivatives.yaml", "python", "docs"
+
+# A folder that was written from a checkout of PyTorch has a note of this name, and a folder with the files that take
+# the place of torch's own, by their paths below site-packages.
+CHECKOUT, OVERLAY = "checkout.json", "overlay"
 
 # Functions that formulas call, as PyTorch has them in torch/csrc/autograd.
 HELPERS = "FunctionsManual.cpp"
@@ -17,10 +22,12 @@ _REGISTERS = re.compile(rb"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,")
 
 def is_native(folder: Path) -> bool:
     """Return whether ``folder`` has what a build can begin with: entries, vectorized kernels, functions for formulas,
-    Python files for torch, or a source that registers something for operators of PyTorch.
+    Python files for torch, or a source that registers something for operators of PyTorch; or was written from a
+    checkout.
     """
     return (
         _has_operators(folder)
+        or (folder / CHECKOUT).is_file()
         or (folder / HELPERS).is_file()
         or any(path.suffix in (".py", ".pyi") for path in (folder / PYTHON).rglob("*.py*"))
         or any(_REGISTERS.search(path.read_bytes()) for path in folder.glob("*.cpp") if path.is_file())
@@ -51,3 +58,11 @@ def _has_entries(folder: Path) -> bool:
 
 def _has_operators(folder: Path) -> bool:
     return _has_entries(folder) or any((folder / "cpu").glob("*.cpp"))
+
+
+def shown(folder: Path) -> str:
+    """Return the name of a native folder in messages: that of the checkout that it was written from, if it was."""
+    try:
+        return str(json.loads((folder / CHECKOUT).read_text(encoding="utf-8"))["tree"])
+    except (OSError, ValueError):
+        return str(folder)

@@ -12,6 +12,7 @@ from pathlib import Path
 from .architecture import machine_of
 from .cuda_settings import NOT_SET, CudaSettings
 from .extra_flags import NO_EXTRA, ExtraFlags
+from .folders import shown
 
 # The name under which pip installs this package.
 DISTRIBUTION = "torch-graft"
@@ -50,8 +51,10 @@ DIST = (REPOSITORY if IS_CHECKOUT else Path.cwd()) / "dist"
 # The bytecode cache of the builder and of the tests that it runs.
 BYTECODE = HOME / "bytecode"
 
-# The folder of the native folders' C++ in a work folder: its path in PyTorch's source tree.
-SOURCES = Path("src/ATen/native")
+# The folder in a work folder that compilers search first for headers, and that of the native folders' C++ in it: its
+# path in PyTorch's source tree.
+SEARCHED = Path("src")
+SOURCES = SEARCHED / "ATen/native"
 
 # The interpreter that builds run on and build for, and its ABI. Each has its own bases, objects and wheels.
 _PREFIX = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
@@ -148,7 +151,7 @@ class Layout:
     @property
     def title(self) -> str:
         """The native folders, as shown in messages."""
-        return " ".join(map(str, self.natives))
+        return " ".join(map(shown, self.natives))
 
     @property
     def name(self) -> str:

@@ -84,6 +84,10 @@ def _python(note: dict[str, dict[str, str]]) -> dict[str, str]:
 
 def _place(tree: Path, name: str, line: int, natives: NativeFolders) -> str:
     """Return the user's file and line that a line of a file in the tree comes from; empty if of none."""
+    if name in natives.overlay:
+        user, copy = natives.overlay[name]
+        if line <= copy.read_text(encoding="utf-8").count("\n"):
+            return f"{user}:{line}"
     own = PYTHON / Path(name).relative_to("torch") if name.startswith("torch/") else Path(name)
     for path, text in natives.texts(own).items() if own in natives.python else ():
         before = (tree / name).read_text(encoding="utf-8").partition(text)[0].count("\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from tree_sitter import Node
 
 from ..inputs.cplusplus import identifiers, parse, read_text, text_of
 from ..inputs.helpers import NAMESPACE
-from .changed_entries import code_of
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*\n", re.M)
 
@@ -124,31 +123,9 @@ def with_declarations(theirs: str, ours: Iterable[str]) -> str:
     return theirs
 
 
-def changed_helpers(before: str, after: str) -> str:
-    """Return a source with the functions of ``after`` that differ from those of ``before``, or call others that do, and
-    what is local to the file that these need; empty if there are none.
-    """
-    old = {each.code for each in statements(before)}
-    every = statements(after)
-    taken = [each for each in every if each.code not in old]
-    while more := [e for e in every if e.key and e not in taken and e.words & {n for t in taken for n in t.names}]:
-        taken += more
-    taken = [each for each in taken if each.key]
-    while more := [e for e in every if e.is_local and e not in taken and e.names & {w for t in taken for w in t.words}]:
-        taken += more
-    return _source(after, [each for each in every if each in taken]) if taken else ""
-
-
-def changed_declarations(before: str, after: str) -> str:
-    """Return a header with the declarations of ``after`` that ``before`` lacks; empty if there are none."""
-    old = {each.code for each in statements(before)}
-    new = [each for each in statements(after) if each.code not in old]
-    return f"#pragma once\n\n{_source(after, new)}" if new else ""
-
-
-def _source(text: str, chosen: Collection[Statement]) -> str:
-    includes = "".join(_INCLUDE.findall(text))
-    return f"{includes}\nnamespace {NAMESPACE} {{\n\n{_written(chosen)}}} // namespace {NAMESPACE}\n"
+def code_of(text: str) -> str:
+    """Return C++ without comments and spaces."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", text, flags=re.S)
 
 
 def _written(chosen: Iterable[Statement]) -> str:

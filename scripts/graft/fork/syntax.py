@@ -15,7 +15,7 @@ from ..compile.messages import named
 from ..core.console import StepLine, Steps, say
 from ..core.errors import BuildError, CommandError, MissingError
 from ..core.files import delete
-from ..core.layout import HOME
+from ..core.layout import HOME, SOURCES
 from ..core.process import UNTRANSLATED, run
 from ..inputs.includes import PLACE, search_flags
 from ..inputs.snapshot import Snapshot
@@ -115,7 +115,7 @@ def parse(folder: Path, snapshot: Snapshot, jobs: int, line: StepLine) -> list[s
     own = folder / _OWN / PLACE
     own.parent.mkdir(parents=True)
     natives, toolchain = snapshot.natives, snapshot.toolchain
-    own.symlink_to(snapshot.sources)
+    own.symlink_to(snapshot.work / SOURCES)
     each_capability = [toolchain.capability_flags(capability) for capability in toolchain.capabilities]
     units: list[tuple[Path, list[str]]] = [(name, []) for name in natives.sources]
     units += [(name, flags) for name in natives.vectorized for flags in each_capability]

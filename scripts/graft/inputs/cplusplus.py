@@ -17,7 +17,8 @@ import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from ..core.keys import COMPILED
-from .native import CPLUSPLUS, NativeFolders
+from .includes import PLACE
+from .native import CPLUSPLUS, INCLUDE, NativeFolders
 
 # Macros and keywords before a declaration, which the grammar would parse as its type.
 _DECORATION = re.compile(r"\b(TORCH_\w*API|C10_\w*(?:API|EXPORT|INLINE|UNUSED|DEVICE)\w*|__(?:host|device|global)__)\b")
@@ -190,6 +191,13 @@ def read_sources(natives: NativeFolders) -> list[Source]:
     return [replace(read_text(path, text, name), is_vectorized=name in vectorized) for (name, text), path in paths]
 
 
+def headers_laid_over(natives: NativeFolders) -> list[Source]:
+    """Return the headers below ``ATen/native`` that take the place of PyTorch's."""
+    own, overlay = f"{INCLUDE}/{PLACE}", natives.overlay.items()
+    names = {Path(key).relative_to(own): each for key, each in overlay if Path(key).is_relative_to(own)}
+    return [read_text(user, copy.read_text(encoding="utf-8"), name) for name, (user, copy) in names.items()]
+
+
 def defined_stubs(sources: Iterable[Source]) -> set[str]:
     """Return the dispatch stubs that sources define."""
     return {stub for source in sources for _, macro, stub in source.stub_macros if macro == "DEFINE_DISPATCH"}
@@ -216,7 +224,7 @@ def read_text(path: Path, text: str, name: Path | None = None) -> Source:
     is_pasting = any(b"##" in (node.text or b"") for node in found.get("macro", ()))
     source = Source(path, name or path, text, _without(found.get("comment", ()), text.encode()), is_pasting)
     for node, namespace, is_local in _outside_functions(root):
-        definition = _definition(path, node, namespace, is_local)
+        definition = definition_of(path, node, namespace, is_local)
         if definition:
             (source.definitions if node.type == "function_definition" else source.declarations).append(definition)
     return source
@@ -229,7 +237,7 @@ def functions_in(text: str) -> tuple[dict[str, str], str]:
     data, found, rest = text.encode(), dict[str, str](), b""
     end = 0
     for node, namespace, is_local in _outside_functions(parse(text)):
-        definition = _definition(Path(), node, namespace, is_local)
+        definition = definition_of(Path(), node, namespace, is_local)
         if node.type == "function_definition" and definition and node.start_byte >= end:
             name = re.sub(r"\s*,\s*", "_", definition.name)
             found[name] = found.get(name, "") + text_of(node)
@@ -244,7 +252,7 @@ def without_functions(text: str, names: Set[str]) -> str:
     data, root = text.encode(), parse(text)
     left_out = [node for node in nodes_of(root) if node.type == "template_instantiation" and names & _words(node)]
     for node, namespace, is_local in _outside_functions(root):
-        definition = _definition(Path(), node, namespace, is_local)
+        definition = definition_of(Path(), node, namespace, is_local)
         if node.type == "function_definition" and definition and definition.name in names:
             left_out.append(template_of(node))
     for node in left_out:
@@ -322,7 +330,8 @@ def _outside_functions(root: Node) -> Iterator[tuple[Node, str, bool]]:
         left += reversed([(child, namespace, is_local) for child in inner])
 
 
-def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Definition | None:
+def definition_of(path: Path, node: Node, namespace: str, is_local: bool) -> Definition | None:
+    """Return what a node declares; None if that is no function. ``is_local`` tells whether its namespace hides it."""
     declarator = declared = node.child_by_field_name("declarator")
     mark = ""
     while declarator is not None and declarator.type in ("reference_declarator", "pointer_declarator"):
@@ -333,7 +342,7 @@ def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Defin
     inner, listed = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("parameters")
     if inner is None or listed is None:
         return None
-    line, parameters = node.start_point[0] + 1, _parameters(listed)
+    line, parameters = node.start_point[0] + 1, parameters_in(listed)
     if inner.type == "function_declarator":  # TORCH_IMPL_FUNC(name)(parameters)
         macro = text_of(inner.child_by_field_name("declarator"))
         name = text_of(inner.child_by_field_name("parameters"))[1:-1].strip()
@@ -367,8 +376,8 @@ def _listed(listed: Node) -> list[Node]:
     return [child for child in listed.named_children if child.type != "comment"]
 
 
-def _parameters(listed: Node) -> tuple[str, ...]:
-    """Return the types in a parameter list."""
+def parameters_in(listed: Node) -> tuple[str, ...]:
+    """Return the types in a parameter list, as written."""
     found: list[str] = []
     for child in _listed(listed):
         if child.type in ("parameter_declaration", "optional_parameter_declaration"):

@@ -47,7 +47,7 @@ def read_added(native: NativeFolder, file: Path, report: Report, *, of_any: bool
     entries = native.entries(file, note, of_any=of_any)
     if entries and not faults and not _follows(dedent(native.text(file))):
         todo = "start each entry with `- ` in the first column, without `---`, `...` and `%`"
-        report((native.path / file, 1, 0), "the list is in brackets, or a document of its own", todo)
+        report((native.place(file), 1, 0), "the list is in brackets, or a document of its own", todo)
     return entries
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -15,7 +16,7 @@ from ..core.errors import UsageError
 from .comments import without_comments
 from .elsewhere import sources_elsewhere
 from .entries import RELEASES, Entry, Report, read_entries
-from .includes import included, texts_in
+from .includes import PLACE, included, texts_in
 from .releases import is_for
 from .settings import NO_SETTINGS, OF_TOOLS, Settings, settings_of
 
@@ -27,6 +28,10 @@ SAMPLES = Path("samples.py")
 HELPERS = Path(folders.HELPERS)
 HELPERS_HEADER = HELPERS.with_suffix(".h")
 AUTOCAST = Path("autocast.yaml")
+OVERLAY = Path(folders.OVERLAY)
+
+# Where torch has its headers.
+INCLUDE = "torch/include"
 
 YAML = (FUNCTIONS, DERIVATIVES, AUTOCAST)
 _SOURCE_SUFFIXES = (".cpp",)
@@ -176,7 +181,11 @@ class NativeFolder(NativeFiles):
         others: folders below it that are native folders of their own, and no part of this one.
         settings: its settings.
         release: the PyTorch that it is built for; empty for all. What is for other releases is left out.
-        outside: the user's files that are not below it, but below the folder of the settings.
+        outside: the user's files that are not below it, but below the folder of the settings, or in the checkout of
+            PyTorch that the folder was written from.
+        overlay: files that take the place of torch's own, by their paths below site-packages. ``outside`` has them by
+            their paths below ``overlay``.
+        checkout: the checkout of PyTorch that the folder was written from; None for folders that users write.
     """
 
     path: Path
@@ -186,14 +195,16 @@ class NativeFolder(NativeFiles):
     settings: Settings = NO_SETTINGS
     release: str = ""
     outside: Mapping[Path, Path] = field(default_factory=dict)
+    overlay: Mapping[str, Path] = field(default_factory=dict)
+    checkout: Path | None = None
 
     def place(self, name: Path) -> Path:
         """Return the user's file."""
         return self.outside.get(name, self.path / name)
 
     def shown(self, name: Path) -> str:
-        """Return the path of the user's file from the native folder."""
-        return os.path.relpath(self.place(name), self.path)
+        """Return the path of the user's file from the native folder; that of its text, if it is a checkout's."""
+        return str(name) if self.checkout else os.path.relpath(self.place(name), self.path)
 
     @property
     def searched_elsewhere(self) -> list[Path]:
@@ -203,7 +214,8 @@ class NativeFolder(NativeFiles):
     @property
     def inputs(self) -> list[Path]:
         """The user's files that decide about a build."""
-        return [*map(self.place, self.files), *self.settings.inputs]
+        laid_over = (OVERLAY / key for key in self.overlay)
+        return [*map(self.place, [*self.files, *laid_over]), *self.settings.inputs]
 
     def for_release(self, release: str) -> NativeFolder:
         """Return what of this is for a release of PyTorch."""
@@ -232,7 +244,7 @@ class NativeFolder(NativeFiles):
 
     def entries(self, file: Path, report: Report = lambda *_: None, *, of_any: bool = False) -> list[Entry]:
         """Return the entries of a YAML file, if the folder has it; with ``of_any``, also those for other releases."""
-        every = read_entries(self.path / file, report, self.paths[file]) if file in self.paths else []
+        every = read_entries(self.place(file), report, self.paths[file]) if file in self.paths else []
         if of_any:
             return every
         # Only what replaces may be for some releases; check says so of the others.
@@ -262,10 +274,24 @@ class NativeFolders(NativeFiles):
         """Return the folder of a file; the first if none has it."""
         return next((each for each in self.folders if name in each.paths), self.folders[0])
 
+    @cached_property
+    def overlay(self) -> dict[str, tuple[Path, Path]]:
+        """The files that take the place of torch's own, by their paths below site-packages: the user's, and the one
+        that a build reads.
+        """
+        every = reversed(self.folders)
+        return {key: (each.place(OVERLAY / key), path) for each in every for key, path in each.overlay.items()}
+
+    def found_at(self, name: Path) -> Path:
+        """Return the user's file that compilers find by a path in the folder that they search first."""
+        if found := self.overlay.get(f"{INCLUDE}/{name.as_posix()}"):
+            return found[0]
+        return self.file(name.relative_to(PLACE) if name.is_relative_to(PLACE) else name)
+
     def copy_of(self, file: Path) -> Path:
         """Return the copy that a build reads instead of the user's ``file``; other paths unchanged."""
         copies = (copy for folder in self.folders for name, copy in folder.paths.items() if folder.place(name) == file)
-        return next(copies, file)
+        return next(copies, None) or next((copy for user, copy in self.overlay.values() if user == file), file)
 
     def texts(self, name: Path) -> dict[Path, str]:
         """Return the text of each folder's file of this name, by the user's file."""
@@ -299,6 +325,7 @@ def load_native(path: Path) -> NativeFolder:
         raise UsageError("\n".join(lines), todo="correct or move what is named")
     more = {name for name in found.difference(there.read, named) if not _fault(places.file(name), name)}
     every = {name: places.file(name) for name in (*there.read, *more)} | named
+    tree, of_checkout, overlay = _of_checkout(path)
     return NativeFolder(
         path=path,
         paths=every,
@@ -309,8 +336,23 @@ def load_native(path: Path) -> NativeFolder:
         elsewhere={name: path / name for name in sources_elsewhere(path, FOLDERS) if name not in every},
         others=tuple(there.others),
         settings=settings,
-        outside={name: file for name, file in every.items() if file != path / name},
+        outside={name: file for name, file in every.items() if file != path / name} | of_checkout,
+        overlay={key: path / OVERLAY / key for key in overlay},
+        checkout=tree,
     )
+
+
+def _of_checkout(path: Path) -> tuple[Path | None, dict[Path, Path], list[str]]:
+    """Return the checkout that a folder was written from, with the checkout's files by name, and what the folder lays
+    over torch.
+    """
+    try:
+        note = json.loads((path / folders.CHECKOUT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None, {}, []
+    tree, overlay = Path(note["tree"]), note["overlay"]
+    names = note["places"] | {f"{OVERLAY}/{key}": place for key, place in overlay.items()}
+    return tree, {Path(name): tree / place for name, place in names.items()}, [*overlay]
 
 
 class _Listing:

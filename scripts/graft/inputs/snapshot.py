@@ -15,13 +15,14 @@ from pathlib import Path
 
 from ..core.errors import UsageError
 from ..core.files import files_below, lay_out_files, sha256_of_file
-from ..core.layout import PACKAGE, SOURCES, Layout
+from ..core.layout import PACKAGE, SEARCHED, SOURCES, Layout
 from .accepted import require_accepted, require_flags
 from .carried import carried
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
-from .native import SAMPLES, YAML, NativeFolders, load_natives, require_native, together
+from .native import INCLUDE, OVERLAY, SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .patches import Patch, load_series, pin_files
 from .pin import Pin, pin_of, unpinned_sha256
+from .registered import registrations
 from .settings import Extension, Settings
 from .toolchain import Toolchain, find_toolchain
 
@@ -89,7 +90,12 @@ class Snapshot:
         code = {_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helper_headers}
         sources = [_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helpers]
         helpers = _heads([self.files[key].decode(errors="replace") for key in sources]) if sources else []
-        return self._hash((name for name in self.files if Path(name).name in read or name in code), *helpers)
+        # What they register for operators of PyTorch is listed as replaced.
+        texts = [text.decode(errors="replace") for text in self.files.values() if b"TORCH_LIBRARY_IMPL" in text]
+        registered = sorted(f"{each.key} {each.names}" for text in texts for each in registrations(text))
+        return self._hash(
+            (name for name in self.files if Path(name).name in read or name in code), *helpers, *registered
+        )
 
     def _hash(self, names: Iterable[str], *others: str) -> str:
         digest = hashlib.sha256()
@@ -106,9 +112,9 @@ class Snapshot:
         return {name.removeprefix(_LICENSES): self.files[name] for name in self.files if name.startswith(_LICENSES)}
 
     @property
-    def sources(self) -> Path:
-        """The folder of the C++ of all native folders, where compilers read it."""
-        return self.work / SOURCES
+    def searched(self) -> Path:
+        """The folder that compilers search first: it has the C++ of all native folders, and headers laid over torch."""
+        return self.work / SEARCHED
 
     @property
     def note(self) -> Path:
@@ -123,6 +129,7 @@ class Snapshot:
                 folder,
                 paths={name: self._paths[_key(number, name)] for name in folder.paths},
                 elsewhere={name: self._paths[_key(number, name)] for name in folder.elsewhere},
+                overlay={key: self._paths[_key(number, key, OVERLAY)] for key in folder.overlay},
             )
             for number, folder in enumerate(self.read.folders)
         )
@@ -135,11 +142,13 @@ class Snapshot:
         compiled: dict[Path, bytes] = {}
         paths = {}
         for number, folder in enumerate(self.read.folders):
-            code = {*folder.cplusplus}
-            for name in (*folder.files, *folder.elsewhere):
-                key = _key(number, name)
-                is_compiled = name in code and compiled.setdefault(name, self.files[key]) == self.files[key]
-                paths[key] = self.sources / name if is_compiled else self.work / "snapshot" / key
+            code = {_key(number, name): self.work / SOURCES / name for name in folder.cplusplus}
+            for each in filter(lambda key: Path(key).is_relative_to(INCLUDE), folder.overlay):
+                code[_key(number, each, OVERLAY)] = self.searched / Path(each).relative_to(INCLUDE)
+            keys = [_key(number, name) for name in (*folder.files, *folder.elsewhere)]
+            for key in (*keys, *(_key(number, each, OVERLAY) for each in folder.overlay)):
+                is_compiled = key in code and compiled.setdefault(code[key], self.files[key]) == self.files[key]
+                paths[key] = code[key] if is_compiled else self.work / "snapshot" / key
         return paths
 
     def lay_out(self) -> NativeFolders:
@@ -147,7 +156,7 @@ class Snapshot:
         contents = {**self.elsewhere, **self.files}
         every = {path: contents[key] for key, path in self._paths.items()}
         every[self.note] = pickle.dumps(self.natives)
-        for folder in (self.sources, self.note.parent):
+        for folder in (self.searched, self.note.parent):
             lay_out_files(
                 folder, {str(path.relative_to(folder)): every[path] for path in every if path.is_relative_to(folder)}
             )
@@ -161,6 +170,10 @@ class Snapshot:
                     folder.shown(name): hashlib.sha256(self.files[_key(number, name)]).hexdigest()
                     for name in folder.files
                 },
+                **{
+                    f"{OVERLAY}/{key}": hashlib.sha256(self.files[_key(number, key, OVERLAY)]).hexdigest()
+                    for key in folder.overlay
+                },
                 **self.whole.get(number, {}),
                 **{str(name): sha256_of_file(folder.path / name) for name in folder.unread},
             }
@@ -168,9 +181,9 @@ class Snapshot:
         }
 
 
-def _key(number: int, name: Path) -> str:
+def _key(number: int, name: Path | str, kind: Path | str = "native") -> str:
     """Return the name of an input: a file of the native folder with this number."""
-    return f"native/{number}/{name.as_posix()}"
+    return f"{kind}/{number}/{Path(name).as_posix()}"
 
 
 def contents_of(folders: Iterable[Mapping[Path, Path]]) -> dict[str, bytes]:
@@ -188,6 +201,11 @@ def take_snapshot(layout: Layout) -> Snapshot:
     left_out = [part for kept, each in zip(natives.folders, whole.folders, strict=True) for part in kept.left_out(each)]
     files = contents_of(folder.paths for folder in natives.folders)
     elsewhere = contents_of(folder.elsewhere for folder in natives.folders)
+    files |= {
+        _key(number, key, OVERLAY): path.read_bytes()
+        for number, folder in enumerate(natives.folders)
+        for key, path in folder.overlay.items()
+    }
     files |= _without_functions(natives)
     hashes = _hashes_of_others(whole, files)
     series = load_series(layout.patches)

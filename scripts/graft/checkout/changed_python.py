@@ -10,21 +10,6 @@ from ..inputs.python_names import names_needed_at_import
 from .python_operators import Function, OfOperators, by_name, lists_of, missing, name_of, subject
 
 
-def text_behind(before: str, after: str) -> str:
-    """Return the text that makes the file ``before`` define what ``after`` does: imports, functions, new classes and
-    other new statements, elements of lists.
-
-    Raises:
-        ValueError: the line of ``before`` that text behind the file cannot change, or of ``after``.
-        SyntaxError: one of them is not Python of this version.
-    """
-    difference = Difference(before, after)
-    if after.startswith(before) and difference.only_adds_behind:
-        return after.removeprefix(before)
-    texts = ["\n".join(text for _, text in each) for each in difference.texts()]
-    return "\n\n".join(["", *texts, ""]).rstrip("\n") + "\n" if texts else ""
-
-
 class Difference:
     """The statements in which two versions of a Python file differ.
 
@@ -39,9 +24,9 @@ class Difference:
 
     def __init__(self, before: str, after: str, refused: Collection[str] = ()) -> None:
         self._refused = OfOperators(refused)
-        self._lines = after.split("\n")
+        old_lines, self._lines = before.split("\n"), after.split("\n")
         self._old, self._new = (ast.parse(text).body for text in (before, after))
-        spelt = {each: _spelt(each, before.split("\n")) for each in self._old}
+        spelt = {each: _spelt(each, old_lines) for each in self._old}
         spelt |= {each: _spelt(each, self._lines) for each in self._new}
         # Statements that are spelt alike need no comparison, which takes longer.
         alike = {spelt[each] for each in self._old} & {spelt[each] for each in self._new}
@@ -59,13 +44,6 @@ class Difference:
         return [self._content[each] for each in self._old] == [self._content[each] for each in self._new]
 
     @property
-    def only_adds_behind(self) -> bool:
-        """Whether all statements of the one come first in the other."""
-        return [self._content[each] for each in self._old] == [
-            self._content[each] for each in self._new[: len(self._old)]
-        ]
-
-    @property
     def left(self) -> list[str]:
         """What belongs to the operators that are refused: names, or lines."""
         olds = by_name(self._old)
@@ -77,10 +55,11 @@ class Difference:
         return list(dict.fromkeys([*(found[line] for line in sorted(found)), *gone]))
 
     def lines(self) -> str:
-        """Return the text behind ``before`` with each statement at the line that it has in ``after``.
+        """Return the text that, behind ``before``, makes it define what ``after`` does: imports, functions, new classes
+        and other new statements, elements of lists. Each is at the line that it has in ``after``.
 
         Raises:
-            ValueError: as ``text_behind``.
+            ValueError: the line of ``before`` that text behind the file cannot change, or of ``after``.
         """
         lines = [""] * len(self._lines)
         for number, text in chain.from_iterable(self.texts()):
@@ -92,7 +71,7 @@ class Difference:
         """Return the texts behind ``before`` for each statement that ``after`` adds or changes, with their lines there.
 
         Raises:
-            ValueError: as ``text_behind``.
+            ValueError: as ``lines``.
         """
         both = self._known & self._kept
         orders = [[text for each in body if (text := self._content[each]) in both] for body in (self._old, self._new)]
@@ -137,7 +116,8 @@ class Difference:
 
 
 def _first_line(statement: ast.stmt) -> int:
-    return min(each.lineno for each in [statement, *getattr(statement, "decorator_list", [])])
+    nodes: list[ast.stmt | ast.expr] = [statement, *getattr(statement, "decorator_list", [])]
+    return min(each.lineno for each in nodes)
 
 
 def _spelt(statement: ast.stmt, lines: list[str]) -> str:

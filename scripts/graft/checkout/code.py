@@ -1,0 +1,201 @@
+"""What a C++ file of a checkout changes: its statements that differ, what names these, and a text with these alone."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from functools import cached_property
+
+from .statements import Kind, Statement, statements
+
+# Statements of these kinds stay in each text: what a kept function needs of them is not asked.
+_KEPT = {Kind.TYPE, Kind.MACRO, Kind.INCLUDE, Kind.DIRECTIVE, Kind.OTHER}
+
+_COMMENTS = re.compile(r"(?:[ \t]*//[^\n]*\n)+[ \t]*\Z")
+
+
+class Code:
+    """A C++ file that changed.
+
+    Args:
+        before: its text in the base; empty for a new file.
+        after: its text in the working tree.
+        names: what changed elsewhere, for instance in a header.
+    """
+
+    def __init__(self, before: str, after: str, names: Collection[str] = ()) -> None:
+        self._text = after
+        self.statements = statements(after)
+        theirs = statements(before)
+        old = Counter(each.code for each in theirs)
+        self._changed = {i for i, each in enumerate(self.statements) if not _takes(old, each)}
+        self.gone = [each for each in theirs if old[each.code] > 0 and _takes(old, each)]
+        is_whole = not before or _conditions(theirs) != _conditions(self.statements)
+        is_whole |= any(_has_unknown_users(self.statements[i]) for i in self._changed)
+        self._changed -= {i for i in self._changed if self.statements[i].kind in (Kind.INCLUDE, Kind.DIRECTIVE)}
+        if is_whole:
+            self._changed = {i for i, each in enumerate(self.statements) if each.kind is not Kind.INCLUDE}
+        # Blocks change with what is in them.
+        self._changed -= {each.block for each in self.statements}
+        self._outside = frozenset(names)
+
+    @cached_property
+    def affected(self) -> set[int]:
+        """The numbers of the statements that changed, or name what did."""
+        found, names = set(self._changed), set(self._outside)
+        new = {name for i in found for name in self._names_in(self.statements[i])} | names
+        while new:
+            names |= new
+            more = {
+                i
+                for i, each in enumerate(self.statements)
+                if i not in found and each.kind not in (Kind.INCLUDE, Kind.DIRECTIVE) and not new.isdisjoint(each.words)
+            }
+            more -= {i for i in more if _defines_stub(self.statements[i])} | {each.block for each in self.statements}
+            found |= more
+            new = {name for i in more for name in self.statements[i].called} - names
+        return found
+
+    def _names_in(self, statement: Statement) -> Collection[str]:
+        """Return what others name of a changed statement: of a class where only functions differ, these."""
+        old = next((each for each in self.gone if each.head == statement.head), None)
+        if statement.kind is not Kind.TYPE or old is None:
+            return statement.called
+        before, after = ({each.code: each for each in version.members} for version in (old, statement))
+        differing = [
+            each for each in (*before.values(), *after.values()) if (each.code in before) != (each.code in after)
+        ]
+        names = {name for each in differing for name in each.names}
+        is_told = all(each.kind is Kind.FUNCTION and each.names for each in differing) and bool(before and after)
+        return names if is_told and names.isdisjoint({*statement.names, "operator"}) else statement.called
+
+    @property
+    def names(self) -> set[str]:
+        """What others name of the affected statements."""
+        changed = {name for i in self._changed for name in self._names_in(self.statements[i])}
+        others = self.affected - self._changed
+        return changed | {name for i in others for name in self.statements[i].called}
+
+    @property
+    def functions(self) -> set[str]:
+        """The affected functions that others can call."""
+        every = (self.statements[i] for i in self.affected)
+        return {name for each in every if each.kind is Kind.FUNCTION and not each.is_local for name in each.names}
+
+    @property
+    def edited(self) -> set[str]:
+        """The functions that others can call, that the base has, too, and whose own text changed."""
+        theirs = {name for each in self.gone for name in each.names}
+        every = [self.statements[i] for i in self._changed]
+        return {name for s in every if s.kind is Kind.FUNCTION and not s.is_local for name in s.names & theirs}
+
+    @property
+    def used(self) -> set[str]:
+        """The names that affected statements use."""
+        return {word for i in self.affected for word in self.statements[i].words - self.statements[i].names}
+
+    @property
+    def registrations(self) -> list[Statement]:
+        """The affected statements that register kernels."""
+        return [self.statements[i] for i in sorted(self.affected) if self.statements[i].kind is Kind.REGISTRATION]
+
+    def text(self, kernels: Collection[str], refused: Collection[str] = (), *, has_own: bool = True) -> str:
+        """Return the text with what is needed for ``kernels`` and for the affected registrations, at the same lines;
+        empty if that is nothing.
+
+        Args:
+            kernels: the names of functions.
+            refused: names of functions for which nothing is registered.
+            has_own: whether functions that others can call, and that are needed but not affected, are defined again.
+        """
+        roots = {
+            i
+            for i, each in enumerate(self.statements)
+            if (each.kind is Kind.FUNCTION and not each.names.isdisjoint(kernels))
+            or (each.kind is Kind.REGISTRATION and i in self.affected and each.words.isdisjoint(refused))
+        }
+        if not roots:
+            return ""
+        kept = roots | {i for i, each in enumerate(self.statements) if each.kind in _KEPT and each.block < 0}
+        kept |= {i for i, each in enumerate(self.statements) if each.names == {"operator"}}
+        left = [*kept]
+        by_name: dict[str, list[int]] = {}
+        for i, each in enumerate(self.statements):
+            if each.kind is Kind.FUNCTION and (has_own or each.is_local or i in self.affected):
+                for name in each.called:
+                    by_name.setdefault(name, []).append(i)
+        while left:
+            for name in self.statements[left.pop()].words & by_name.keys():
+                more = [i for i in by_name[name] if i not in kept]
+                kept.update(more)
+                left += more
+        blocks = {self.statements[i].block for i in roots}
+        kept |= {
+            i for i, each in enumerate(self.statements) if i in blocks or (each.block in blocks and _is_kept(each))
+        }
+        return self._without(each for i, each in enumerate(self.statements) if i not in kept)
+
+    def declarations(self, names: Collection[str]) -> str:
+        """Return the text of a header with the statements that changed, or are for ``names``, at the same lines; empty
+        if there are none.
+        """
+        chosen = {i for i, each in enumerate(self.statements) if i in self._changed or not each.names.isdisjoint(names)}
+        if not any(self.statements[i].kind not in (Kind.INCLUDE, Kind.DIRECTIVE) for i in chosen):
+            return ""
+        plain = {Kind.INCLUDE, Kind.DIRECTIVE, Kind.MACRO}
+        return self._without(
+            each for i, each in enumerate(self.statements) if i not in chosen and each.kind not in plain
+        )
+
+    def _without(self, left_out: Iterable[Statement]) -> str:
+        """Return the text with blank lines in the place of statements, and of the comments directly above them."""
+        parts, end = [], 0
+        for each in sorted(left_out, key=lambda each: each.start):
+            if each.start >= end:
+                above = _COMMENTS.search(self._text, end, each.start)
+                start = above.start() if above else each.start
+                parts += [self._text[end:start], re.sub(r"[^\n]", "", self._text[start : each.end])]
+                end = each.end
+        return "".join([*parts, self._text[end:]])
+
+
+def _takes(codes: Counter[tuple[str, ...]], statement: Statement) -> bool:
+    """Return whether there is the same statement left, which is taken."""
+    is_there = codes[statement.code] > 0
+    codes[statement.code] -= is_there
+    return is_there
+
+
+def _is_kept(statement: Statement) -> bool:
+    return statement.kind in _KEPT
+
+
+def _defines_stub(statement: Statement) -> bool:
+    return statement.kind is Kind.REGISTRATION and statement.tokens[0] == "DEFINE_DISPATCH"
+
+
+def _has_unknown_users(statement: Statement) -> bool:
+    """Return whether nobody can tell what a statement is for: it has no name."""
+    return statement.kind is Kind.OTHER and not statement.names and statement.tokens[0] != "static_assert"
+
+
+def _conditions(every: Iterable[Statement]) -> list[tuple[str, ...]]:
+    """Return the conditions in a file that are about more than includes."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for each in every:
+        if each.kind is Kind.DIRECTIVE:
+            word = re.match(r"\s*#\s*(\w+)", each.tokens[0])
+            what = word[1] if word else ""
+            if what in ("else", "elif") and found and found[-1][0] in ("else", "elif"):
+                continue
+            if what == "endif":
+                while found and found[-1][0] in ("else", "elif"):
+                    found.pop()
+                if found and found[-1][0].startswith("if"):
+                    found.pop()
+                    continue
+            found.append((what, each.code))
+        elif each.kind is not Kind.INCLUDE and (not found or found[-1][0]):
+            found.append(("", ()))
+    return [code for what, code in found if what]

@@ -1,0 +1,64 @@
+"""A checkout as SOURCE: what is built of it, and what is said when that is done. Imports little."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..core.console import say
+from ..core.errors import GraftError, UsageError
+from ..options import Request
+
+
+class RefusedOperatorsError(GraftError):
+    """Operators that the checkout changes in a way that a build of them cannot have. The others are built."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Live:
+    """What is built of a checkout for one torch.
+
+    Args:
+        request: the request, with the native folder that is written from the checkout before the others.
+        tree: the checkout; None without SOURCE.
+        tests: the command that runs PyTorch's own tests of what changed; empty if there are none.
+        refused: the operators that are left out, with the places of their entries.
+        is_empty: whether there is nothing to build, neither of the checkout nor of native folders.
+    """
+
+    request: Request
+    tree: Path | None = None
+    tests: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    is_empty: bool = False
+
+    def require_something(self) -> None:
+        """Check that there is something to build."""
+        if self.is_empty:
+            raise UsageError(
+                f"{self.tree}: nothing that changes what is built", todo="edit a file, or check out a branch"
+            )
+
+    def finish(self) -> None:
+        """Say how PyTorch's own tests run. Raise ``RefusedOperatorsError`` if operators were left out."""
+        if self.tests:
+            say(f"PyTorch's own tests of it: {self.tests}")
+            say(f"  (in {self.tree}, `python -m`, `python -c` and pytest import the torch/ that is there)")
+        self.require_all()
+
+    def require_all(self) -> None:
+        """Raise ``RefusedOperatorsError`` if operators were left out, unless KEEP_GOING is set."""
+        if self.refused and not self.request.keep_going:
+            raise _refusal(self.refused)
+
+
+def _refusal(refused: Mapping[str, str]) -> RefusedOperatorsError:
+    lines = [f"{place}: the torch that is built on has another schema of {name}" for name, place in refused.items()]
+    return RefusedOperatorsError(
+        "\n".join(sorted(lines)),
+        cause="PyTorch's binaries call an operator with the arguments that it had when they were built",
+        todo="give the new schema an overload name of its own, or set KEEP_GOING=1; the rest is built",
+    )

@@ -1,0 +1,114 @@
+"""Read the checkout SOURCE for a torch: write the native folder, and say what is not in it; wait for the next edit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Hashable
+from dataclasses import replace
+from pathlib import Path
+
+from ..base.base import VERSION_FILE, of_version_file
+from ..core.console import WARNING, say
+from ..core.errors import UsageError
+from ..core.files import build_lock, read_json, write_if_changed
+from ..core.layout import HOME, expanded
+from ..fork.tree import count, shortened
+from ..inputs.saves import times
+from ..options import Request
+from .base import changed_upstream, find_base
+from .derive import Answer, Question, derive
+from .live import Live
+from .repository import Repository, open_repository
+from .tests import command_of_tests
+from .versions import WorkingTree
+
+# Seconds between two looks at a checkout, and how many times as long as a look they are at least.
+_PAUSE, _TIMES = 0.2, 4
+
+
+def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Live:
+    """Write what SOURCE changes as a native folder for the torch in ``site``; nothing without SOURCE.
+
+    Args:
+        request: the request.
+        site: the folder with ``torch``.
+        is_whole: whether Python files of torch can be laid over as they are.
+
+    Raises:
+        UsageError: SOURCE cannot be read; or, with STRICT, lists what cannot be built.
+    """
+    if not request.source:
+        return Live(request)
+    start = time.perf_counter()
+    repository = open_repository(expanded(request.source))
+    version = (site / VERSION_FILE).read_text(encoding="utf-8")
+    git_version, name = (of_version_file(version, key) for key in ("git_version", "__version__"))
+    base = find_base(repository, git_version, name)
+    files = tuple(request.files.split())
+    answer = derive(Question(WorkingTree(repository, base.commit), site, files, is_whole))
+    both = changed_upstream(repository, base, answer.read)
+    folder = _folder(repository, git_version, is_whole=is_whole)
+    with build_lock(folder.parent):
+        answer.write(folder, repository.path)
+        _tell(folder.with_name("told.json"), base.said, answer, both)
+    if request.strict and (answer.left or answer.refused):
+        lines = [f"{place}: {why}" for place, why in (*answer.refused.items(), *answer.left.items())]
+        raise UsageError(
+            f"{repository.path} changes what is not built:\n{shortened(sorted(lines), 20)}",
+            todo="leave STRICT out to build the rest",
+        )
+    carried = count(len(answer.read & answer.changed), "changed file")
+    what = carried if answer.read else "nothing that changes what is built"
+    say(f"{repository.path}: {what} since {base.commit[:12]} ({time.perf_counter() - start:.1f} s to read)")
+    built = replace(request, native=(folder, *request.native), source="")
+    tests = command_of_tests(repository, base, request.python, answer.operators, folder.parent)
+    is_empty = not (request.native or answer.files or answer.overlay)
+    return Live(built, repository.path, tests, answer.refused, is_empty)
+
+
+def wait_for_edit(request: Request, seen: Hashable) -> Hashable:
+    """Return the state of SOURCE and of the native folders, once it differs from ``seen``."""
+    repository = open_repository(expanded(request.source))
+    found = _state(repository, request)
+    while found == seen:
+        found = _after_pause(repository, request)
+    # An editor, or git, may write several files one after another.
+    while (later := _after_pause(repository, request)) != found:
+        found = later
+    return found
+
+
+def _after_pause(repository: Repository, request: Request) -> Hashable:
+    start = time.perf_counter()
+    state = _state(repository, request)
+    time.sleep(max(_PAUSE, _TIMES * (time.perf_counter() - start)))
+    return state
+
+
+def _state(repository: Repository, request: Request) -> Hashable:
+    return repository.state(), *times(request.native).items()
+
+
+def _folder(repository: Repository, git_version: str, *, is_whole: bool) -> Path:
+    """Return the native folder of a checkout, for a torch. Packages of thin wheels are named after it."""
+    key = hashlib.sha256(f"{repository.path}\0{git_version}\0{is_whole}".encode()).hexdigest()[:12]
+    return HOME / "checkouts" / key / f"{repository.path.name}_changes"
+
+
+def _tell(file: Path, said: list[str], answer: Answer, both: list[str]) -> None:
+    """Print what is not built, and what was compared; a second time only if that changed."""
+    lines = [*said, *answer.said]
+    if both:
+        lines.append(f"upstream changed these, too, since the installed torch, so they may not fit: {', '.join(both)}")
+    left = sorted(f"{place}: {why}" for place, why in answer.left.items())
+    told = {"said": lines, "left": left}
+    before = read_json(file)
+    write_if_changed(file, json.dumps(told, indent=1))
+    for line in lines if lines != before.get("said") else ():
+        say(line)
+    if left and left != before.get("left"):
+        say(f"not built:\n{shortened(left, 30)}", WARNING)
+    elif left:
+        say(f"not built, as listed before: {count(len(left), 'change')}")

@@ -1,0 +1,72 @@
+"""C++ of a checkout: which files can be compiled for a wheel, and where they lie in a native folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ..inputs.native import CUDA_SUFFIXES, FOLDERS
+
+ATEN = "aten/src/ATen"
+NATIVE = f"{ATEN}/native"
+FUNCTORCH = f"{ATEN}/functorch"
+
+# Headers outside of native/ that can be laid over the wheel's: what batching rules include, and vectors.
+_HEADERS = re.compile(
+    rf"{FUNCTORCH}/(?:BatchRulesHelper|PlumbingHelper|BatchingMetaprogramming)\.h"
+    rf"|{ATEN}/cpu/vec/.*\.h|torch/headeronly/cpu/vec/.*\.h"
+)
+_SUFFIXES = (".h", ".cuh", ".hpp")
+
+# PyTorch's build compiles these folders with libraries that a wheel has inside.
+_OF_LIBRARIES = {"mkl": "oneMKL", "mkldnn": "oneDNN", "xnnpack": "XNNPACK"}
+_FLAGS = re.compile(r"set_source_files_properties\s*\(([^)]*)\)", re.I)
+_CMAKE = (f"{ATEN}/CMakeLists.txt", "caffe2/CMakeLists.txt", "cmake/Codegen.cmake")
+
+
+def is_source(name: str) -> bool:
+    """Return whether a path of the checkout is that of a source of kernels or batching rules."""
+    if name.startswith(f"{FUNCTORCH}/BatchRules"):
+        return name.endswith(".cpp")
+    return name.startswith(f"{NATIVE}/") and name.endswith((".cpp", ".cu"))
+
+
+def is_header(name: str) -> bool:
+    """Return whether a path of the checkout is that of a header that can be new, or laid over the wheel's."""
+    return bool(_HEADERS.fullmatch(name)) or (name.startswith(f"{NATIVE}/") and name.endswith(_SUFFIXES))
+
+
+def in_wheel(header: str) -> str:
+    """Return the path of a header below site-packages."""
+    return f"torch/include/{header.removeprefix('aten/src/')}"
+
+
+def place_of(source: str) -> str:
+    """Return the name of a source in a native folder. Batching rules lie beside kernels there."""
+    folder = FUNCTORCH if source.startswith(f"{FUNCTORCH}/") else NATIVE
+    return source.removeprefix(f"{folder}/")
+
+
+def why_left(name: str, tree: Path, *, has_cuda: bool) -> str:
+    """Return why a source or header of kernels cannot be compiled for the wheel; empty if it can."""
+    if not name.startswith(f"{NATIVE}/"):
+        return ""
+    place = Path(place_of(name))
+    folder = place.parts[0] if len(place.parts) > 1 else ""
+    if folder and folder not in FOLDERS:
+        return "a folder that builds for CPU and CUDA do not compile"
+    if folder in _OF_LIBRARIES:
+        return f"PyTorch's build compiles it with {_OF_LIBRARIES[folder]}, which is inside the wheel's libraries"
+    is_cuda = place.suffix in CUDA_SUFFIXES or folder in ("cuda", "cudnn") or "cuda" in place.parts[:-1]
+    if is_cuda and not has_cuda:
+        return "the torch that is built on has no CUDA"
+    if place.suffix not in _SUFFIXES and place.name in _with_own_flags(tree):
+        return "PyTorch's build compiles it with flags of its own"
+    return ""
+
+
+def _with_own_flags(tree: Path) -> set[str]:
+    """Return the names of the sources for which PyTorch's build sets flags."""
+    texts = [(tree / name).read_text(encoding="utf-8") for name in _CMAKE if (tree / name).is_file()]
+    uses = [use for text in texts for use in _FLAGS.findall(re.sub(r"#[^\n]*", "", text)) if "COMPILE_" in use]
+    return {name for use in uses for name in re.findall(r"[\w.]+\.(?:cpp|cu)\b", use)}

@@ -1,0 +1,383 @@
+"""The statements at namespace level of a C++ file, by its tokens.
+
+No header is read and no macro expanded, and many macros of PyTorch have no semicolon behind them, so this splits tokens
+and needs no grammar. Where braces do not match, as around some ``#if``, the file is one statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from itertools import accumulate, count
+
+_TOKEN = re.compile(
+    r"""^[^\S\n]*\#(?:\\\n|/\*.*?\*/|[^\n])*            # a directive
+    |[^\S\n]+|\n|//[^\n]*|/\*.*?\*/                    # spaces and comments
+    |(?:u8|[uUL])?R"(?:\(.*?\)"|-\(.*?\)-"|[A-Za-z_]{1,16}\(.*?\)[A-Za-z_]{1,16}")
+    |"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'
+    |[A-Za-z_]\w*
+    |\.?\d(?:[eEpP][+-]|'?[\w.])*
+    |.""",
+    re.S | re.M | re.X,
+)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\n", re.S)
+_IN_DIRECTIVE = re.compile(r"\w+|[^\s\w]")
+_DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+_MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
+# Macros with arguments that are a part of what follows them.
+_PREFIX = re.compile(r"\w*(?:LAUNCH_BOUNDS|ATTRIBUTE|DEPRECATED|ALIGN)\w*")
+_DEFINES = re.compile(r"\s*#\s*(?:define|undef)\s+(\w+)")
+_TYPES = {"struct", "class", "union", "enum"}
+# Words before a parenthesis that are no name of a function.
+_NO_NAME = {"decltype", "__attribute__", "alignas", "noexcept", "__launch_bounds__", "declspec", "explicit", "requires"}
+_LOCAL = {"static", "inline", "constexpr", "__global__", "__device__"}
+
+
+class Kind(Enum):
+    """What a statement is."""
+
+    FUNCTION = "function"
+    # What the loader runs, or what defines a symbol by a macro: of a kernel, a stub, an instance of a template.
+    REGISTRATION = "registration"
+    TYPE = "type"
+    MACRO = "macro"
+    INCLUDE = "include"
+    DIRECTIVE = "directive"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement.
+
+    Args:
+        kind: what it is.
+        names: what it defines or declares.
+        tokens: its tokens.
+        start: where it begins in the text.
+        end: where it ends there.
+        namespace: the namespaces around it; one without a name is an empty text.
+        block: for a statement in the block of a registering macro, the number of the block's statement; else -1.
+    """
+
+    kind: Kind
+    names: frozenset[str]
+    tokens: tuple[str, ...]
+    start: int
+    end: int
+    namespace: tuple[str, ...] = ()
+    block: int = -1
+
+    @cached_property
+    def code(self) -> tuple[str, ...]:
+        """What two statements have in common that mean the same."""
+        return "::".join(self.namespace), *self._words
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The names in it."""
+        return frozenset(word for word in self._words if word.isidentifier())
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        """The tokens, also those of directives."""
+        if not any("#" in token for token in self.tokens):
+            return self.tokens
+        split = (_IN_DIRECTIVE.findall(_COMMENT.sub(" ", t)) if _is_directive(t) else [t] for t in self.tokens)
+        return tuple(word for words in split for word in words)
+
+    @property
+    def called(self) -> frozenset[str]:
+        """The names by which other statements use it. A function of ``TORCH_IMPL_FUNC`` is a member of a class."""
+        is_member = self.kind is Kind.FUNCTION and bool(_MACRO.fullmatch(self.tokens[0]))
+        return frozenset() if is_member else self.names
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """The tokens before the first brace."""
+        return self.tokens[: self.tokens.index("{")] if "{" in self.tokens else self.tokens
+
+    @property
+    def members(self) -> list[Statement]:
+        """The statements in the braces of a type; none if they cannot be told apart."""
+        body = self.tokens[len(self.head) + 1 : -2]
+        try:
+            return _Splitter(body, range(len(body))).split()
+        except _UnbalancedError:
+            return []
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only its file sees the function."""
+        words = self.tokens[:12]
+        until = words[: words.index("(")] if "(" in words else words
+        return "" in self.namespace or words[0] == "template" or not _LOCAL.isdisjoint(until)
+
+
+class _UnbalancedError(Exception):
+    """Braces do not match."""
+
+
+def statements(text: str) -> list[Statement]:
+    """Return the statements of a text, and those in the blocks of registering macros behind their block."""
+    parts = _TOKEN.findall(text)
+    ends = accumulate(map(len, parts))
+    tokens = [(part, end) for part, end in zip(parts, ends, strict=True) if not _is_space(part)]
+    try:
+        return _Splitter([part for part, _ in tokens], [end for _, end in tokens]).split()
+    except _UnbalancedError:
+        every = tuple(part for part, _ in tokens)
+        return [Statement(Kind.OTHER, frozenset(), every, 0, len(text))] if every else []
+
+
+def _is_space(part: str) -> bool:
+    return part.isspace() or part.startswith(("//", "/*"))
+
+
+def _is_directive(token: str) -> bool:
+    return token.lstrip().startswith("#")
+
+
+class _Splitter:
+    """Splits tokens into statements."""
+
+    def __init__(self, tokens: Sequence[str], ends: Sequence[int]) -> None:
+        self._tokens = tokens
+        self._ends = ends
+        self._at = 0
+        self._namespaces: list[str | None] = []
+        # The macro of the block that the next statements are in.
+        self._head: list[str] = []
+        self._found: list[Statement] = []
+
+    def split(self) -> list[Statement]:
+        while self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            if _is_directive(token):
+                self._directive(token)
+            elif token == "}":
+                if not self._namespaces:
+                    raise _UnbalancedError
+                self._namespaces.pop()
+                self._at += 1
+            elif not self._opens_namespace():
+                self._statement()
+        if self._namespaces:
+            raise _UnbalancedError
+        return self._found
+
+    def _directive(self, token: str) -> None:
+        name = _DEFINES.match(token)
+        is_include = re.match(r"\s*#\s*(?:include|pragma\s+once)\b", token)
+        kind = Kind.MACRO if name else Kind.INCLUDE if is_include else Kind.DIRECTIVE
+        self._add(kind, [name[1]] if name else (), self._at, self._at + 1)
+        self._at += 1
+
+    def _add(self, kind: Kind, names: Sequence[str], start: int, end: int, block: int = -1) -> None:
+        around = (*(name for name in self._namespaces if name is not None), *self._head)
+        tokens = tuple(self._tokens[start:end])
+        first, last = self._ends[start] - len(tokens[0]), self._ends[end - 1]
+        self._found.append(Statement(kind, frozenset(names), tokens, first, last, around, block))
+
+    def _text(self, at: int) -> str:
+        """Return a token; empty behind the last."""
+        return self._tokens[at] if at < len(self._tokens) else ""
+
+    def _needed(self, at: int) -> str:
+        if at >= len(self._tokens):
+            raise _UnbalancedError
+        return self._tokens[at]
+
+    def _opens_namespace(self) -> bool:
+        at = self._at + (self._text(self._at) == "inline")
+        if self._text(at) == "extern" and self._text(at + 1) == '"C"' and self._text(at + 2) == "{":
+            self._namespaces.append(None)
+            self._at = at + 3
+            return True
+        if self._text(at) != "namespace":
+            return False
+        end = next(i for i in count(at) if self._text(i) in ("{", ";", "=", ""))
+        if self._text(end) != "{":
+            return False
+        names = [self._text(i) for i in range(at + 1, end) if self._tokens[i].isidentifier()]
+        self._namespaces.append("::".join(names))
+        self._at = end + 1
+        return True
+
+    def _behind(self, at: int) -> int:
+        """Return the place behind the bracket that closes the one at ``at``."""
+        depth = 0
+        for i in range(at, len(self._tokens)):
+            depth += _DEPTHS.get(self._tokens[i], 0)
+            if depth == 0:
+                return i + 1
+        raise _UnbalancedError
+
+    def _behind_template(self, at: int) -> int:
+        """Return the place behind ``<...>`` at ``at``."""
+        depth = 0
+        while True:
+            text = self._needed(at)
+            if text in ("(", "{", "["):
+                at = self._behind(at)
+                continue
+            depth += (text == "<") - (text == ">" and self._tokens[at - 1] != "-")
+            at += 1
+            if depth == 0:
+                return at
+
+    def _statement(self) -> None:
+        start, at = self._at, self._at
+        while self._text(at) == "template" and self._text(at + 1) == "<":
+            at = self._behind_template(at + 1)
+        head = at
+        is_type = self._is_type(head)
+        has_value = has_parameters = False
+        while True:
+            text = self._needed(at)
+            if text == "operator":
+                at = next(i for i in count(at + 1) if self._text(i) in ("(", ""))
+                at = self._behind(at) if self._text(at + 1) == ")" else at  # operator()
+            elif text in ("(", "["):
+                has_parameters |= text == "("
+                at = self._behind(at)
+                if self._is_macro(head, at):
+                    break
+            elif text == "{":
+                at = self._behind(at)
+                if has_parameters and not has_value and not is_type and self._text(at) not in (",", "{", ";"):
+                    break
+                if has_parameters and not has_value and not is_type and self._text(at) == ";":
+                    at += 1
+                    break
+            elif text == ";":
+                at += 1
+                break
+            elif text == "}":
+                raise _UnbalancedError
+            else:
+                has_value |= text == "="
+                at += 1
+        self._at = at
+        self._classify(start, head, at, is_type=is_type)
+
+    def _is_type(self, at: int) -> bool:
+        """Return whether a type is defined or declared here: no variable or function that has one."""
+        if self._text(at) in ("typedef", "friend") or self._text(at) not in _TYPES:
+            return False
+        end = next(i for i in count(at) if self._text(i) in ("{", ";", "(", "=", ""))
+        return self._text(end) != "("
+
+    def _is_macro(self, head: int, at: int) -> bool:
+        """Return whether the tokens until ``at`` are the use of a macro that is a statement without a semicolon."""
+        name = self._text(head)
+        if not _MACRO.fullmatch(name) or self._text(head + 1) != "(" or self._behind(head + 1) != at:
+            return False
+        if _PREFIX.fullmatch(name):
+            return False
+        following = self._text(at)
+        return following in ("", "}") or following.isidentifier() or _is_directive(following)
+
+    def _classify(self, start: int, head: int, end: int, *, is_type: bool) -> None:
+        first = self._text(head)
+        is_macro = bool(_MACRO.fullmatch(first)) and self._text(head + 1) == "(" and not _PREFIX.fullmatch(first)
+        has_body = self._text(end - 1) == "}" or (self._text(end - 1) == ";" and self._text(end - 2) == "}")
+        if is_type:
+            self._add(Kind.TYPE, self._name_of_type(head, end), start, end)
+        elif is_macro and first.startswith("TORCH_LIBRARY"):
+            self._block(start, end)
+        elif is_macro and self._text(self._behind(head + 1)) == "(" and has_body:
+            inside = range(head + 2, self._behind(head + 1) - 1)
+            name = "_".join(self._text(i) for i in inside if self._tokens[i].isidentifier())
+            self._add(Kind.FUNCTION, [name], start, end)
+        elif is_macro or (first == "template" and self._text(head + 1) != "<"):
+            self._add(Kind.REGISTRATION, (), start, end)
+        elif first in ("using", "typedef", "static_assert", "friend"):
+            self._add(Kind.OTHER, self._name_of_alias(head, end), start, end)
+        else:
+            at = self._name(head, end)
+            name = self._text(at) if at >= 0 else ""
+            is_function = has_body and at >= 0 and not self._has_value(head, end)
+            self._add(Kind.FUNCTION if is_function else Kind.OTHER, [name] if name else (), start, end)
+
+    def _has_value(self, head: int, end: int) -> bool:
+        at = head
+        while at < end:
+            text = self._text(at)
+            if text == "operator":
+                return False
+            if text == "=":
+                return True
+            at = self._behind(at) if text in ("(", "[", "{") else at + 1
+        return False
+
+    def _name(self, head: int, end: int) -> int:
+        """Return the place of the name of a function or variable; -1 if there is none."""
+        at = head
+        while at < end:
+            text = self._text(at)
+            if text == "operator":
+                return at
+            if text in ("(", "=", "{", ";", "["):
+                before = at - 1
+                if self._text(before) == ">":  # an instance of a template
+                    before = next((i for i in range(before, head, -1) if self._text(i) == "<"), head) - 1
+                if text == "(" and (self._text(before) in _NO_NAME or _PREFIX.fullmatch(self._text(before))):
+                    at = self._behind(at)
+                    continue
+                return before if before >= head and self._tokens[before].isidentifier() else -1
+            if text == "<" and self._tokens[at - 1].isidentifier():
+                with_end = self._behind_template(at)
+                at = with_end if with_end <= end else at + 1
+                continue
+            at += 1
+        return -1
+
+    def _name_of_type(self, head: int, end: int) -> list[str]:
+        at, name = head + 1, ""
+        while at < end and self._text(at) not in ("{", ":", ";", "<", "final"):
+            if self._text(at) == "(":
+                at = self._behind(at)
+                continue
+            name = self._text(at) if self._text(at).isidentifier() and self._text(at) not in _TYPES else name
+            at += 1
+        return [name] if name else []
+
+    def _name_of_alias(self, head: int, end: int) -> list[str]:
+        words = [self._text(i) for i in range(head + 1, end) if self._tokens[i].isidentifier()]
+        if self._text(head) == "using" and self._text(head + 1) != "namespace":
+            has_value = self._text(head + 2) == "="
+            return words[:1] if has_value else words[-1:]
+        return words[-1:] if self._text(head) == "typedef" else []
+
+    def _block(self, start: int, end: int) -> None:
+        """Add the block of a macro that registers kernels, and behind it the statements in it."""
+        number = len(self._found)
+        opening = next((i for i in range(start, end) if self._text(i) == "{"), -1)
+        self._add(Kind.REGISTRATION, (), start, end)
+        if opening < 0:
+            return
+        self._head = [self._text(i) for i in range(start, opening)]
+        at = first = opening + 1
+        last = self._behind(opening) - 1
+        while at < last:
+            if _is_directive(self._tokens[at]):
+                name = _DEFINES.match(self._tokens[at])
+                self._add(Kind.MACRO if name else Kind.DIRECTIVE, [name[1]] if name else (), at, at + 1, number)
+                at = first = at + 1
+            elif self._text(at) in ("(", "{", "["):
+                at = self._behind(at)
+                if self._is_macro(first, at):
+                    self._add(Kind.REGISTRATION, (), first, at, number)
+                    first = at
+            elif self._text(at) == ";":
+                at += 1
+                self._add(Kind.REGISTRATION, (), first, at, number)
+                first = at
+            else:
+                at += 1
+        if first < last:
+            self._add(Kind.REGISTRATION, (), first, last, number)

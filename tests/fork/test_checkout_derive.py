@@ -1,0 +1,371 @@
+"""What a working tree of PyTorch changes, as a native folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from graft.checkout.derive import Answer, Question, derive
+from graft.checkout.repository import Repository
+from graft.checkout.versions import WorkingTree
+from graft.core.errors import UsageError
+from helpers import git, write
+from small_tree import repository
+
+NATIVE = "aten/src/ATen/native"
+FUNCTIONS = f"{NATIVE}/native_functions.yaml"
+DERIVATIVES = "tools/autograd/derivatives.yaml"
+HELPERS = "torch/csrc/autograd/FunctionsManual"
+FILES = {
+    FUNCTIONS: """# The operators.
+- func: half(Tensor self) -> Tensor
+  structured_delegate: half.out
+
+- func: half.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+  structured: True
+  dispatch:
+    CPU, CUDA: half_out
+
+- func: third(Tensor self, int n) -> Tensor
+  dispatch:
+    CPU: third_cpu
+    CUDA: third_cuda
+
+- func: fourth(Tensor self) -> Tensor
+""",
+    DERIVATIVES: """- name: third(Tensor self, int n) -> Tensor
+  self: third_backward(grad, n)
+
+- name: fourth(Tensor self) -> Tensor
+  self: grad / 4
+""",
+    f"{NATIVE}/Half.cpp": """#include <ATen/native/Half.h>
+namespace at::meta {
+TORCH_META_FUNC(half)(const Tensor& self) { check(self); }
+} // namespace at::meta
+namespace at::native {
+TORCH_IMPL_FUNC(half_out)(const Tensor& self, const Tensor& out) { half_stub(kCPU, *this); }
+DEFINE_DISPATCH(half_stub);
+}
+""",
+    f"{NATIVE}/Others.cpp": """#include <ATen/core/Tensor.h>
+
+namespace at::native {
+
+constexpr int kThree = 3;
+
+// Counts.
+static int64_t count(const Tensor& self) {
+  return self.dim();
+}
+
+Tensor third_cpu(const Tensor& self, int64_t n) {
+  return self / (n * kThree);
+}
+
+Tensor fourth(const Tensor& self) {
+  return self / 4 * count(self);
+}
+
+Tensor& only_called(Tensor& self) {
+  return self;
+}
+
+} // namespace at::native
+""",
+    f"{NATIVE}/cpu/Kernels.cpp": """namespace at::native {
+namespace {
+template <typename T> T twice(T x) { return x + x; }
+void half_kernel(TensorIteratorBase& iter) { run(iter, 2); }
+void add_kernel(TensorIteratorBase& iter) { run(iter, twice(1)); }
+}
+REGISTER_DISPATCH(half_stub, &half_kernel)
+REGISTER_DISPATCH(add_stub, &add_kernel)
+ALSO_REGISTER_AVX512_DISPATCH(sub_stub, &add_kernel)
+}
+""",
+    "aten/src/ATen/functorch/BatchRulesUnaryOps.cpp": """namespace at::functorch {
+static int one_rule() { return 1; }
+static int two_rule() { return 2; }
+#define RULE(op) VMAP_SUPPORT(op, op ## _rule)
+TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
+  VMAP_SUPPORT(one, one_rule);
+  VMAP_SUPPORT(two, two_rule);
+  m.impl("three", three_rule);
+}
+}
+""",
+    f"{HELPERS}.h": """#pragma once
+namespace torch::autograd::generated::details {
+Tensor third_backward(const Tensor& grad, int64_t n);
+Tensor other_backward(const Tensor& grad);
+}
+""",
+    f"{HELPERS}.cpp": """#include <torch/csrc/autograd/FunctionsManual.h>
+namespace torch::autograd::generated::details {
+static Tensor scaled(const Tensor& grad) { return grad * 1; }
+Tensor other_backward(const Tensor& grad) { return scaled(grad); }
+Tensor third_backward(const Tensor& grad, int64_t n) { return grad / n; }
+}
+""",
+    "c10/core/Scalar.h": "// c10\n",
+    "test/test_ops.py": "x = 1\n",
+    "torch/functional.py": "x = 1\n",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    return repository(tmp_path / "checkout", FILES)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """The installed torch that was built of the first commit, for CPUs."""
+    installed = {"torch/functional.py": FILES["torch/functional.py"]}
+    return write(tmp_path / "site", {**installed, f"torch/include/{HELPERS}.h": FILES[f"{HELPERS}.h"]})
+
+
+def of(checkout: Path, site: Path, *edits: tuple[str, str, str], **files: str) -> Answer:
+    """Return what edits of files in the working tree change: of a file, a text that it has once, and another."""
+    for name, old, new in edits:
+        text = (checkout / name).read_text()
+        assert text.count(old) == 1, (name, old)
+        write(checkout, {name: text.replace(old, new)})
+    write(checkout, files)
+    base = git(checkout, "rev-list", "--max-parents=0", "HEAD")
+    return derive(Question(WorkingTree(Repository(checkout), base), site))
+
+
+def entries(answer: Answer, file: str = "native_functions.yaml") -> list[dict[str, object]]:
+    return yaml.safe_load(answer.files.get(file, b"[]")) or []
+
+
+def lines(answer: Answer, name: str) -> dict[int, str]:
+    """Return the lines of a file that are not blank, by number."""
+    return {number: line for number, line in enumerate(answer.files[name].decode().splitlines(), 1) if line.strip()}
+
+
+def test_nothing_changes(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site)
+    assert (answer.files, answer.overlay, answer.left) == ({}, {}, {})
+
+
+def test_kernel_and_entry_are_at_their_lines(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site, (f"{NATIVE}/Others.cpp", "self / (n", "self / (1 + n"))
+    assert entries(answer) == [
+        {"func": "third(Tensor self, int n) -> Tensor", "dispatch": {"CPU": "third_cpu"}, "replace": True}
+    ]
+    whole = (checkout / NATIVE / "Others.cpp").read_text().splitlines()
+    found = lines(answer, "Others.cpp")
+    assert all(line == whole[number - 1] for number, line in found.items())
+    text = "\n".join(found.values())
+    assert "third_cpu" in text and "kThree" in text
+    assert not any(name in text for name in ("fourth", "count", "only_called", "Counts"))
+    assert [*lines(answer, "native_functions.yaml")] == [10]
+    assert answer.places["Others.cpp"] == f"{NATIVE}/Others.cpp"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("namespace at::native {", "namespace at { namespace native {\n// here\n"),
+        ("#include <ATen/core/Tensor.h>\n", ""),
+        ("  return self.dim();", "  /* the number */ return\n      self.dim(); // of dimensions"),
+        ("#include <ATen/core/Tensor.h>", "#ifndef A\n#include <ATen/Functions.h>\n#else\n#include <ATen/B.h>\n#endif"),
+    ],
+)
+def test_what_compiles_alike_builds_nothing(checkout: Path, site: Path, old: str, new: str) -> None:
+    edits = [(f"{NATIVE}/Others.cpp", old, new)]
+    if "{ namespace" in new:
+        edits.append((f"{NATIVE}/Others.cpp", "} // namespace at::native", "}} // namespaces"))
+    answer = of(checkout, site, *edits)
+    assert (answer.files, answer.left) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("self.dim();", "self.dim() + 1;", {"fourth"}),
+        ("kThree = 3", "kThree = 4", {"third"}),
+        ("constexpr int kThree = 3;", "using namespace other;\nconstexpr int kThree = 3;", {"third", "fourth"}),
+        ("constexpr int kThree = 3;", "#if ONE\nconstexpr int kThree = 3;\n#endif", {"third", "fourth"}),
+    ],
+)
+def test_a_statement_changes_what_names_it(checkout: Path, site: Path, old: str, new: str, expected: set[str]) -> None:
+    answer = of(checkout, site, (f"{NATIVE}/Others.cpp", old, new))
+    assert {str(entry["func"]).partition("(")[0] for entry in entries(answer)} == expected
+
+
+def test_only_registrations_of_what_changed_change_hands(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site, (f"{NATIVE}/cpu/Kernels.cpp", "x + x", "2 * x"))
+    text = "\n".join(lines(answer, "cpu/Kernels.cpp").values())
+    assert "add_stub" in text and "sub_stub" in text and "half" not in text
+    assert entries(answer) == []
+
+
+def test_meta_function(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site, (f"{NATIVE}/Half.cpp", "check(self);", "check(self, 1);"))
+    (entry,) = entries(answer)
+    assert entry["dispatch"] == {"CPU": "half_out"}, "there is no CUDA in this torch"
+    text = "\n".join(lines(answer, "Half.cpp").values())
+    assert "TORCH_META_FUNC(half)" in text and "TORCH_IMPL_FUNC(half_out)" in text and "DEFINE_DISPATCH" not in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "there", "gone"),
+    [
+        ("return 1", "return 3", ["one"], ["two_rule", "three"]),
+        ('"three", three_rule', '"three", other_rule', ["other_rule"], ["one_rule", "two_rule"]),
+        ("  VMAP_SUPPORT(two", "  RULE(four);\n  VMAP_SUPPORT(two", ["RULE(four)"], ["VMAP_SUPPORT(two"]),
+    ],
+)
+def test_batching_rules(checkout: Path, site: Path, old: str, new: str, there: list[str], gone: list[str]) -> None:
+    answer = of(checkout, site, ("aten/src/ATen/functorch/BatchRulesUnaryOps.cpp", old, new))
+    text = "\n".join(lines(answer, "BatchRulesUnaryOps.cpp").values())
+    assert all(each in text for each in there)
+    assert not any(f"{each}" in text.replace("#define RULE(op) VMAP_SUPPORT(op, op ## _rule)", "") for each in gone)
+
+
+def test_functions_for_formulas(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site, (f"{HELPERS}.cpp", "grad * 1", "grad * 2"))
+    text = "\n".join(lines(answer, "FunctionsManual.cpp").values())
+    assert "scaled" in text and "other_backward" in text and "third_backward" not in text
+    assert answer.files.keys() == {"FunctionsManual.cpp"}
+    answer = of(checkout, site, (f"{HELPERS}.cpp", "grad / n", "grad / (n + 0)"))
+    assert "third" in answer.operators
+
+
+def test_formula_with_a_function_that_the_torch_lacks(checkout: Path, site: Path) -> None:
+    """It is not of the branch: upstream added it since."""
+    write(site, {f"torch/include/{HELPERS}.h": FILES[f"{HELPERS}.h"].replace("Tensor other_", "// other_")})
+    write(site, {f"torch/include/{HELPERS}.h": "Tensor third_backward(const Tensor& grad, int64_t n);\n"})
+    answer = of(checkout, site, (DERIVATIVES, "grad / 4", "other_backward(grad)"))
+    assert entries(answer, "derivatives.yaml") == [
+        {"name": "fourth(Tensor self) -> Tensor", "self": "other_backward(grad)", "replace": True}
+    ]
+    text = answer.files["FunctionsManual.cpp"].decode()
+    assert "other_backward" in text and "scaled" in text and "third_backward" not in text
+    assert "other_backward" in answer.files["FunctionsManual.h"].decode()
+
+
+def test_another_schema_is_refused_and_the_rest_goes_on(checkout: Path, site: Path) -> None:
+    answer = of(
+        checkout,
+        site,
+        (FUNCTIONS, "third(Tensor self, int n)", "third(Tensor self, int n, int m)"),
+        (DERIVATIVES, "third(Tensor self, int n)", "third(Tensor self, int n, int m)"),
+        (DERIVATIVES, "third_backward(grad, n)", "third_backward(grad, n * m)"),
+        (f"{NATIVE}/Others.cpp", "int64_t n) {", "int64_t n, int64_t m) {"),
+        (f"{NATIVE}/Others.cpp", "return self / 4", "return self / 4.0"),
+    )
+    assert answer.refused == {"third": f"{checkout}/{FUNCTIONS}:10"}
+    assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
+    assert "third" not in answer.files["Others.cpp"].decode()
+    assert entries(answer, "derivatives.yaml") == []
+
+
+def test_new_operator(checkout: Path, site: Path) -> None:
+    answer = of(
+        checkout,
+        site,
+        (FUNCTIONS, "- func: fourth", "- func: fifth(Tensor self) -> Tensor\n  tags: core\n\n- func: fourth"),
+        (DERIVATIVES, "- name: fourth", "- name: fifth(Tensor self) -> Tensor\n  self: grad\n\n- name: fourth"),
+        (f"{NATIVE}/Others.cpp", "Tensor fourth(", "Tensor fifth(const Tensor& self) { return self; }\nTensor fourth("),
+        ("torch/functional.py", "x = 1", "x = 1\n\n\ndef fifth(): ..."),
+    )
+    assert entries(answer) == [{"func": "fifth(Tensor self) -> Tensor", "tags": "core"}]
+    assert entries(answer, "derivatives.yaml") == [{"name": "fifth(Tensor self) -> Tensor", "self": "grad"}]
+    assert "fifth" in answer.files["Others.cpp"].decode() and "fourth" not in answer.files["Others.cpp"].decode()
+    assert answer.overlay.keys() == {"torch/functional.py"}
+    assert answer.added == {"fifth"}
+
+
+def test_python_of_a_refused_overload_is_left_out(checkout: Path, site: Path) -> None:
+    more = "@register_meta(aten.half.out)\ndef meta_half(x): ...\n\n\ndef other(): ...\n"
+    answer = of(
+        checkout,
+        site,
+        (FUNCTIONS, "half.out(Tensor self, *, Tensor", "half.out(Tensor self, *, int n, Tensor"),
+        ("torch/functional.py", "x = 1\n", f"x = 1\n\n\n{more}"),
+    )
+    assert answer.refused.keys() == {"half.out"} and not answer.overlay
+    assert lines(answer, "python/functional.py") == {8: "def other(): ..."}
+    assert "torch/functional.py: `meta_half`" in answer.left
+
+
+def test_new_overload_has_no_docstring_of_its_own(checkout: Path, site: Path) -> None:
+    doc = 'add_docstr(torch.fourth, "fourth(input) -> Tensor")\n'
+    overload = "- func: fourth.n(Tensor self, int n) -> Tensor\n"
+    edit = (FUNCTIONS, "- func: fourth(", f"{overload}\n- func: fourth(")
+    answer = of(checkout, site, edit, ("torch/functional.py", "x = 1\n", f"x = 1\n{doc}"))
+    assert answer.overlay["torch/functional.py"][0].decode() == f"x = 1\n{doc}"
+    assert answer.added == set() and "docs/fourth.rst" not in answer.files
+
+
+def test_empty_file_makes_a_package(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site, **{"torch/mine/__init__.py": ""})
+    assert answer.overlay == {"torch/mine/__init__.py": (b"", "torch/mine/__init__.py")}
+    base = git(checkout, "rev-list", "--max-parents=0", "HEAD")
+    thin = derive(Question(WorkingTree(Repository(checkout), base), site, is_whole=False))
+    assert (thin.files, thin.overlay) == ({"python/mine/__init__.py": b""}, {})
+
+
+def test_renamed_operator_is_told(checkout: Path, site: Path) -> None:
+    answer = of(
+        checkout,
+        site,
+        (FUNCTIONS, "func: fourth(", "func: quarter("),
+        (f"{NATIVE}/Others.cpp", "Tensor fourth(", "Tensor quarter("),
+    )
+    assert entries(answer) == [{"func": "quarter(Tensor self) -> Tensor"}]
+    assert answer.left == {f"{FUNCTIONS}: fourth": "a release keeps it"}
+
+
+def test_what_cannot_be_carried_is_listed(checkout: Path, site: Path) -> None:
+    answer = of(
+        checkout,
+        site,
+        ("c10/core/Scalar.h", "c10", "changed"),
+        ("test/test_ops.py", "1", "2"),
+        (f"{NATIVE}/Others.cpp", "  return self;", "  return ++self;"),
+        **{
+            f"{NATIVE}/cuda/New.cu": "// new\n",
+            f"{NATIVE}/vulkan/New.cpp": "// new\n",
+            f"{NATIVE}/mkldnn/New.cpp": "// new\n",
+            "aten/src/ATen/templates/Functions.h": "// new\n",
+            "aten/src/ATen/CMakeLists.txt": "# set_source_files_properties(x/Mine.cpp PROPERTIES COMPILE_FLAGS -O0)\n",
+        },
+    )
+    assert answer.files == {}
+    assert {name: why.split()[0] for name, why in answer.left.items()} == {
+        "c10/core/Scalar.h": "PyTorch's",
+        f"{NATIVE}/cuda/New.cu": "the",
+        f"{NATIVE}/vulkan/New.cpp": "a",
+        f"{NATIVE}/mkldnn/New.cpp": "PyTorch's",
+        "aten/src/ATen/templates/Functions.h": "the",
+        "aten/src/ATen/CMakeLists.txt": "PyTorch's",
+        f"{NATIVE}/Others.cpp: only_called": "only",
+    }
+
+
+def test_source_with_flags_of_its_own(checkout: Path, site: Path) -> None:
+    flags = "set_source_files_properties(native/Others.cpp PROPERTIES COMPILE_FLAGS -O0)\n"
+    write(checkout, {"aten/src/ATen/CMakeLists.txt": flags})
+    git(checkout, "add", "--all")
+    answer = of(checkout, site, (f"{NATIVE}/Others.cpp", "self / 4", "self / 5"))
+    assert answer.left[f"{NATIVE}/Others.cpp"] == "PyTorch's build compiles it with flags of its own"
+
+
+def test_deleted_source_is_told(checkout: Path, site: Path) -> None:
+    (checkout / NATIVE / "Others.cpp").unlink()
+    answer = of(checkout, site)
+    assert answer.files == {}
+    assert answer.left[f"{NATIVE}/Others.cpp"] == "deleted; the torch that is built on keeps it"
+
+
+def test_conflict_is_an_error_with_its_line(checkout: Path, site: Path) -> None:
+    conflict = "<<<<<<< HEAD\n  return self;\n=======\n  return -self;\n>>>>>>> theirs"
+    with pytest.raises(UsageError, match=rf"{checkout}/{NATIVE}/Others\.cpp:21: a merge conflict's marker"):
+        of(checkout, site, (f"{NATIVE}/Others.cpp", "  return self;", conflict))
