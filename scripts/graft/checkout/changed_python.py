@@ -35,7 +35,7 @@ class Difference:
         self._added = [each for each in self._new if self._content[each] not in self._known]
         self._gone = [each for each in self._old if self._content[each] not in self._kept]
         olds = by_name(self._old)
-        changed = [*self._added, *self._gone] if refused else []
+        changed = [*self._added, *self._gone] if self._refused.is_any else []
         self._left = {name for each in changed if self._refused.has(each, olds.get(name := name_of(each)))}
 
     @property
@@ -48,7 +48,8 @@ class Difference:
         """What belongs to the operators that are refused: names, or lines."""
         olds = by_name(self._old)
         found = {each.lineno: _label(each) for each in self._added if name_of(each) in self._left}
-        lists = [both for each in self._added if (both := lists_of(olds.get(name_of(each)), each))]
+        changed = self._added if self._refused.is_any else []
+        lists = [both for each in changed if (both := lists_of(olds.get(name_of(each)), each))]
         elements = [each for both in lists for each in missing(*both) if self._refused.named(subject(each))]
         found |= {each.lineno: _shown(each) for each in elements}
         gone = [_label(each) for each in self._gone if name_of(each) in self._left]

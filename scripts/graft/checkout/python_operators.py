@@ -26,6 +26,7 @@ class OfOperators:
     """
 
     def __init__(self, operators: Collection[str]) -> None:
+        self.is_any = bool(operators)
         parts = [each.partition(".") for each in sorted(operators)]
         self._functions = {name for name, _, _ in parts}
         spelt = [(re.sub("^(fft|linalg|special)_", r"\1[._]", name), overload) for name, _, overload in parts]
