@@ -287,6 +287,36 @@ def test_new_operator(checkout: Path, site: Path) -> None:
     assert answer.added == {"fifth"}
 
 
+def test_python_of_a_refused_overload_is_left_out(checkout: Path, site: Path) -> None:
+    more = "@register_meta(aten.half.out)\ndef meta_half(x): ...\n\n\ndef other(): ...\n"
+    answer = of(
+        checkout,
+        site,
+        (FUNCTIONS, "half.out(Tensor self, *, Tensor", "half.out(Tensor self, *, int n, Tensor"),
+        ("torch/functional.py", "x = 1\n", f"x = 1\n\n\n{more}"),
+    )
+    assert answer.refused.keys() == {"half.out"} and not answer.overlay
+    assert lines(answer, "python/functional.py") == {8: "def other(): ..."}
+    assert "torch/functional.py: `meta_half`" in answer.left
+
+
+def test_new_overload_has_no_docstring_of_its_own(checkout: Path, site: Path) -> None:
+    doc = 'add_docstr(torch.fourth, "fourth(input) -> Tensor")\n'
+    overload = "- func: fourth.n(Tensor self, int n) -> Tensor\n"
+    edit = (FUNCTIONS, "- func: fourth(", f"{overload}\n- func: fourth(")
+    answer = of(checkout, site, edit, ("torch/functional.py", "x = 1\n", f"x = 1\n{doc}"))
+    assert answer.overlay["torch/functional.py"][0].decode() == f"x = 1\n{doc}"
+    assert answer.added == set() and "docs/fourth.rst" not in answer.files
+
+
+def test_empty_file_makes_a_package(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site, **{"torch/mine/__init__.py": ""})
+    assert answer.overlay == {"torch/mine/__init__.py": (b"", "torch/mine/__init__.py")}
+    base = git(checkout, "rev-list", "--max-parents=0", "HEAD")
+    thin = derive(Question(WorkingTree(Repository(checkout), base), site, is_whole=False))
+    assert (thin.files, thin.overlay) == ({"python/mine/__init__.py": b""}, {})
+
+
 def test_renamed_operator_is_told(checkout: Path, site: Path) -> None:
     answer = of(
         checkout,

@@ -21,7 +21,6 @@ from ..inputs.native import AUTOCAST
 from ..inputs.pin import GitSource, load_pin
 from ..options import Request
 from .answer import Answer, Question
-from .changed_python import text_behind
 from .derive import derive
 from .python_operators import docs_of, without_docstrings
 from .repository import Repository
@@ -50,7 +49,7 @@ def _take_lists(answer: Answer, versions: Versions) -> None:
     texts = {name: (versions.after(name) or b"").decode() for name in (*versions.changed, AUTOCAST_SOURCE)}
     for name, text in texts.items():
         if name.startswith("torch/") and name.endswith(".py"):
-            docs, computed = docs_of(without_docstrings(text_behind("", text), answer.added)[1])
+            docs, computed = docs_of(without_docstrings(text, answer.added)[1])
             answer.files |= {place: body.encode() for place, body in docs.items()}
             answer.left |= {f"{name}: {each}": "its docstring is computed" for each in computed}
     policies: dict[str, list[str]] = {}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ..core.errors import UsageError
 from ..fork.apply import HELPERS_HEADER, HELPERS_SOURCE, YAML_FILES
+from ..inputs.entries import split_entries
 from ..inputs.native import DERIVATIVES, FUNCTIONS, PYTHON
 from .answer import Answer, Question
 from .changed_entries import text_of_entries
@@ -92,20 +93,26 @@ def _sort(answer: Answer) -> None:
 
 def _take_python(answer: Answer, operators: Operators) -> None:
     question = answer.question
-    refused = _bases(answer.refused)
-    answer.added = _bases(name for name, fields in operators.entries.items() if fields is None)
+    # An overload has the docstring of PyTorch's operator.
+    theirs = _bases(split_entries(question.before(YAML_FILES[FUNCTIONS])))
+    answer.added = _bases(name for name, fields in operators.entries.items() if fields is None) - theirs
     names = [*filter(_is_python, question.versions.changed)]
     for name, before in question.versions.before(names).items():
         after = question.versions.after(name)
         installed = question.installed(installed_name(name)) if question.site else before
         try:
-            found = taken(name, before, after, installed, answer.added, refused, only_behind=not question.is_whole)
+            found = taken(
+                name, before, after, installed, answer.added, answer.refused, only_behind=not question.is_whole
+            )
         except ValueError as error:
             answer.left[name] = str(error)
             continue
         if found.whole is not None:
             answer.overlay[installed_name(name)] = found.whole, name
-        answer.put(f"{PYTHON}/{installed_name(name).removeprefix('torch/')}", name, found.behind)
+        place = f"{PYTHON}/{installed_name(name).removeprefix('torch/')}"
+        if found.behind.isspace():  # an empty file makes a package
+            answer.put_whole(place, name)
+        answer.put(place, name, found.behind)
         for place, text in found.docs.items():
             answer.put(place, name, text)
         answer.left |= {f"{name}: {each}": "left out" for each in found.left}
