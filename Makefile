@@ -8,7 +8,7 @@ export PYTHON
 # Native folders hold text in UTF-8, whatever the locale.
 export PYTHONUTF8 := 1
 # These may hold quotes of their own, so recipes take them from the environment.
-export NATIVE BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
+export NATIVE FILES BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
 
 # The user's variables for Python do not count: -E.
 environment = "$$PYTHON" -E scripts/environment.py
@@ -30,15 +30,15 @@ help: ## print this
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 25
 	@$(environment) variables
 
-patch-and-build: ## build the torch wheel with the operators of NATIVE into OUT
+patch-and-build: ## build the torch wheel with the operators of NATIVE, or what SOURCE changes, into OUT
 	$(run) graft build $(ARGS)
-develop: ## add the operators of NATIVE to the torch that PYTHON has installed; WATCH=1: on every save
+develop: ## add the operators of NATIVE, or what the checkout SOURCE changes, to the torch that PYTHON has; WATCH=1: on every save
 	$(graft)
 undevelop: ## restore the torch that PYTHON had
 	$(graft)
-thin-wheel: ## build the operators as a small wheel NAME, which requires the torch of PIN and loads with it
+thin-wheel: ## build the operators, or what SOURCE changes, as a small wheel NAME, which requires the torch of PIN and loads with it
 	$(graft)
-check: ## find errors in NATIVE without building
+check: ## find errors in NATIVE, or in what SOURCE changes, without building
 	$(graft)
 check-source: ## compile what the operators add to PyTorch's source tree, with its own build
 	$(graft)
@@ -56,7 +56,7 @@ export: ## write the fork in SOURCE as patches for git am, into OUT (dist/fork-R
 	$(graft)
 import: ## write what the branch BRANCH of the checkout SOURCE, or the diff DIFF to it, changes as a native folder NATIVE
 	$(graft)
-test: ## build it if needed, install it in a new environment, run the tests
+test: ## build it if needed, install it in a new environment, run the tests; with SOURCE, of what it changes
 	$(kit)
 test-all: ## the same, and the tests of the builder, of generated code and of what the READMEs say
 	$(kit)
@@ -72,7 +72,7 @@ fuzz: ## call the operators at random; ARGS="--minutes 10", ARGS="--again FILE" 
 	$(run) tests.kit $@ -- $(ARGS)
 surfaces: ## compare the operators of NATIVE with two of PyTorch, surface by surface
 	$(kit)
-bench: ## time each operator and its alternatives: JSON, a table, a plot
+bench: ## time each operator and its alternatives: JSON, a table, a plot; with SOURCE, what it changes and PyTorch's
 	$(run) tests.kit $@ -- $(ARGS)
 bench-build: ## time builds in a copy: from nothing, unchanged, after edits; ARGS=--list names them
 	$(kit)

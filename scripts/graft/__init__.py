@@ -16,6 +16,7 @@ above it, which `make lint` checks::
     deliver    a wheel of torch, a tree beside the torch that is installed, or a thin wheel
     new        the skeleton of an operator
     fork       the same native folder in PyTorch's source tree: as commits, and with PyTorch's own build
+    checkout   what the working tree of a checkout of PyTorch changes, as a native folder
     session    operators in the running process, from a folder or from texts
     adopt      the operators of an extension that exists, as native operators
     pin        the pin of another release

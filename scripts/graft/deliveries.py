@@ -103,7 +103,7 @@ class Wheel(Delivery):
                 version=with_graft(job.snapshot.pin.version, made.hash_),
                 platform=platform_tag(base, libraries_of(made)),
                 out=self.layout.out,
-                notice=describe_additions(base.version, made.description),
+                notice=describe_additions(base.version, made),
                 owner=self.layout.name,
             )
 

@@ -70,6 +70,9 @@ def make(job: Job, products_of: ProductsOf) -> Made:
     if job.snapshot.left_out:
         say(f"not for torch {job.base.version}, and left out: {', '.join(job.snapshot.left_out)}")
     description = replace(Description.load(job.layout.generated / DESCRIPTION), stubs=stubs)
+    if laid_over := sorted(job.snapshot.natives.overlay):
+        more = f" and {len(laid_over) - _CALLS_SHOWN} more" if len(laid_over) > _CALLS_SHOWN else ""
+        say(f"laid over PyTorch's: {', '.join(laid_over[:_CALLS_SHOWN])}{more}")
     if description.replaced_parts:
         say(f"replaced in PyTorch: {', '.join(description.replaced_lines)}")
         calls = [f"{called} in {' and '.join(callers)}" for called, callers in _kept_calls(job).items()]

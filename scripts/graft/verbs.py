@@ -62,14 +62,15 @@ def build(request: Request) -> Delivered:
 
 
 def of_checkout(request: Request, site: Path | None = None, *, is_whole: bool = True) -> Live:
-    """Return a request with the native folder of what SOURCE changes, if it names a checkout.
+    """Return a request with the native folder of what SOURCE changes, if it names a checkout. A source build takes
+    PyTorch's sources from it.
 
     Args:
         request: the request.
         site: the folder with the torch that is built on; None for the wheel of the pin.
         is_whole: whether Python files of torch can be laid over as they are.
     """
-    if not request.source:
+    if not request.source or request.build == SOURCE:
         return Live(request)
     from .base.fetch import get_base
     from .checkout.read import read_checkout
@@ -105,6 +106,7 @@ def _develop(request: Request) -> Delivered:
         return Delivered(environment.site / "torch")
     layout = replace(layout_on(live.request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
     delivered = run(Tree(layout, environment), live.request)
+    live.say_tests()
     live.finish()
     return delivered
 

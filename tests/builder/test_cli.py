@@ -41,7 +41,12 @@ MISTAKES = [
     ("build check check-cuda", "--wheel /nope.whl", 2, "/nope.whl: no such file\n  next: set WHEEL"),
     ("build check", f"--wheel {OWN}", 2, f"{OWN}: not the file name of a wheel"),
     ("check", f"--wheel {OWN.parent}/test_cl?.py", 2, f"{OWN}: not the file name of a wheel"),
-    ("check-source apply export", "--source /nowhere", 2, "SOURCE=/nowhere: no such folder\n  next: set SOURCE"),
+    (
+        "develop bench check-source apply export",
+        "--source /nowhere",
+        2,
+        "SOURCE=/nowhere: no such folder\n  next: set SOURCE",
+    ),
     ("build test fuzz check-source", "--pin 0.0.0", 2, "no such pin\n  next: set PIN to one of: "),
     ("surfaces", "--delivery 'wheel wool'", 2, "DELIVERY=wheel wool: no such delivery: wool\n  next: set it to"),
     ("build", "--launcher 'no-such --fast'", 5, "LAUNCHER=no-such --fast: program no-such not found\n  next: "),
@@ -105,6 +110,27 @@ def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: py
     assert cli.main(VERBS, ["develop", "--watch", "--native", str(tmp_path)]) == 0
     assert requests[-1].watch
     assert not {"GRAFT_NATIVE", "GRAFT_JOBS", "GRAFT_WATCH", "GRAFT_OUT"} & os.environ.keys()
+
+
+def test_checkout_stands_for_the_native_folder_unless_one_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAFT_SOURCE", str(tmp_path))
+    monkeypatch.setenv("GRAFT_FILES", "native/cpu/A.cpp native/cpu/B.cpp")
+    monkeypatch.setenv("GRAFT_STRICT", "1")
+    for verb in ("build", "develop", "thin-wheel", "check", "test", "bench"):
+        _, request, _ = cli.read(VERBS, [verb, "--keep-going"])
+        assert (request.native, request.source, request.files) == (
+            (),
+            str(tmp_path),
+            "native/cpu/A.cpp native/cpu/B.cpp",
+        )
+        assert request.strict and request.keep_going
+        _, request, _ = cli.read(VERBS, [verb, "--native", str(tmp_path)])
+        assert request.native == (tmp_path,) and not request.keep_going
+    default = cli.read(VERBS, ["build", "--source", ""])[1].native
+    for words in (["build", "--build", "source"], ["test", "--build", "source"], ["check-source"], ["apply"]):
+        assert cli.read(VERBS, words)[1].native == default != ()
 
 
 def test_short_names_are_make_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:

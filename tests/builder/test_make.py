@@ -134,13 +134,14 @@ def test_package_that_cannot_be_had(repository: Path) -> None:
 
 def test_only_make_s_own_names_are_read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The builder reads GRAFT_JOBS, as pip's build frontends need; other programs may read JOBS. Quotes stay."""
-    names = ("GRAFT_NATIVE", "GRAFT_JOBS", "JOBS", "GRAFT_PIN")
+    names = ("GRAFT_NATIVE", "GRAFT_JOBS", "JOBS", "GRAFT_PIN", "GRAFT_FILES", "GRAFT_KEEP_GOING")
     say = f"import os\n{SAY}print(*(os.environ.get(name) for name in {names}), sep='|')\n"
     (repository / "scripts/graft/__main__.py").write_text(say)
     monkeypatch.setenv("GRAFT_PIN", "2.14.1")
     native = "'with space' other's \"third one\""
-    out, errors = make(repository, sys.executable, "JOBS=3", f"NATIVE={native}").communicate()
-    assert f"{native}|3|None|None\n" in out, errors
+    more = "FILES=native/A.cpp native/B.cpp", "KEEP_GOING=1"
+    out, errors = make(repository, sys.executable, "JOBS=3", f"NATIVE={native}", *more).communicate()
+    assert f"{native}|3|None|None|native/A.cpp native/B.cpp|1\n" in out, errors
 
 
 def test_help_shows_the_values_that_are_given(repository: Path) -> None:

@@ -9,7 +9,10 @@ import re
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -18,6 +21,7 @@ from zipfile import ZipFile
 import pytest
 import yaml
 from asking import asked
+from graft.checkout.live import Live, RefusedOperatorsError
 from graft.core import layout as common
 from graft.core.console import say
 from graft.core.errors import UsageError
@@ -286,6 +290,41 @@ def test_each_folder_s_own_tests_are_run(tmp_path: Path, layout: Layout) -> None
     assert not testing.is_shipped(several) and testing.is_shipped(layout_of(testing.SHIPPED))
     spaced = Layout(layout.pin, (tmp_path / "with space", tmp_path / "b"), tmp_path)
     assert native_folders(testing.named(spaced)) == spaced.natives
+
+
+def test_checkout_is_tested_as_the_folder_of_what_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is read once; a thin wheel has no whole files. Operators that were left out are an error at the end."""
+    write(tmp_path, {"changes/A.cpp": "// TODO: PyTorch's own\n", "mine/B.cpp": "// TODO: mine\n"})
+    asked_for, ran = [], []
+
+    def of_checkout(request: Request, *, is_whole: bool) -> Live:
+        asked_for.append((request.source, is_whole))
+        natives = (tmp_path / "changes", *request.native)
+        return Live(
+            replace(request, source="", native=natives),
+            tmp_path,
+            refused={"lerp.Scalar": "a.yaml:1: lerp.Scalar: another schema"},
+        )
+
+    monkeypatch.setattr(testing, "of_checkout", of_checkout)
+    monkeypatch.setattr(testing, "build", lambda request: ran.append(("build", request.source)))
+    monkeypatch.setattr(testing, "run_tests", lambda request, *_: ran.append(("test", request.native)))
+    given = Namespace(extra=[], parts=[], junit=None, discard=False)
+    request = asked(source="~/pytorch", native=(tmp_path / "mine",))
+    for delivery, keep_going in (("wheel", False), ("thin-wheel", False), ("wheel", True)):
+        with (
+            nullcontext()
+            if keep_going
+            else pytest.raises(RefusedOperatorsError, match=r"a\.yaml:1: lerp\.Scalar: another")
+        ):
+            testing.test(replace(request, delivery=delivery, keep_going=keep_going), given)
+    assert asked_for == [("~/pytorch", True), ("~/pytorch", False), ("~/pytorch", True)]
+    tested = ("test", (tmp_path / "changes", tmp_path / "mine"))
+    assert ran == [("build", ""), tested, tested, ("build", ""), tested]
+    said = capfd.readouterr().err
+    assert "B.cpp:1: TODO: mine" in said and "A.cpp" not in said
 
 
 # -- by night

@@ -101,11 +101,12 @@ def log(tree: Path, fork: Fork, form: str) -> list[str]:
     return git(tree, "log", "--reverse", f"--format={form}", f"{fork.base}..HEAD").splitlines()
 
 
-def commit(tree: Path, files: Mapping[str, str], message: str = "commit") -> None:
-    """Write files and commit them."""
+def commit(tree: Path, files: Mapping[str, str], message: str = "commit") -> str:
+    """Write files and commit them. Return the commit."""
     write(tree, files)
     git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", f"--message={message}")
+    git(tree, "commit", "--quiet", "--allow-empty", f"--message={message}")
+    return git(tree, "rev-parse", "HEAD")
 
 
 def repository(folder: Path, files: Mapping[str, str]) -> Path:

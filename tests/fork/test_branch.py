@@ -195,7 +195,7 @@ def test_other_kernel_of_a_key(upstream: Path, into: Path) -> None:
 
 def test_what_has_no_place_is_listed(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changes = {
-        f"{NATIVE}/Several.h": "// another\n",
+        f"{NATIVE}/Several.h": "struct Another {};\n",
         f"{NATIVE}/native_functions.yaml": FUNCTIONS.replace("function, method", "method"),
         "torch/functional.py": "x = 1\ny = 2\n",
         "torch/other.py": "x = 2\n",

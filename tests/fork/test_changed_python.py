@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from graft.checkout.changed_python import text_behind
+from graft.checkout.changed_python import Difference
 from graft.checkout.python_operators import without_docstrings
 
 BEFORE = '''"""A module."""
@@ -65,12 +65,12 @@ def values(text: str) -> dict[str, Any]:
 )
 def test_text_behind_makes_the_same_module(old: str, new: str) -> None:
     after = BEFORE.replace(old, new)
-    assert values(BEFORE + text_behind(BEFORE, after)) == values(after)
+    assert values(BEFORE + Difference(BEFORE, after).lines()) == values(after)
     assert values(after) != values(BEFORE)
 
 
 def test_comments_and_layout_add_nothing() -> None:
-    assert text_behind(BEFORE, BEFORE.replace("def two(x):", "# two\ndef two( x ):")) == ""
+    assert Difference(BEFORE, BEFORE.replace("def two(x):", "# two\ndef two( x ):")).lines() == ""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_comments_and_layout_add_nothing() -> None:
 )
 def test_what_cannot_be_behind_is_named(old: str, new: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        text_behind(BEFORE, BEFORE.replace(old, new))
+        Difference(BEFORE, BEFORE.replace(old, new)).lines()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_cannot_be_behind_is_named(old: str, new: str, said: str) -> None:
 )
 def test_what_the_file_takes_at_import_is_named(before: str, after: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        text_behind(before, after)
+        Difference(before, after).lines()
 
 
 def test_docstrings_of_new_operators_are_taken_out() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from graft.checkout.derive import Answer, Question, derive
+from graft.checkout.answer import Answer, Question
+from graft.checkout.derive import derive
 from graft.checkout.repository import Repository
 from graft.checkout.versions import WorkingTree
 from graft.core.errors import UsageError
@@ -17,6 +18,7 @@ NATIVE = "aten/src/ATen/native"
 FUNCTIONS = f"{NATIVE}/native_functions.yaml"
 DERIVATIVES = "tools/autograd/derivatives.yaml"
 HELPERS = "torch/csrc/autograd/FunctionsManual"
+YAML = "torchgen/packaged/ATen/native/native_functions.yaml"
 FILES = {
     FUNCTIONS: """# The operators.
 - func: half(Tensor self) -> Tensor
@@ -124,7 +126,8 @@ def checkout(tmp_path: Path) -> Path:
 def site(tmp_path: Path) -> Path:
     """The installed torch that was built of the first commit, for CPUs."""
     installed = {"torch/functional.py": FILES["torch/functional.py"]}
-    return write(tmp_path / "site", {**installed, f"torch/include/{HELPERS}.h": FILES[f"{HELPERS}.h"]})
+    installed |= {f"torch/include/{HELPERS}.h": FILES[f"{HELPERS}.h"]}
+    return write(tmp_path / "site", {**installed, YAML: FILES[FUNCTIONS]})
 
 
 def of(checkout: Path, site: Path, *edits: tuple[str, str, str], **files: str) -> Answer:
@@ -260,7 +263,9 @@ def test_another_schema_is_refused_and_the_rest_goes_on(checkout: Path, site: Pa
         (f"{NATIVE}/Others.cpp", "int64_t n) {", "int64_t n, int64_t m) {"),
         (f"{NATIVE}/Others.cpp", "return self / 4", "return self / 4.0"),
     )
-    assert answer.refused == {"third": f"{checkout}/{FUNCTIONS}:10"}
+    schema = "third(Tensor self, int n) -> Tensor"
+    place = f"{checkout}/{FUNCTIONS}:10: third"
+    assert answer.refused == {"third": f"{place}: the torch that is built on has another schema: {schema}"}
     assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
     assert "third" not in answer.files["Others.cpp"].decode()
     assert entries(answer, "derivatives.yaml") == []
@@ -280,6 +285,36 @@ def test_new_operator(checkout: Path, site: Path) -> None:
     assert "fifth" in answer.files["Others.cpp"].decode() and "fourth" not in answer.files["Others.cpp"].decode()
     assert answer.overlay.keys() == {"torch/functional.py"}
     assert answer.added == {"fifth"}
+
+
+def test_python_of_a_refused_overload_is_left_out(checkout: Path, site: Path) -> None:
+    more = "@register_meta(aten.half.out)\ndef meta_half(x): ...\n\n\ndef other(): ...\n"
+    answer = of(
+        checkout,
+        site,
+        (FUNCTIONS, "half.out(Tensor self, *, Tensor", "half.out(Tensor self, *, int n, Tensor"),
+        ("torch/functional.py", "x = 1\n", f"x = 1\n\n\n{more}"),
+    )
+    assert answer.refused.keys() == {"half.out"} and not answer.overlay
+    assert lines(answer, "python/functional.py") == {8: "def other(): ..."}
+    assert "torch/functional.py: `meta_half`" in answer.left
+
+
+def test_new_overload_has_no_docstring_of_its_own(checkout: Path, site: Path) -> None:
+    doc = 'add_docstr(torch.fourth, "fourth(input) -> Tensor")\n'
+    overload = "- func: fourth.n(Tensor self, int n) -> Tensor\n"
+    edit = (FUNCTIONS, "- func: fourth(", f"{overload}\n- func: fourth(")
+    answer = of(checkout, site, edit, ("torch/functional.py", "x = 1\n", f"x = 1\n{doc}"))
+    assert answer.overlay["torch/functional.py"][0].decode() == f"x = 1\n{doc}"
+    assert answer.added == set() and "docs/fourth.rst" not in answer.files
+
+
+def test_empty_file_makes_a_package(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site, **{"torch/mine/__init__.py": ""})
+    assert answer.overlay == {"torch/mine/__init__.py": (b"", "torch/mine/__init__.py")}
+    base = git(checkout, "rev-list", "--max-parents=0", "HEAD")
+    thin = derive(Question(WorkingTree(Repository(checkout), base), site, is_whole=False))
+    assert (thin.files, thin.overlay) == ({"python/mine/__init__.py": b""}, {})
 
 
 def test_renamed_operator_is_told(checkout: Path, site: Path) -> None:

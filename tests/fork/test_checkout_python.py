@@ -48,7 +48,8 @@ add_docstr(
     torch.mine,
     r"""
 mine(input, *, out=None) -> Tensor
-
+mine(input,
+     dim=()) -> Tensor
 Is a set {{1}}.
 
 Args:
@@ -86,7 +87,7 @@ EDIT = changed(("return x + 1", "return x + 10"))
 
 
 def test_file_of_the_base_is_laid_over_whole() -> None:
-    assert take(EDIT) == Taken(whole=EDIT.encode())
+    assert take(EDIT) == take(EDIT.replace("\n", "\r\n")) == Taken(whole=EDIT.encode())
 
 
 def test_other_file_gets_text_behind_at_the_same_lines() -> None:
@@ -130,6 +131,8 @@ def test_nothing_to_take(after: str) -> None:
 def test_new_files() -> None:
     assert take(EDIT, before=None, wheel=None) == Taken(whole=EDIT.encode())
     assert take(EDIT, before=None, wheel=None, only_behind=True) == Taken(behind=EDIT)
+    assert take("", before=None, wheel=None) == Taken(whole=b"")
+    assert take("", before=None, wheel=None, only_behind=True) == Taken(behind="\n")
     assert take(EDIT, only_behind=True).behind.strip() == "def one(x):\n    return x + 10"
 
 
@@ -146,7 +149,7 @@ def test_docstrings_of_added_operators(wheel: str) -> None:
     found = take(DOCSTRINGS, before=DOCSTRINGS[:45], wheel=wheel, added=("mine",))
     assert found.docs == {"docs/mine.rst": "Is a set {1}.\n\nArgs:\n    {input}\n"}
     text = found.behind or (found.whole or b"").decode()
-    assert text.split("\n")[12] == "x = 1"
+    assert text.split("\n")[13] == "x = 1"
     assert "mine" not in text
     note = DOCSTRINGS.replace("    {input}", "{note}")
     computed = take(note, before=DOCSTRINGS[:45], wheel=wheel, added=("mine",))
@@ -167,7 +170,7 @@ NEW_FUNCTION = ("def register(op)", "def fresh(x):\n    return torch.lerp(x, x, 
         pytest.param("torch.lerp(x, x, 1)", "torch.lerp(x, x, 1, new=1)", "`lerp_decomposition`", id="registration"),
         pytest.param("torch.lerp: lambda x, y, w", "torch.lerp: lambda x, y, w, new", "`shown`", id="entry"),
         pytest.param("torch.lerp(x, x, 2)", "torch.lerp(x, x, 2, new=1)", "`calls`", id="call"),
-        pytest.param('OpInfo("lerp", ok=True)', 'OpInfo("lerp", ok=False)', "line 36", id="element"),
+        pytest.param('OpInfo("lerp", ok=True)', 'OpInfo("lerp", ok=False)', "'lerp' in line 36", id="element"),
         pytest.param("infos =", "def lerp(x):\n    return x\n\n\ninfos =", "`lerp`", id="function"),
         pytest.param("infos =", 'add_docstr(torch.lerp, "A.")\ninfos =', "line 35", id="call of a module"),
     ],

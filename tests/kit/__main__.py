@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from graft.cli import BASE, main
+from graft.cli import BASE, LIVE, main
 from graft.options import LAST, Verb
 
 
@@ -37,11 +37,11 @@ _KIT, _BUILT = "tests.kit", f"{BASE} out"
 VERBS = (
     Verb(
         *("test", "test the wheel in a new environment", f"{_KIT}.testing:test"),
-        *(f"{_BUILT} build source delivery", LAST, _tests),
+        *(f"{_BUILT} build {LIVE} delivery", LAST, _tests),
     ),
     Verb(
         *("test-all", "test the builder, too, and what the READMEs say", f"{_KIT}.testing:test_all"),
-        *(f"{_BUILT} build source delivery", LAST, _tests),
+        *(f"{_BUILT} build {LIVE} delivery", LAST, _tests),
     ),
     Verb(
         *("test-sanitize", "build with sanitizers and run the tests", f"{_KIT}.sanitize:test_sanitized"),
@@ -56,7 +56,10 @@ VERBS = (
         *("surfaces", "compare the operators with PyTorch's own", f"{_KIT}.surface_table:show_surfaces"),
         *(f"{_BUILT} delivery", LAST, _extra),
     ),
-    Verb("bench", "time the operators and their alternatives", f"{_KIT}.benchmarks:bench", _BUILT, LAST, _extra),
+    Verb(
+        *("bench", "time the operators and their alternatives", f"{_KIT}.benchmarks:bench"),
+        *(f"{_BUILT} {LIVE}", LAST, _extra),
+    ),
     Verb("bench-build", "time builds in a copy", f"{_KIT}.builds:time_builds", _BUILT, LAST, _rows),
     Verb("bench-peers", "compare other ways to add an operator", f"{_KIT}.benchmarks:bench_peers", _BUILT, LAST),
 )

@@ -19,7 +19,7 @@ from graft.core.errors import CommandError, MissingError
 from graft.core.files import Layer
 from graft.core.layout import HOME, REPOSITORY, Layout
 from graft.options import Request
-from graft.verbs import build, thin_wheel
+from graft.verbs import build, of_checkout, thin_wheel
 
 from .builds import DEVELOP, NOTHING, bench_build, conditions
 from .environments import base_wheel_of, environment_in, folder_of, run_python, wheel_environment, wheel_of
@@ -45,12 +45,16 @@ _INLINE = {
 
 def bench(request: Request, given: argparse.Namespace) -> None:
     """Run the benchmarks of operators. They print to the terminal."""
+    live = of_checkout(request)
+    live.require_something()
+    request = live.request
     build(request)
     wheel = wheel_of(request.layout)
     torchvision = Layer(f"torchvision for {wheel.name}", partial(_add_torchvision, wheel))
     with wheel_environment(request.layout, "bench", wheel, REQUIREMENTS, [torchvision]) as python:
         if run_python(python, ["-m", "tests.kit.bench", *given.extra], _VARIABLES) != 0:
             raise CommandError("the benchmarks failed; earlier results are in build/bench-results")
+    live.finish()
 
 
 def _add_torchvision(wheel: Path, environment: Path) -> None:

@@ -193,7 +193,9 @@ def _environment(reader: Reader) -> None:
 
 
 def _checkout(reader: Reader) -> None:
-    """``~/pytorch``: the sources of the oldest release, with a branch ``my_fix``, and ``pull.diff`` in the clone."""
+    """``~/pytorch``: the sources of the oldest release, with a branch ``my_fix``, and ``pull.diff`` in the clone. The
+    working tree has the same edit.
+    """
     tree = _sources(reader)
     git: list[str | Path] = ["git", "-C", tree, "-c", "user.name=Someone", "-c", "user.email=someone@example.com"]
     run(["git", "init", "--quiet", "--initial-branch=main", tree])
@@ -204,12 +206,16 @@ def _checkout(reader: Reader) -> None:
     ):
         run([*git, *words])
     kernel = tree / "aten/src/ATen/native/cpu/LerpKernel.cpp"
-    kernel.write_text(kernel.read_text(encoding="utf-8").replace("return at::native::lerp(", "return native::lerp("))
+    text = kernel.read_text(encoding="utf-8")
+    edited = text.replace("weight.abs() < Vectorized<scalar_t>(0.5)", "Vectorized<scalar_t>(0.5) > weight.abs()")
+    kernel.write_text(edited, encoding="utf-8")
     run([*git, "commit", "--quiet", "--all", "--message=lerp"])
     diff = run([*git, "diff", "main", "my_fix"]).stdout
     assert diff
     (reader.clone / "pull.diff").write_text(diff, encoding="utf-8")
     run([*git, "checkout", "--quiet", "main"])
+    run([*git, "update-ref", "refs/remotes/origin/main", "main"])  # as in a clone
+    kernel.write_text(edited, encoding="utf-8")
 
 
 def _sources(reader: Reader) -> Path:

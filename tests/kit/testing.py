@@ -24,7 +24,7 @@ from graft.deliveries import Wheel, run
 from graft.fork.fetch import tree_of_build
 from graft.inputs.pin import pin_of
 from graft.options import DEVELOP, SOURCE, THIN, WHEEL, Request
-from graft.verbs import build, develop, thin_wheel
+from graft.verbs import build, develop, of_checkout, thin_wheel
 
 from .environments import (
     TEST,
@@ -79,11 +79,16 @@ def test(request: Request, given: argparse.Namespace) -> None:
     """Build what is asked for, unless it is up to date, and test it."""
     if len(request.delivery.split()) > 1:
         raise UsageError(f"DELIVERY={request.delivery}: tests run on one delivery", todo="name one of them")
-    with ending_with_todos(request.native):
+    with ending_with_todos(request.native):  # those of a checkout are PyTorch's
+        # A thin wheel cannot lay whole files over torch's.
+        live = of_checkout(request, is_whole=request.delivery != THIN)
+        live.require_something()
+        request = live.request
         if request.build == SOURCE or request.delivery == WHEEL:
             build(request)
         junit = expanded(given.junit) if given.junit else None
         run_tests(request, given.extra, given.parts or (), junit, given.discard)
+    live.finish()
 
 
 def run_tests(

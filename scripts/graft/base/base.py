@@ -207,7 +207,8 @@ def unusable(where: Path, why: str) -> UsageError:
 
 def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[list[str | Path], dict[str, str]]:
     """Return the command ``python -m module arguments`` of a process that imports the torchgen in ``tree``, and the
-    environment variables that it needs. ``module`` is one of the builder.
+    environment variables that it needs. ``module`` is one of the builder. Python searches the working directory first:
+    that of a user may be a checkout of PyTorch, which has another torchgen.
     """
     env = {"PYTHONPATH": python_path(tree), "PYTHONUTF8": "1"}
     # Not beside the sources: they may be those of an installed torch.
@@ -218,9 +219,8 @@ def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[l
 def run_with_torchgen(
     tree: Path, module: str, *arguments: str | Path, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command of ``torchgen_command``. Return its result, whatever the exit code.
-
-    Python searches the folder ``cwd`` for modules first, so it must not contain another torchgen.
+    """Run the command of ``torchgen_command`` in ``cwd``, by default ``tree``. Return its result, whatever the exit
+    code.
     """
     command, env = torchgen_command(tree, module, *arguments)
-    return run(command, cwd=cwd, env=env, check=False)
+    return run(command, cwd=cwd or tree, env=env, check=False)

@@ -84,7 +84,7 @@ class Generator:
             else:
                 output.append(line)
 
-        code = follow(command, read, env=env)
+        code = follow(command, read, cwd=tree, env=env)
         if found and found[0].errors:
             found[0].settle()
         if code:

@@ -242,6 +242,8 @@ def _check_stock(sources: list[Source], natives: NativeFolders, base: BaseOperat
 def check_meta(functions: list[Function], natives: NativeFolders, sources: list[Source], findings: Findings) -> None:
     """Check that compilers get the shapes of results: from a kernel for Meta, or a registration in Python or C++."""
     texts = [text for name in natives.python if name.stem in _WITH_SHAPES for text in natives.texts(name).values()]
+    laid_over = (path for name, (_, path) in natives.overlay.items() if Path(name).stem in _WITH_SHAPES)
+    texts += [path.read_text(encoding="utf-8", errors="replace") for path in laid_over]
     texts += [source.code for source in sources if _META_LIBRARY.search(source.code)]
     registered = "\n".join(texts)
     for function in functions:

@@ -16,9 +16,8 @@ _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # Where PyTorch's main is, by the name of the remote. The main of a fork, as origin often is, may be stale.
 REMOTES = ("upstream", "origin")
 
-# A day's nightly is PyTorch's main of about this hour (UTC), and can be installed half a day later.
-_NIGHTLY_HOUR = 10
-_DAY = timedelta(days=1)
+# A day's nightly is PyTorch's main of about ten o'clock (UTC), and can be installed half a day later.
+_AFTER_CUT, _UNTIL_THERE = timedelta(hours=14), timedelta(hours=22)
 _NIGHTLIES = "https://download.pytorch.org/whl/nightly"
 
 
@@ -68,11 +67,10 @@ def find_base(repository: Repository, git_version: str, version: str) -> Base:
     if wheel:
         base.said.append(_apart(repository, wheel, merged, branch))
     else:
-        why = f"its commit is not there, which `{repository.fetch_line(git_version)}` changes"
+        why = f"its commit is not here; `{repository.fetch_line(git_version)}` fetches it"
         why = why if is_known else "it does not say which commit it was built from"
-        base.said.append(
-            f"compared with {merged[:12]} of {branch}; what else the installed torch lacks is not known: {why}"
-        )
+        since = "which files upstream changed, too, since the installed torch is not known"
+        base.said.append(f"compared with {merged[:12]} of {branch}; {since}: {why}")
     base.said += _nightly(repository, merged, version)
     return base
 
@@ -92,7 +90,7 @@ def _wheel_commits(repository: Repository, git_version: str) -> list[str]:
     """
     if not repository.has(git_version):
         return []
-    subject = repository.line("log", "--max-count=1", "--no-show-signature", "--format=%s", git_version)
+    subject = repository.line("log", "--max-count=1", "--format=%s", git_version)
     named = re.search(rf"nightly release \(({_ID.pattern})\)", subject)
     return [*([named[1]] if named and repository.has(named[1]) else []), git_version]
 
@@ -137,13 +135,10 @@ def _fetch_main(repository: Repository) -> str:
 def _apart(repository: Repository, wheel: str, merged: str, branch: str) -> str:
     """Say where BASE and the installed torch are."""
     there = f"compared with {merged[:12]} of {branch}"
-    if wheel == merged:
-        return there
     if repository.is_shallow():
         return f"{there}; the installed torch is of {wheel[:12]}"
     ahead, behind = (_number(repository, *ends) for ends in ((wheel, merged), (merged, wheel)))
-    lacks = f", and lacks {behind} of its own" if behind else ""
-    return f"{there}: {count(ahead, 'commit')} that the installed torch ({wheel[:12]}) does not have{lacks}"
+    return f"{there}: {count(ahead, 'commit')} ahead of the installed torch ({wheel[:12]}), {behind} behind"
 
 
 def _number(repository: Repository, old: str, new: str) -> int:
@@ -154,13 +149,11 @@ def _nightly(repository: Repository, commit: str, version: str) -> list[str]:
     """Return the line that installs the first nightly after a commit, or the last one if there is none yet."""
     release = re.match(r"\d+\.\d+\.\d+", repository.line("cat-file", "blob", f"{commit}:version.txt"))
     written = datetime.fromtimestamp(int(repository.line("log", "--max-count=1", "--format=%ct", commit)), timezone.utc)
-    cut = written.replace(hour=_NIGHTLY_HOUR, minute=0, second=0)
-    cut += _DAY if written > cut else timedelta()
-    cut -= _DAY if cut + _DAY / 2 > datetime.now(timezone.utc) else timedelta()
-    name = f"dev{cut:%Y%m%d}"
+    first, last = written + _AFTER_CUT, datetime.now(timezone.utc) - _UNTIL_THERE
+    name = f"dev{min(first, last):%Y%m%d}"
     if release is None or name in version:
         return []
     label = version.partition("+")[2]
     kind = label if re.fullmatch(r"cu\d+|rocm[\d.]+|xpu", label) else "cpu"
     line = f"pip install --pre torch=={release[0]}.{name} --index-url {_NIGHTLIES}/{kind}"
-    return [f"the nightly of that day fits better: {line}"]
+    return [f"the nightly nearest to it fits better: {line}"]

@@ -20,8 +20,8 @@ from ..fork.tree import BASE_REF, SourceTree, find_tree
 from ..inputs.native import AUTOCAST
 from ..inputs.pin import GitSource, load_pin
 from ..options import Request
-from .changed_python import text_behind
-from .derive import Answer, Question, derive
+from .answer import Answer, Question
+from .derive import derive
 from .python_operators import docs_of, without_docstrings
 from .repository import Repository
 from .versions import Commits, Versions
@@ -49,7 +49,7 @@ def _take_lists(answer: Answer, versions: Versions) -> None:
     texts = {name: (versions.after(name) or b"").decode() for name in (*versions.changed, AUTOCAST_SOURCE)}
     for name, text in texts.items():
         if name.startswith("torch/") and name.endswith(".py"):
-            docs, computed = docs_of(without_docstrings(text_behind("", text), answer.added)[1])
+            docs, computed = docs_of(without_docstrings(text, answer.added)[1])
             answer.files |= {place: body.encode() for place, body in docs.items()}
             answer.left |= {f"{name}: {each}": "its docstring is computed" for each in computed}
     policies: dict[str, list[str]] = {}
@@ -77,9 +77,8 @@ def import_branch(request: Request) -> None:
         answer = read_branch(tree, old, new)
     lay_out_files(target, answer.files)
     say(f"{target}: {', '.join(sorted(answer.files)) or 'nothing'}, from {old[:12]}..{new[:12]}")
-    left = {**answer.left, **{name: f"the release has another schema of {op}" for op, name in answer.refused.items()}}
-    if left:
-        listed = "\n".join(f"  {name}: {why}" for name, why in sorted(left.items()))
+    if left := sorted([*answer.refused.values(), *(f"{name}: {why}" for name, why in answer.left.items())]):
+        listed = "\n".join(f"  {line}" for line in left)
         say(f"left out; `make patch-and-build BUILD=source` builds all of the branch:\n{listed}")
 
 

@@ -31,7 +31,8 @@ class Code:
         old = Counter(each.code for each in theirs)
         self._changed = {i for i, each in enumerate(self.statements) if not _takes(old, each)}
         self.gone = [each for each in theirs if old[each.code] > 0 and _takes(old, each)]
-        is_whole = not before or _conditions(theirs) != _conditions(self.statements)
+        self.is_new = not before
+        is_whole = self.is_new or _conditions(theirs) != _conditions(self.statements)
         is_whole |= any(_has_unknown_users(self.statements[i]) for i in self._changed)
         self._changed -= {i for i in self._changed if self.statements[i].kind in (Kind.INCLUDE, Kind.DIRECTIVE)}
         if is_whole:
@@ -44,7 +45,7 @@ class Code:
     def affected(self) -> set[int]:
         """The numbers of the statements that changed, or name what did."""
         found, names = set(self._changed), set(self._outside)
-        new = {name for i in found for name in self.statements[i].called} | names
+        new = {name for i in found for name in self._names_in(self.statements[i])} | names
         while new:
             names |= new
             more = {
@@ -57,10 +58,25 @@ class Code:
             new = {name for i in more for name in self.statements[i].called} - names
         return found
 
+    def _names_in(self, statement: Statement) -> Collection[str]:
+        """Return what others name of a changed statement: of a class where only functions differ, these."""
+        old = next((each for each in self.gone if each.head == statement.head), None)
+        if statement.kind is not Kind.TYPE or old is None:
+            return statement.called
+        before, after = ({each.code: each for each in version.members} for version in (old, statement))
+        differing = [
+            each for each in (*before.values(), *after.values()) if (each.code in before) != (each.code in after)
+        ]
+        names = {name for each in differing for name in each.names}
+        is_told = all(each.kind is Kind.FUNCTION and each.names for each in differing) and bool(before and after)
+        return names if is_told and names.isdisjoint({*statement.names, "operator"}) else statement.called
+
     @property
     def names(self) -> set[str]:
-        """What the affected statements define or declare."""
-        return {name for i in self.affected for name in self.statements[i].names}
+        """What others name of the affected statements."""
+        changed = {name for i in self._changed for name in self._names_in(self.statements[i])}
+        others = self.affected - self._changed
+        return changed | {name for i in others for name in self.statements[i].called}
 
     @property
     def functions(self) -> set[str]:
@@ -145,7 +161,7 @@ class Code:
         return "".join([*parts, self._text[end:]])
 
 
-def _takes(codes: Counter[tuple[object, ...]], statement: Statement) -> bool:
+def _takes(codes: Counter[tuple[str, ...]], statement: Statement) -> bool:
     """Return whether there is the same statement left, which is taken."""
     is_there = codes[statement.code] > 0
     codes[statement.code] -= is_there
@@ -157,20 +173,20 @@ def _is_kept(statement: Statement) -> bool:
 
 
 def _defines_stub(statement: Statement) -> bool:
-    return statement.kind is Kind.REGISTRATION and statement.tokens[0].text == "DEFINE_DISPATCH"
+    return statement.kind is Kind.REGISTRATION and statement.tokens[0] == "DEFINE_DISPATCH"
 
 
 def _has_unknown_users(statement: Statement) -> bool:
     """Return whether nobody can tell what a statement is for: it has no name."""
-    return statement.kind is Kind.OTHER and not statement.names and statement.tokens[0].text != "static_assert"
+    return statement.kind is Kind.OTHER and not statement.names and statement.tokens[0] != "static_assert"
 
 
-def _conditions(every: Iterable[Statement]) -> list[tuple[object, ...]]:
+def _conditions(every: Iterable[Statement]) -> list[tuple[str, ...]]:
     """Return the conditions in a file that are about more than includes."""
-    found: list[tuple[str, tuple[object, ...]]] = []
+    found: list[tuple[str, tuple[str, ...]]] = []
     for each in every:
         if each.kind is Kind.DIRECTIVE:
-            word = re.match(r"\s*#\s*(\w+)", each.tokens[0].text)
+            word = re.match(r"\s*#\s*(\w+)", each.tokens[0])
             what = word[1] if word else ""
             if what in ("else", "elif") and found and found[-1][0] in ("else", "elif"):
                 continue

@@ -25,7 +25,7 @@ class Live:
         request: the request, with the native folder that is written from the checkout before the others.
         tree: the checkout; None without SOURCE.
         tests: the command that runs PyTorch's own tests of what changed; empty if there are none.
-        refused: the operators that are left out, with the places of their entries.
+        refused: why operators are left out, by operator.
         is_empty: whether there is nothing to build, neither of the checkout nor of native folders.
     """
 
@@ -42,19 +42,21 @@ class Live:
                 f"{self.tree}: nothing that changes what is built", todo="edit a file, or check out a branch"
             )
 
-    def finish(self) -> None:
-        """Say how PyTorch's own tests run. Raise ``RefusedOperatorsError`` if operators were left out."""
+    def say_tests(self) -> None:
+        """Say how PyTorch's own tests of what changed run."""
         if self.tests:
             say(f"PyTorch's own tests of it: {self.tests}")
             say(f"  (in {self.tree}, `python -m`, `python -c` and pytest import the torch/ that is there)")
+
+    def finish(self) -> None:
+        """Raise ``RefusedOperatorsError`` if operators were left out, unless that is what is asked for."""
         if self.refused and not self.request.keep_going:
             raise _refusal(self.refused)
 
 
 def _refusal(refused: Mapping[str, str]) -> RefusedOperatorsError:
-    lines = [f"{place}: the torch that is built on has another schema of {name}" for name, place in refused.items()]
     return RefusedOperatorsError(
-        "\n".join(sorted(lines)),
+        "\n".join(sorted(refused.values())),
         cause="PyTorch's binaries call an operator with the arguments that it had when they were built",
         todo="give the new schema an overload name of its own, or set KEEP_GOING=1; the rest is built",
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ..inputs.patches import ADDED
-from .changed_python import left_out, lines_behind
+from .changed_python import Difference
 from .python_operators import docs_of, without_docstrings
 
 PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
@@ -83,19 +82,23 @@ def taken(
         raise ValueError("PyTorch's build generates the installed stub from it")
     if new is None or new in (old, installed):
         return Taken()
-    tree = _parsed(name, new)
-    if old is not None and ast.dump(_parsed(f"{name} before the changes", old)) == ast.dump(tree):
-        return Taken()
+    _require_python(name, new)
     new, found = without_docstrings(new, added)
+    try:
+        difference = Difference(old or "", new, refused)
+    except SyntaxError as error:
+        raise ValueError(f"before the changes it is not Python of this version: {error}") from error
     docs, computed = docs_of(found)
-    of_refused = left_out(old or "", new, refused) if refused else []
+    of_refused = difference.left
     left = [f"the docstring of {each}, which is computed" for each in computed] + of_refused
+    if difference.is_empty and old is not None:
+        return Taken(docs=docs, left=left)
     if installed == old and not of_refused and not only_behind:
         return Taken(new.encode(), "", docs, left)
     if installed is None and not of_refused:
-        return Taken(None, new, docs, left)
+        return Taken(None, new or "\n", docs, left)  # an empty file makes a package
     try:
-        text = lines_behind(old or "", new, refused)
+        text = difference.lines()
         if text and name in _DOCSTRINGS:
             raise ValueError("docstrings of PyTorch's operators")
     except ValueError as error:
@@ -113,16 +116,13 @@ def _text(content: bytes | None) -> str | None:
         raise ValueError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def _parsed(name: str, text: str) -> ast.Module:
-    """Return the syntax tree of a file's text."""
+def _require_python(name: str, text: str) -> None:
     if conflict := re.search(r"^<{7}( |$)(?=.*?^>{7}( |$))", text, re.M | re.S):
         line = text.count("\n", 0, conflict.start()) + 1
         raise ValueError(f"{name}:{line}: a merge conflict; resolve it")
     try:
-        tree = ast.parse(text, name)
-        compile(tree, name, "exec", dont_inherit=True)
+        compile(text, name, "exec", dont_inherit=True)
     except SyntaxError as error:
         raise ValueError(f"{name}:{error.lineno}: not Python: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{name}: not Python: {error}") from error
-    return tree

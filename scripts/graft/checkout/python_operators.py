@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ..inputs.native import DOCS
 
 _SET_DOCSTRINGS = ("add_docstr", "add_docstr_all", "_add_docstr")
+
+_SIGNATURES = re.compile(r"\A(\w+\([^)]*\).*(\n+|\Z))+")
 
 # Docstrings that a graft writes itself, or that say no more than those do.
 _GENERATED = ("An operator that was added", "See :func:", "In-place version of ")
@@ -24,6 +26,7 @@ class OfOperators:
     """
 
     def __init__(self, operators: Collection[str]) -> None:
+        self.is_any = bool(operators)
         parts = [each.partition(".") for each in sorted(operators)]
         self._functions = {name for name, _, _ in parts}
         spelt = [(re.sub("^(fft|linalg|special)_", r"\1[._]", name), overload) for name, _, overload in parts]
@@ -31,21 +34,12 @@ class OfOperators:
         of = r"\b(?:aten\.|(?:torch(?!\.ops)|_C|_VF|_fft|_linalg|_nn|_special)\.(?:\w+\.)*)"
         self._named = re.compile(rf"{of}(?:{each})|'(?:aten(?:::|\.)|nn\.functional\.)?(?:{each})'")
 
-    def changed(self, old: ast.Module, new: ast.Module) -> set[str]:
-        """Return the names of those statements that differ and belong to the operators."""
-        olds, common = by_name(old), {*map(ast.dump, old.body)} & {*map(ast.dump, new.body)}
-        changed = [each for each in (*new.body, *old.body) if self._functions and ast.dump(each) not in common]
-        return {name for each in changed if self._has(each, olds.get(name := name_of(each)))}
-
-    def elements(self, old: ast.List, new: ast.List) -> list[ast.expr]:
-        """Return the elements of ``new`` that ``old`` lacks, and that belong to the operators."""
-        return [each for each in missing(old, new) if self.named(subject(each))]
-
     def named(self, node: ast.AST) -> bool:
         """Return whether code names one of the operators."""
         return bool(self._named.search(ast.unparse(node)))
 
-    def _has(self, statement: ast.stmt, old: ast.stmt | None) -> bool:
+    def has(self, statement: ast.stmt, old: ast.stmt | None) -> bool:
+        """Return whether a statement that differs from ``old``, if there is one of its name, belongs to them."""
         is_call = isinstance(getattr(statement, "value", None), ast.Call)
         heads = [statement] if is_call else getattr(statement, "decorator_list", [])
         if name_of(statement) in self._functions or any(map(self.named, heads)):
@@ -72,9 +66,9 @@ def name_of(statement: ast.stmt) -> str:
     return ast.dump(statement)
 
 
-def by_name(tree: ast.Module) -> dict[str, ast.stmt]:
+def by_name(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
     """Return the statements of a file by what identifies them; of several, the last."""
-    return {name_of(each): each for each in tree.body}
+    return {name_of(each): each for each in body}
 
 
 def lists_of(old: ast.stmt | None, new: ast.stmt) -> tuple[ast.List, ast.List] | None:
@@ -99,7 +93,7 @@ def without_docstrings(text: str, operators: Collection[str]) -> tuple[str, dict
     these by name. Those that are computed are empty.
     """
     lines, found = text.split("\n"), {}
-    for each in reversed(ast.parse(text).body):
+    for each in reversed(ast.parse(text).body if operators and "add_docstr" in text else []):
         call = getattr(each, "value", None)
         if isinstance(call, ast.Call) and ast.unparse(call.func) in _SET_DOCSTRINGS and len(call.args) == 2:
             name = ast.unparse(call.args[0]).strip("'").rpartition(".")[2]
@@ -128,7 +122,7 @@ def docs_of(docstrings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return the files of a native folder for docstrings by operator, without the signatures, which come from the
     schemas, and the operators whose docstring is computed.
     """
-    bodies = {name: text.strip().partition("\n\n")[2] for name, text in docstrings.items()}
+    bodies = {name: _SIGNATURES.sub("", text.strip()) for name, text in docstrings.items()}
     written = {name: body for name, body in bodies.items() if body and not body.startswith(_GENERATED)}
     files = {f"{DOCS}/{name}.rst": f"{body}\n" for name, body in written.items()}
     return files, [name for name, text in docstrings.items() if not text]

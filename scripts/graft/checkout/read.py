@@ -17,8 +17,9 @@ from ..core.layout import HOME, expanded
 from ..fork.tree import count, shortened
 from ..inputs.saves import times
 from ..options import Request
-from .base import changed_upstream, find_base
-from .derive import Answer, Question, derive
+from .answer import Answer, Question
+from .base import Base, changed_upstream, find_base
+from .derive import derive
 from .live import Live
 from .repository import Repository, open_repository
 from .tests import command_of_tests
@@ -47,25 +48,35 @@ def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Liv
     git_version, name = (of_version_file(version, key) for key in ("git_version", "__version__"))
     base = find_base(repository, git_version, name)
     files = tuple(request.files.split())
-    answer = derive(Question(WorkingTree(repository, base.commit), site, files, is_whole))
-    both = changed_upstream(repository, base, answer.read)
+    versions = WorkingTree(repository, base.commit)
+    answer = derive(Question(versions, site, files, is_whole))
+    both = _changed_upstream(repository, base, answer)
     folder = _folder(repository, git_version, is_whole=is_whole)
     with build_lock(folder.parent):
-        answer.write(folder, repository.path)
+        answer.write(folder)
         _tell(folder.with_name("told.json"), base.said, answer, both)
     if request.strict and (answer.left or answer.refused):
-        lines = [f"{place}: {why}" for place, why in (*answer.refused.items(), *answer.left.items())]
+        lines = [*answer.refused.values(), *(f"{place}: {why}" for place, why in answer.left.items())]
         raise UsageError(
             f"{repository.path} changes what is not built:\n{shortened(sorted(lines), 20)}",
             todo="leave STRICT out to build the rest",
         )
-    carried = count(len(answer.read & answer.changed), "changed file")
-    what = carried if answer.read else "nothing that changes what is built"
+    carried = count(len(answer.carried & versions.changed.keys()), "changed file")
+    what = carried if answer.carried else "nothing that changes what is built"
     say(f"{repository.path}: {what} since {base.commit[:12]} ({time.perf_counter() - start:.1f} s to read)")
     built = replace(request, native=(folder, *request.native), source="")
     tests = command_of_tests(repository, base, request.python, answer.operators, folder.parent)
     is_empty = not (request.native or answer.files or answer.overlay)
     return Live(built, repository.path, tests, answer.refused, is_empty)
+
+
+def _changed_upstream(repository: Repository, base: Base, answer: Answer) -> list[str]:
+    """Return the files that upstream changed, too, since the torch's commit; none where that is not known."""
+    try:
+        return changed_upstream(repository, base, answer.carried)
+    except UsageError as error:
+        base.said.append(f"what upstream changed since the installed torch is not known; `{error.todo}` makes it so")
+        return []
 
 
 def wait_for_edit(request: Request, seen: Hashable) -> Hashable:

@@ -22,7 +22,7 @@ UPSTREAM = "https://github.com/pytorch/pytorch"
 
 # Git before 2.44 has no option against fetching what a partial clone lacks; it may use no protocol, then.
 _READ_ONLY = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
-_NO_PROGRAMS = ("core.fsmonitor=", f"core.hooksPath={os.devnull}")
+_NO_PROGRAMS = ("core.fsmonitor=", f"core.hooksPath={os.devnull}", "log.showSignature=false")
 
 _SUBMODULE = "160000"
 _ABSENT = "000000"
@@ -84,7 +84,9 @@ class Repository:
         """Return the files that differ between two commits. Raise UsageError if one is not there."""
         done = self._git("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
         if done.returncode:
-            self._refuse(old if not self.has(old) else new, done)
+            # Reading the other one may fail first.
+            self._files(old)
+            self._refuse(new, done)
         return set(_names(done))
 
     def texts(self, commit: str, names: Iterable[str]) -> dict[str, bytes | None]:
@@ -104,7 +106,14 @@ class Repository:
                 found[name] = rest[:size] if words[1] == b"blob" else None
                 rest = rest[size + 1 :]
         if absent := [name for name in wanted if found[name] is None]:
-            self._refuse_partial(commit, absent)
+            lacking = sorted(self._files(commit).intersection(absent))
+            # The line fetches all at once. More names would not fit on it.
+            which = ["--", *lacking] if len(lacking) <= 10 else []
+            if lacking:
+                raise UsageError(
+                    f"{self.path}: a partial clone, without the contents of {lacking[0]} in {commit}",
+                    todo=shlex.join(["git", "-C", str(self.path), "diff", "--shortstat", commit, *which]),
+                )
         return found
 
     def state(self) -> Hashable:
@@ -149,12 +158,9 @@ class Repository:
         done = self._git(*options, "diff-index", "-z", "--no-renames", "--ignore-submodules=dirty", commit, "--")
         if done.returncode:
             self._refuse(commit, done)
-        fields = _names(done)
-        entries = (entry[1:].split(" ") for entry in fields[::2])
-        return {
-            name: (old, new, before, after)
-            for name, (old, new, before, after, _) in zip(fields[1::2], entries, strict=True)
-        }
+        fields = iter(_names(done))
+        found = ((entry[1:].split(" "), next(fields)) for entry in fields)
+        return {name: (old, new, before, after) for (old, new, before, after, _), name in found}
 
     def _untracked(self) -> list[str]:
         """Return new files that are not ignored. Repositories inside, which are no submodules, are none."""
@@ -198,20 +204,13 @@ class Repository:
             return name
         return name, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
-    def _refuse_partial(self, commit: str, names: list[str]) -> None:
-        """Raise UsageError if names without contents are files of a commit."""
+    def _files(self, commit: str) -> set[str]:
+        """Return the files of a commit, without submodules."""
         done = self._git("ls-tree", "-r", "-z", commit)
         if done.returncode:
             self._refuse(commit, done)
         entries = (entry.partition("\t") for entry in _names(done))
-        lacking = {name for entry, _, name in entries if entry.split(" ")[1] == "blob"}.intersection(names)
-        if lacking:
-            # This fetches all at once. More names would not fit on a line.
-            which = ["--", *sorted(lacking)] if len(lacking) <= 10 else []
-            raise UsageError(
-                f"{self.path}: a partial clone, without the contents of {sorted(lacking)[0]} in {commit}",
-                todo=shlex.join(["git", "-C", str(self.path), "diff", "--shortstat", commit, *which]),
-            )
+        return {name for entry, _, name in entries if entry.split(" ")[1] == "blob"}
 
     def _refuse(self, commit: str, done: subprocess.CompletedProcess[bytes]) -> NoReturn:
         """Raise UsageError for a commit whose list of files git could not read."""

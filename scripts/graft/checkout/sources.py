@@ -49,6 +49,8 @@ def place_of(source: str) -> str:
 
 def why_left(name: str, tree: Path, *, has_cuda: bool) -> str:
     """Return why a source or header of kernels cannot be compiled for the wheel; empty if it can."""
+    if not name.startswith(f"{NATIVE}/"):
+        return ""
     place = Path(place_of(name))
     folder = place.parts[0] if len(place.parts) > 1 else ""
     if folder and folder not in FOLDERS:

@@ -11,19 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import count
-from typing import NamedTuple
+from itertools import accumulate, count
 
 _TOKEN = re.compile(
-    r"""(?P<directive>^[^\S\n]*\#(?:\\\n|/\*.*?\*/|[^\n])*)
-    |(?P<space>[^\S\n]+|\n|//[^\n]*|/\*.*?\*/)
-    |(?P<string>(?:u8|[uUL])?R"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
-    |(?P<word>[A-Za-z_]\w*)
-    |(?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
-    |(?P<other>.)""",
+    r"""^[^\S\n]*\#(?:\\\n|/\*.*?\*/|[^\n])*            # a directive
+    |[^\S\n]+|\n|//[^\n]*|/\*.*?\*/                    # spaces and comments
+    |(?:u8|[uUL])?R"(?:\(.*?\)"|-\(.*?\)-"|[A-Za-z_]{1,16}\(.*?\)[A-Za-z_]{1,16}")
+    |"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'
+    |[A-Za-z_]\w*
+    |\.?\d(?:[eEpP][+-]|'?[\w.])*
+    |.""",
     re.S | re.M | re.X,
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\n", re.S)
+_IN_DIRECTIVE = re.compile(r"\w+|[^\s\w]")
+_DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 # Macros with arguments that are a part of what follows them.
 _PREFIX = re.compile(r"\w*(?:LAUNCH_BOUNDS|ATTRIBUTE|DEPRECATED|ALIGN)\w*")
@@ -47,15 +49,6 @@ class Kind(Enum):
     OTHER = "other"
 
 
-class Token(NamedTuple):
-    """A token with its place in the text."""
-
-    kind: str
-    text: str
-    start: int
-    end: int
-
-
 @dataclass(frozen=True)
 class Statement:
     """A statement.
@@ -64,51 +57,62 @@ class Statement:
         kind: what it is.
         names: what it defines or declares.
         tokens: its tokens.
+        start: where it begins in the text.
+        end: where it ends there.
         namespace: the namespaces around it; one without a name is an empty text.
         block: for a statement in the block of a registering macro, the number of the block's statement; else -1.
     """
 
     kind: Kind
     names: frozenset[str]
-    tokens: tuple[Token, ...]
+    tokens: tuple[str, ...]
+    start: int
+    end: int
     namespace: tuple[str, ...] = ()
     block: int = -1
 
-    @property
-    def start(self) -> int:
-        """Where it begins in the text."""
-        return self.tokens[0].start
-
-    @property
-    def end(self) -> int:
-        """Where it ends in the text."""
-        return self.tokens[-1].end
-
     @cached_property
-    def code(self) -> tuple[object, ...]:
+    def code(self) -> tuple[str, ...]:
         """What two statements have in common that mean the same."""
-        texts = (_COMMENT.sub(" ", t.text).split() if t.kind == "directive" else [t.text] for t in self.tokens)
-        return ("::".join(self.namespace), *(word for text in texts for word in text))
+        return "::".join(self.namespace), *self._words
 
     @cached_property
     def words(self) -> frozenset[str]:
         """The names in it."""
-        every: set[str] = {token.text for token in self.tokens if token.kind == "word"}
-        for token in self.tokens:
-            if token.kind == "directive":
-                every.update(re.findall(r"[A-Za-z_]\w*", _COMMENT.sub(" ", token.text)))
-        return frozenset(every)
+        return frozenset(word for word in self._words if word.isidentifier())
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        """The tokens, also those of directives."""
+        if not any("#" in token for token in self.tokens):
+            return self.tokens
+        split = (_IN_DIRECTIVE.findall(_COMMENT.sub(" ", t)) if _is_directive(t) else [t] for t in self.tokens)
+        return tuple(word for words in split for word in words)
 
     @property
     def called(self) -> frozenset[str]:
         """The names by which other statements use it. A function of ``TORCH_IMPL_FUNC`` is a member of a class."""
-        is_member = self.kind is Kind.FUNCTION and bool(_MACRO.fullmatch(self.tokens[0].text))
+        is_member = self.kind is Kind.FUNCTION and bool(_MACRO.fullmatch(self.tokens[0]))
         return frozenset() if is_member else self.names
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """The tokens before the first brace."""
+        return self.tokens[: self.tokens.index("{")] if "{" in self.tokens else self.tokens
+
+    @property
+    def members(self) -> list[Statement]:
+        """The statements in the braces of a type; none if they cannot be told apart."""
+        body = self.tokens[len(self.head) + 1 : -2]
+        try:
+            return _Splitter(body, range(len(body))).split()
+        except _UnbalancedError:
+            return []
 
     @property
     def is_local(self) -> bool:
         """Whether only its file sees the function."""
-        words = [token.text for token in self.tokens[:12]]
+        words = self.tokens[:12]
         until = words[: words.index("(")] if "(" in words else words
         return "" in self.namespace or words[0] == "template" or not _LOCAL.isdisjoint(until)
 
@@ -119,21 +123,30 @@ class _UnbalancedError(Exception):
 
 def statements(text: str) -> list[Statement]:
     """Return the statements of a text, and those in the blocks of registering macros behind their block."""
-    matches = ((each.lastgroup or "", each) for each in _TOKEN.finditer(text))
-    found = [Token("string" if kind == "end" else kind, each[0], *each.span()) for kind, each in matches]
-    tokens = [token for token in found if token.kind != "space"]
+    parts = _TOKEN.findall(text)
+    ends = accumulate(map(len, parts))
+    tokens = [(part, end) for part, end in zip(parts, ends, strict=True) if not _is_space(part)]
     try:
-        return _Splitter(tokens).split()
+        return _Splitter([part for part, _ in tokens], [end for _, end in tokens]).split()
     except _UnbalancedError:
-        every = tuple(token for token in tokens)
-        return [Statement(Kind.OTHER, frozenset(), every)] if every else []
+        every = tuple(part for part, _ in tokens)
+        return [Statement(Kind.OTHER, frozenset(), every, 0, len(text))] if every else []
+
+
+def _is_space(part: str) -> bool:
+    return part.isspace() or part.startswith(("//", "/*"))
+
+
+def _is_directive(token: str) -> bool:
+    return token.lstrip().startswith("#")
 
 
 class _Splitter:
     """Splits tokens into statements."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
+    def __init__(self, tokens: Sequence[str], ends: Sequence[int]) -> None:
         self._tokens = tokens
+        self._ends = ends
         self._at = 0
         self._namespaces: list[str | None] = []
         # The macro of the block that the next statements are in.
@@ -143,9 +156,9 @@ class _Splitter:
     def split(self) -> list[Statement]:
         while self._at < len(self._tokens):
             token = self._tokens[self._at]
-            if token.kind == "directive":
+            if _is_directive(token):
                 self._directive(token)
-            elif token.text == "}":
+            elif token == "}":
                 if not self._namespaces:
                     raise _UnbalancedError
                 self._namespaces.pop()
@@ -156,25 +169,27 @@ class _Splitter:
             raise _UnbalancedError
         return self._found
 
-    def _directive(self, token: Token) -> None:
-        name = _DEFINES.match(token.text)
-        is_include = re.match(r"\s*#\s*(?:include|pragma\s+once)\b", token.text)
+    def _directive(self, token: str) -> None:
+        name = _DEFINES.match(token)
+        is_include = re.match(r"\s*#\s*(?:include|pragma\s+once)\b", token)
         kind = Kind.MACRO if name else Kind.INCLUDE if is_include else Kind.DIRECTIVE
         self._add(kind, [name[1]] if name else (), self._at, self._at + 1)
         self._at += 1
 
     def _add(self, kind: Kind, names: Sequence[str], start: int, end: int, block: int = -1) -> None:
         around = (*(name for name in self._namespaces if name is not None), *self._head)
-        self._found.append(Statement(kind, frozenset(names), tuple(self._tokens[start:end]), around, block))
+        tokens = tuple(self._tokens[start:end])
+        first, last = self._ends[start] - len(tokens[0]), self._ends[end - 1]
+        self._found.append(Statement(kind, frozenset(names), tokens, first, last, around, block))
 
     def _text(self, at: int) -> str:
-        """Return the text of a token, not of a directive; empty behind the last."""
-        return self._tokens[at].text if at < len(self._tokens) else ""
+        """Return a token; empty behind the last."""
+        return self._tokens[at] if at < len(self._tokens) else ""
 
     def _needed(self, at: int) -> str:
         if at >= len(self._tokens):
             raise _UnbalancedError
-        return self._tokens[at].text
+        return self._tokens[at]
 
     def _opens_namespace(self) -> bool:
         at = self._at + (self._text(self._at) == "inline")
@@ -187,7 +202,7 @@ class _Splitter:
         end = next(i for i in count(at) if self._text(i) in ("{", ";", "=", ""))
         if self._text(end) != "{":
             return False
-        names = [self._text(i) for i in range(at + 1, end) if self._tokens[i].kind == "word"]
+        names = [self._text(i) for i in range(at + 1, end) if self._tokens[i].isidentifier()]
         self._namespaces.append("::".join(names))
         self._at = end + 1
         return True
@@ -196,8 +211,7 @@ class _Splitter:
         """Return the place behind the bracket that closes the one at ``at``."""
         depth = 0
         for i in range(at, len(self._tokens)):
-            text = self._tokens[i].text
-            depth += (text in "([{") - (text in ")]}") if self._tokens[i].kind == "other" else 0
+            depth += _DEPTHS.get(self._tokens[i], 0)
             if depth == 0:
                 return i + 1
         raise _UnbalancedError
@@ -210,7 +224,7 @@ class _Splitter:
             if text in ("(", "{", "["):
                 at = self._behind(at)
                 continue
-            depth += (text == "<") - (text == ">" and self._tokens[at - 1].text != "-")
+            depth += (text == "<") - (text == ">" and self._tokens[at - 1] != "-")
             at += 1
             if depth == 0:
                 return at
@@ -264,8 +278,8 @@ class _Splitter:
             return False
         if _PREFIX.fullmatch(name):
             return False
-        following = self._tokens[at] if at < len(self._tokens) else None
-        return following is None or following.kind in ("word", "directive") or following.text == "}"
+        following = self._text(at)
+        return following in ("", "}") or following.isidentifier() or _is_directive(following)
 
     def _classify(self, start: int, head: int, end: int, *, is_type: bool) -> None:
         first = self._text(head)
@@ -277,7 +291,7 @@ class _Splitter:
             self._block(start, end)
         elif is_macro and self._text(self._behind(head + 1)) == "(" and has_body:
             inside = range(head + 2, self._behind(head + 1) - 1)
-            name = "_".join(self._text(i) for i in inside if self._tokens[i].kind == "word")
+            name = "_".join(self._text(i) for i in inside if self._tokens[i].isidentifier())
             self._add(Kind.FUNCTION, [name], start, end)
         elif is_macro or (first == "template" and self._text(head + 1) != "<"):
             self._add(Kind.REGISTRATION, (), start, end)
@@ -314,8 +328,8 @@ class _Splitter:
                 if text == "(" and (self._text(before) in _NO_NAME or _PREFIX.fullmatch(self._text(before))):
                     at = self._behind(at)
                     continue
-                return before if before >= head and self._tokens[before].kind == "word" else -1
-            if text == "<" and self._tokens[at - 1].kind == "word":
+                return before if before >= head and self._tokens[before].isidentifier() else -1
+            if text == "<" and self._tokens[at - 1].isidentifier():
                 with_end = self._behind_template(at)
                 at = with_end if with_end <= end else at + 1
                 continue
@@ -328,12 +342,12 @@ class _Splitter:
             if self._text(at) == "(":
                 at = self._behind(at)
                 continue
-            name = self._text(at) if self._tokens[at].kind == "word" and self._text(at) not in _TYPES else name
+            name = self._text(at) if self._text(at).isidentifier() and self._text(at) not in _TYPES else name
             at += 1
         return [name] if name else []
 
     def _name_of_alias(self, head: int, end: int) -> list[str]:
-        words = [self._text(i) for i in range(head + 1, end) if self._tokens[i].kind == "word"]
+        words = [self._text(i) for i in range(head + 1, end) if self._tokens[i].isidentifier()]
         if self._text(head) == "using" and self._text(head + 1) != "namespace":
             has_value = self._text(head + 2) == "="
             return words[:1] if has_value else words[-1:]
@@ -350,8 +364,8 @@ class _Splitter:
         at = first = opening + 1
         last = self._behind(opening) - 1
         while at < last:
-            if self._tokens[at].kind == "directive":
-                name = _DEFINES.match(self._tokens[at].text)
+            if _is_directive(self._tokens[at]):
+                name = _DEFINES.match(self._tokens[at])
                 self._add(Kind.MACRO if name else Kind.DIRECTIVE, [name[1]] if name else (), at, at + 1, number)
                 at = first = at + 1
             elif self._text(at) in ("(", "{", "["):
@@ -367,8 +381,3 @@ class _Splitter:
                 at += 1
         if first < last:
             self._add(Kind.REGISTRATION, (), first, last, number)
-
-    def _directive_in_block(self, at: int) -> None:
-        name = _DEFINES.match(self._tokens[at].text)
-        kind = Kind.MACRO if name else Kind.DIRECTIVE
-        self._add(kind, [name[1]] if name else (), at, at + 1)

@@ -35,7 +35,22 @@ class Versions(ABC):
 
     def before(self, names: Iterable[str]) -> dict[str, bytes | None]:
         """Return the contents of files in the old version; None for one that is not there."""
-        return self._repository.texts(self._old, names)
+        wanted = [*names]
+        if unknown := [name for name in wanted if name not in self._before]:
+            # Those that changed are read at once: each look takes a process.
+            self._before.update(self._repository.texts(self._old, {*unknown, *self._read}))
+        return {name: self._before[name] for name in wanted}
+
+    @cached_property
+    def _before(self) -> dict[str, bytes | None]:
+        return {}
+
+    @cached_property
+    def _read(self) -> list[str]:
+        """The files that changed and may be asked for."""
+        return [
+            name for name, how in self.changed.items() if how != "S" and name.startswith(("aten/", "tools/", "torch/"))
+        ]
 
     @abstractmethod
     def after(self, name: str) -> bytes | None:

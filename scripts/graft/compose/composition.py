@@ -122,7 +122,7 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
     composition.insert(made.natives, made.description)
     composition.append(appended_texts(made.natives, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)
-    note = {**note, "replaced": made.description.replaced_parts}
+    note = {**note, "replaced": made.description.replaced_parts, "laid_over": sorted(laid_over)}
     own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
     own |= {name: path.read_bytes() for name, path in made.libraries.items()}
     return {**composition.files, **installed_headers(tree, made.natives), **own}
@@ -149,15 +149,16 @@ def installed_headers(tree: Path, natives: NativeFolders) -> dict[str, bytes]:
     return found
 
 
-def describe_additions(base: str, description: Description) -> str:
+def describe_additions(base: str, made: Made) -> str:
     """Return the notice that is added to PyTorch's licenses: what was added to the version ``base``, and from where."""
+    description = made.description
     names = sorted({bound.public for bound in description.bound})
     parts = [
         f"This is PyTorch {base}, under the license in LICENSE, with operators that Graft added.\n"
         "The added operators are under the license of their authors:\n",
         *(f"    {name}\n" for name in names),
     ]
-    if description.replaced_parts:
+    if replaced := [*description.replaced_lines, *sorted(made.natives.overlay)]:
         parts += ["So are these parts, which replace PyTorch's own:\n"]
-        parts += [f"    {line}\n" for line in description.replaced_lines]
+        parts += [f"    {line}\n" for line in replaced]
     return "".join(parts)

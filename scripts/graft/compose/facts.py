@@ -25,6 +25,8 @@ def facts_of(natives: NativeFolders) -> dict[str, str]:
             name = entry.operator.partition(".")[0]
             entries[name if "::" in name else f"aten::{name}"].append(entry)
     python = [natives.text(name) for name in natives.python]
+    laid_over = (path for name, (_, path) in sorted(natives.overlay.items()) if name.endswith(".py"))
+    python += [path.read_text(encoding="utf-8", errors="replace") for path in laid_over]
     return {name: _hash([*_fields(of_name), *_sources(natives, of_name), *python]) for name, of_name in entries.items()}
 
 

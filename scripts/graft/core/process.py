@@ -96,6 +96,7 @@ def follow(
     command: Sequence[str | Path],
     read: Callable[[str], None],
     *,
+    cwd: Path | None = None,
     env: Mapping[str, str],
     watch: Callable[[], bool | None] = lambda: None,
 ) -> int:
@@ -106,6 +107,7 @@ def follow(
     """
     with subprocess.Popen(
         [str(word) for word in command],
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ..base.installed import PACKAGES, TREES, Environment
 from ..core.console import say
 from ..core.errors import BuildError
 from ..core.files import delete, read_json, write_atomically
+from ..core.folders import shown
 from ..core.layout import IS_CHECKOUT, REPOSITORY
 from ..core.system_errors import remedy
 
@@ -106,9 +107,10 @@ def use_tree(environment: Environment, tree: Path) -> None:
         write_atomically(pth, _pth_text(tree.name))
     except OSError as error:
         raise BuildError(f"{pth}: {error.strerror or error}", todo=remedy(error, pth)) from error
-    if left_out := [folder for folder in before if folder not in now]:
-        both = _value([*dict.fromkeys([*before, *now])])
-        say(f"the operators of {' '.join(left_out)} are no longer there; NATIVE={both} adds all of them")
+    there = {shown(Path(folder)) for folder in now}
+    if left_out := [folder for folder in before if shown(Path(folder)) not in there]:
+        both, gone = _options(dict.fromkeys([*before, *now]), "{}=".format), " ".join(map(shown, map(Path, left_out)))
+        say(f"the operators of {gone} are no longer there; {both} adds all of them")
     for other in tree.parent.iterdir():
         if other not in (tree, old) and not _is_used(other):
             with suppress(OSError):  # another command deletes it, too
@@ -182,9 +184,10 @@ def _start_text(environment: Environment, natives: Sequence[str], record: Path |
     text = _START_FILE.read_text(encoding="utf-8")
     state = {name: value for name, value in environment.state().items() if name in _WATCHED}
     make = f"make -C {shlex.quote(str(REPOSITORY))}"
-    undevelop, develop = f"{make} undevelop PYTHON=", f"{make} develop NATIVE={_value(natives)} PYTHON="
+    undevelop, develop = f"{make} undevelop PYTHON=", f"{make} develop {_options(natives, '{}='.format)} PYTHON="
     if not IS_CHECKOUT:
-        undevelop, develop = "graft undevelop --python ", f"graft develop --native {_value(natives)} --python "
+        words = _options(natives, lambda name: f"--{name.lower()} ")
+        undevelop, develop = "graft undevelop --python ", f"graft develop {words} --python "
     is_elsewhere = environment.site != environment.packages
     for name, value in (
         ("SITE", str(environment.site) if is_elsewhere else ""),
@@ -199,9 +202,20 @@ def _start_text(environment: Environment, natives: Sequence[str], record: Path |
     return text
 
 
-def _value(natives: Sequence[str]) -> str:
-    """Return native folders as a value of NATIVE that can be pasted into a shell."""
-    return shlex.quote(shlex.join(natives))
+def _options(natives: Iterable[str], spell: Callable[[str], str]) -> str:
+    """Return native folders as options that can be pasted into a shell: ``NATIVE``, and ``SOURCE`` for a checkout.
+
+    Args:
+        natives: the folders.
+        spell: returns what stands before an option's value.
+    """
+    folders, sources = [], []
+    for native in natives:
+        of_checkout = shown(Path(native))
+        folders += [native] if of_checkout == native else []
+        sources += [of_checkout] if of_checkout != native else []
+    options = {"SOURCE": sources[-1:], "NATIVE": folders}
+    return " ".join(f"{spell(name)}{shlex.quote(shlex.join(each))}" for name, each in options.items() if each)
 
 
 def _hash(content: bytes | Path) -> str:

@@ -27,6 +27,9 @@ _FAILED = "cannot import:"
 # A thin wheel that is not loaded prints a line with this and the reason.
 _NOT_ADDED = "its operators were not added to torch"
 
+# They need packages that torch does not.
+_OF_TESTS = "torch/testing/"
+
 # Editable installs must not build: they would wait for this build.
 _VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1", "GRAFT_EDITABLE_REBUILD": "0"}
 
@@ -51,6 +54,8 @@ def require_import(environment: Environment, tree: Path, natives: NativeFolders)
     if new == old:
         return  # an import takes longer than a kernel
     files = [f"torch/{name.relative_to(PYTHON).as_posix()}" for name in natives.python if name.suffix == ".py"]
+    laid_over = [name for name in natives.overlay if name.endswith(".py") and not name.startswith(_OF_TESTS)]
+    files += laid_over
     modules = ["torch", *(module_of(name) for name in files if new.get(name) != old.get(name))]
     done = _import(environment, tree, modules)
     every = done.stdout.strip().splitlines()
@@ -65,7 +70,8 @@ def require_import(environment: Environment, tree: Path, natives: NativeFolders)
     frames = re.findall(rf'File "{re.escape(str(tree))}/(.+?)", line (\d+)', done.stdout)
     places = [place for name, line in frames if (place := _place(tree, name, int(line), natives))]
     there = [module_of(name) for name in ["torch/__init__.py", *files] if (environment.site / name).is_file()]
-    if not places and failed in there and _import(environment, environment.site, [failed]).returncode != 0:
+    may_be_theirs = not places or failed in map(module_of, laid_over)
+    if may_be_theirs and failed in there and _import(environment, environment.site, [failed]).returncode != 0:
         return  # the installed torch fails, too: what it needs is in PYTHONPATH, or not installed
     what = f"{places[-1]}: {lines[-1]}" if places else "\n".join(lines[-_SHOWN:])
     raise BuildError(what, cause=f"`import {failed}` fails with this", todo="correct it; torch is as it was before")

@@ -224,7 +224,7 @@ def read_text(path: Path, text: str, name: Path | None = None) -> Source:
     is_pasting = any(b"##" in (node.text or b"") for node in found.get("macro", ()))
     source = Source(path, name or path, text, _without(found.get("comment", ()), text.encode()), is_pasting)
     for node, namespace, is_local in _outside_functions(root):
-        definition = _definition(path, node, namespace, is_local)
+        definition = definition_of(path, node, namespace, is_local)
         if definition:
             (source.definitions if node.type == "function_definition" else source.declarations).append(definition)
     return source
@@ -237,7 +237,7 @@ def functions_in(text: str) -> tuple[dict[str, str], str]:
     data, found, rest = text.encode(), dict[str, str](), b""
     end = 0
     for node, namespace, is_local in _outside_functions(parse(text)):
-        definition = _definition(Path(), node, namespace, is_local)
+        definition = definition_of(Path(), node, namespace, is_local)
         if node.type == "function_definition" and definition and node.start_byte >= end:
             name = re.sub(r"\s*,\s*", "_", definition.name)
             found[name] = found.get(name, "") + text_of(node)
@@ -252,7 +252,7 @@ def without_functions(text: str, names: Set[str]) -> str:
     data, root = text.encode(), parse(text)
     left_out = [node for node in nodes_of(root) if node.type == "template_instantiation" and names & _words(node)]
     for node, namespace, is_local in _outside_functions(root):
-        definition = _definition(Path(), node, namespace, is_local)
+        definition = definition_of(Path(), node, namespace, is_local)
         if node.type == "function_definition" and definition and definition.name in names:
             left_out.append(template_of(node))
     for node in left_out:
@@ -330,7 +330,8 @@ def _outside_functions(root: Node) -> Iterator[tuple[Node, str, bool]]:
         left += reversed([(child, namespace, is_local) for child in inner])
 
 
-def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Definition | None:
+def definition_of(path: Path, node: Node, namespace: str, is_local: bool) -> Definition | None:
+    """Return what a node declares; None if that is no function. ``is_local`` tells whether its namespace hides it."""
     declarator = declared = node.child_by_field_name("declarator")
     mark = ""
     while declarator is not None and declarator.type in ("reference_declarator", "pointer_declarator"):
@@ -341,7 +342,7 @@ def _definition(path: Path, node: Node, namespace: str, is_local: bool) -> Defin
     inner, listed = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("parameters")
     if inner is None or listed is None:
         return None
-    line, parameters = node.start_point[0] + 1, _parameters(listed)
+    line, parameters = node.start_point[0] + 1, parameters_in(listed)
     if inner.type == "function_declarator":  # TORCH_IMPL_FUNC(name)(parameters)
         macro = text_of(inner.child_by_field_name("declarator"))
         name = text_of(inner.child_by_field_name("parameters"))[1:-1].strip()
@@ -375,8 +376,8 @@ def _listed(listed: Node) -> list[Node]:
     return [child for child in listed.named_children if child.type != "comment"]
 
 
-def _parameters(listed: Node) -> tuple[str, ...]:
-    """Return the types in a parameter list."""
+def parameters_in(listed: Node) -> tuple[str, ...]:
+    """Return the types in a parameter list, as written."""
     found: list[str] = []
     for child in _listed(listed):
         if child.type in ("parameter_declaration", "optional_parameter_declaration"):

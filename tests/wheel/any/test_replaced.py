@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from graft.core.folders import CHECKOUT
+from graft.core.layout import native_folders
 from torch import _graft
 from torch._functorch import config as autograd
 from torch._inductor import config as inductor
@@ -16,6 +19,7 @@ from tests.kit.replaced import difference, dtypes_of, may_differ, replaced, repl
 from tests.kit.samples import SAMPLES
 
 INFOS = replaced_op_infos() if replaced() else []
+IS_CHECKOUT = any((folder / CHECKOUT).is_file() for folder in native_folders(os.environ["GRAFT_NATIVE"]))
 CASES = [pytest.param(info, dtype, id=f"{info.formatted_name}-{dtype}") for info in INFOS for dtype in dtypes_of(info)]
 
 
@@ -25,8 +29,9 @@ if CASES:
     def test_results_are_those_of_pytorch(info: OpInfo, dtype: torch.dtype) -> None:
         """Results differ only if ``DIFFERS`` in samples.py gives a reason, for this operator or one that it calls."""
         found = difference(info, dtype)
-        said = f"{info.name} differs from PyTorch's in {dtype}: {found}; if it is meant, say why in samples.py: "
-        said += f'DIFFERS = {{"{info.name}": "the reason"}}'
+        said = f"{info.name} differs from PyTorch's in {dtype}: {found}; if it is meant, say why in samples.py"
+        said += " (of the folder that `make import` writes)" if IS_CHECKOUT else ""
+        said += f': DIFFERS = {{"{info.name}": "the reason"}}'
         assert not found or may_differ(info, SAMPLES.differs), said
 
 

@@ -1,0 +1,129 @@
+"""What is asked about two versions of PyTorch, and the answer: a native folder, and what has no place in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ..core.files import lay_out_files
+from ..core.folders import CHECKOUT, OVERLAY
+from ..inputs.entries import split_entries
+from .versions import Versions
+
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a native folder is asked for.
+
+    Args:
+        versions: the two versions of PyTorch's files.
+        site: the folder with the ``torch`` that is built on; None if the folder is for any.
+        files: sources that are compiled, too, with the headers that changed: paths below ``aten/src/ATen``.
+        is_whole: whether Python files of torch can be laid over as they are.
+    """
+
+    versions: Versions
+    site: Path | None
+    files: tuple[str, ...] = ()
+    is_whole: bool = True
+
+    @property
+    def tree(self) -> Path:
+        """The top folder of the checkout."""
+        return self.versions.tree
+
+    @property
+    def has_cuda(self) -> bool:
+        """Whether kernels for CUDA can be built."""
+        return self.site is None or (self.site / "torch/lib/libtorch_cuda.so").exists()
+
+    def before(self, name: str) -> str:
+        """Return the text of a file in the old version; empty if there is none."""
+        return text_of(self.versions.before([name])[name])
+
+    def after(self, name: str) -> str:
+        """Return the text of a file in the new version; empty if there is none."""
+        return text_of(self.versions.after(name))
+
+    def there(self, names: Iterable[str]) -> list[str]:
+        """Return those names of files that changed and were not deleted."""
+        return [name for name in names if self.versions.changed.get(name, "D") != "D"]
+
+    def installed(self, name: str) -> bytes | None:
+        """Return the content of a file of the torch; None if there is none."""
+        return (self.site / name).read_bytes() if self.site and (self.site / name).is_file() else None
+
+    def entries(self, name: str) -> dict[str, str]:
+        """Return the texts of the entries in a YAML file of the new version, by operator."""
+        return self._entries.setdefault(name, split_entries(self.after(name)))
+
+    @cached_property
+    def _entries(self) -> dict[str, dict[str, str]]:
+        return {}
+
+
+@dataclass
+class Answer:
+    """What the new version changes, as a native folder.
+
+    Args:
+        question: the question.
+        files: the files of the folder.
+        places: the path in the checkout of each.
+        overlay: the content of files of torch that are laid over, with their paths in the checkout, by path below
+            site-packages.
+        left: by path in the checkout, or what it is about, why something is not carried.
+        refused: why operators cannot be carried, with file and line.
+        said: what else is to be told.
+        operators: the operators of which something changes.
+        added: the names of operators that are new.
+    """
+
+    question: Question
+    files: dict[str, bytes] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    overlay: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    operators: set[str] = field(default_factory=set)
+    added: set[str] = field(default_factory=set)
+
+    @property
+    def carried(self) -> set[str]:
+        """The paths in the checkout of what is carried, whether it changed or is only needed."""
+        return {*self.places.values(), *(place for _, place in self.overlay.values())}
+
+    def put(self, name: str, place: str, text: str) -> None:
+        """Add a file, unless its text is empty. A folder for any torch has no lines to keep."""
+        if text.strip():
+            if self.question.site is None and text != self.question.after(place):
+                text = _BLANK_LINES.sub("\n\n", text).strip("\n") + "\n"
+            self.files[name], self.places[name] = text.encode(), place
+
+    def put_whole(self, name: str, place: str) -> None:
+        """Add a new file of the checkout, byte for byte."""
+        content = self.question.versions.after(place)
+        assert content is not None, place
+        self.files[name], self.places[name] = content, place
+
+    def write(self, folder: Path) -> None:
+        """Write the native folder."""
+        overlay = {f"{OVERLAY}/{name}": content for name, (content, _) in self.overlay.items()}
+        note = {
+            "tree": str(self.question.tree),
+            "places": self.places,
+            "overlay": {name: place for name, (_, place) in self.overlay.items()},
+        }
+        lay_out_files(folder, {**self.files, **overlay, CHECKOUT: json.dumps(note, indent=1).encode()})
+
+
+def text_of(content: bytes | None) -> str:
+    """Return the text of a file; empty if there is none."""
+    return (content or b"").decode("utf-8", errors="replace").replace("\r\n", "\n")

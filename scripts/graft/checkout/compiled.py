@@ -1,0 +1,156 @@
+"""C++ that changes: headers that are laid over the torch's, sources with them, and what of these is compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from ..core.errors import UsageError
+from . import headers as of_headers
+from .answer import Answer, Question, text_of
+from .code import Code
+from .operators import Operators
+from .sources import ATEN, NATIVE, in_wheel, is_header, is_source, place_of, why_left
+
+# As many sources that did not change are compiled for a changed header without being asked for.
+_MOST_USERS = 8
+
+# Headers of PyTorch by their paths below torch/include.
+_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*<((?:ATen|c10|torch)/[^>\n]+)>", re.M)
+# What setup.py writes around the headers that it installs.
+_GUARD = re.compile(r"#if !defined\(TORCH_STABLE_ONLY\) [^\n]*\n(.*)\n#else\n#error [^\n]*\n#endif [^\n]*\n", re.S)
+
+
+def take_headers(answer: Answer) -> set[str]:
+    """Take the headers that changed. Return the names that changed in those that are laid over."""
+    question, names = answer.question, set[str]()
+    changed = [name for name in question.there(filter(is_header, question.versions.changed)) if name not in answer.left]
+    for name, content in question.versions.before(changed).items():
+        before, after = text_of(content), question.after(name)
+        if content is None and name.startswith(f"{NATIVE}/"):
+            answer.put_whole(place_of(name), name)
+        elif of_headers.is_same(before, after):
+            continue
+        elif question.site is None:
+            answer.left[name] = "a native folder has no headers of PyTorch; `make develop SOURCE=...` lays it over"
+        else:
+            there = _installed(question, name)
+            faults = [of_headers.refused(name, text, after) for text in dict.fromkeys([before, there]) if text]
+            if why := next(filter(None, faults), ""):
+                answer.left[name] = why
+            else:
+                answer.overlay[in_wheel(name)] = after.encode(), name
+                names |= Code(there or before, after).names
+    _keep_vectors_together(answer)
+    return names
+
+
+def _installed(question: Question, name: str) -> str:
+    text = text_of(question.installed(in_wheel(name)))
+    guarded = _GUARD.fullmatch(text)
+    return guarded[1] if guarded else text
+
+
+def _keep_vectors_together(answer: Answer) -> None:
+    """Headers of vectors are laid over all, or none."""
+    faults = [name for name in answer.left if "/cpu/vec/" in name]
+    for name in [place for _, place in answer.overlay.values() if "/cpu/vec/" in place and faults]:
+        del answer.overlay[in_wheel(name)]
+        answer.left[name] = f"{faults[0]} cannot be laid over, and headers of vectors go together"
+
+
+def changed_codes(answer: Answer, names: set[str]) -> dict[str, Code]:
+    """Return the sources that changed, and those that are compiled for headers in which ``names`` did.
+
+    Raises:
+        UsageError: no source that changed includes a header that did, and many others do.
+    """
+    question = answer.question
+    sources = [name for name in question.there(filter(is_source, question.versions.changed)) if name not in answer.left]
+    before = question.versions.before(sources)
+    asked = [f"{ATEN}/{name}" for name in question.files]
+    if missing := [name for name in asked if not (question.tree / name).is_file()]:
+        raise UsageError(
+            "\n".join(f"FILES: {question.tree / name}: no such file" for name in missing),
+            todo="write paths below aten/src/ATen, as native/cpu/ReduceOpsKernel.cpp",
+        )
+    headers = {place for _, place in answer.overlay.values()}
+    including = of_headers.users(question.tree, headers, sources) if headers else set()
+    codes = {
+        name: Code(text_of(before[name]), question.after(name), names if name in including else ()) for name in sources
+    }
+    if headers:
+        others = _users(question, headers, names, {*sources, *asked})
+        codes |= _chosen(answer, headers, others, is_asked=bool(including or asked))
+    for name in asked:
+        text = question.after(name)
+        codes[name] = codes.get(name) or Code(text, text, names)
+    return codes
+
+
+def _users(question: Question, headers: Collection[str], names: set[str], but: Collection[str]) -> dict[str, Code]:
+    """Return the sources that did not change, and that use what changed in headers."""
+    found = (path for pattern in ("*.cpp", "*.cu") for path in (question.tree / NATIVE).rglob(pattern))
+    every = [path.relative_to(question.tree).as_posix() for path in found]
+    among = [each for each in every if not why_left(each, question.tree, has_cuda=question.has_cuda)]
+    texts = {name: question.after(name) for name in of_headers.users(question.tree, headers, among) - {*but}}
+    codes = {name: Code(text, text, names) for name, text in sorted(texts.items())}
+    return {name: code for name, code in codes.items() if code.affected}
+
+
+def _chosen(answer: Answer, headers: Collection[str], others: dict[str, Code], *, is_asked: bool) -> dict[str, Code]:
+    """Return those sources that did not change and are compiled for headers. Say what is not."""
+    named = " ".join(sorted(map(place_of, headers)))
+    shown = [f"native/{place_of(name)}" for name in others][:_MOST_USERS]
+    if not others:
+        answer.said.append(f"{named}: laid into torch/include; no other kernel uses what changed there")
+    elif is_asked:
+        keep = f"{named}: {len(others)} other sources of PyTorch keep the old one"
+        answer.said.append(f'{keep}; FILES="{shown[0]} ..." compiles them')
+    elif len(others) > _MOST_USERS:
+        raise UsageError(
+            f"{named}: no source that changed includes what changed here, and {len(others)} others do",
+            todo=f'set FILES to those to compile with it, for example FILES="{" ".join(shown)}"',
+        )
+    return {} if is_asked else others
+
+
+def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators) -> None:
+    """Take of each source what is needed for the entries, and what registers itself."""
+    kernels, refused = operators.kernels, operators.refused_kernels
+    used = kernels.union(*(code.used for code in codes.values()))
+    for name, code in codes.items():
+        if code.is_new and refused.isdisjoint(code.functions):
+            answer.put_whole(place_of(name), name)
+        else:
+            answer.put(place_of(name), name, code.text(kernels, refused))
+        for statement in code.registrations:
+            answer.operators |= _operators_named(statement.words, operators.texts)
+        if alone := sorted(code.edited - used - refused):
+            why = "only PyTorch's own code calls this directly, and keeps PyTorch's"
+            answer.left[f"{name}: {', '.join(alone)}"] = why
+
+
+def take_lacking_headers(answer: Answer) -> None:
+    """Take the headers that sources include and that the checkout has, but not the torch."""
+    question = answer.question
+    if question.site is None:
+        return
+    left = [*answer.files.values(), *(content for content, _ in answer.overlay.values())]
+    seen: set[str] = set()
+    while left:
+        found = {name.decode() for name in _INCLUDE.findall(left.pop())} - seen
+        seen |= found
+        for name in found:
+            place = f"aten/src/{name}" if name.startswith("ATen/") else name
+            is_there = (question.site / "torch/include" / name).exists() or place_of(place) in answer.files
+            if not is_there and (content := question.versions.after(place)):
+                answer.overlay.setdefault(f"torch/include/{name}", (content, place))
+                left.append(content)
+
+
+def _operators_named(words: Collection[str], ours: Mapping[str, str]) -> set[str]:
+    """Return the operators whose names begin the names of dispatch stubs or kernels: ``lerp`` of ``lerp_stub``."""
+    roots = {name.partition(".")[0] for name in ours}
+    begun = ([word[: end.start()] for end in re.finditer(r"_|$", word)] for word in words)
+    return {max(found, key=len) for each in begun if (found := [root for root in each if root in roots])}

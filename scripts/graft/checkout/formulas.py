@@ -1,0 +1,40 @@
+"""Functions of FunctionsManual.cpp that change, or that formulas need and the torch lacks."""
+
+from __future__ import annotations
+
+import re
+
+from ..fork.apply import HELPERS_HEADER, HELPERS_SOURCE, YAML_FILES
+from ..inputs import native
+from ..inputs.native import DERIVATIVES
+from .answer import Answer, text_of
+from .code import Code
+from .operators import Operators
+
+
+def take_helpers(answer: Answer, operators: Operators) -> None:
+    """Take the functions, with what is local to the file that they need, and their declarations."""
+    question = answer.question
+    (before, after), header = ((question.before(n), question.after(n)) for n in (HELPERS_SOURCE, HELPERS_HEADER))
+    lacking = _lacking(answer, operators, header[1])
+    if before == after and header[0] == header[1] and not lacking:
+        return
+    code = Code(before, after)
+    answer.put(str(native.HELPERS), HELPERS_SOURCE, code.text(code.functions | lacking, has_own=False))
+    answer.put(str(native.HELPERS_HEADER), HELPERS_HEADER, Code(*header).declarations(lacking))
+    every = question.entries(YAML_FILES[DERIVATIVES])
+    answer.operators |= {name for name, text in every.items() if not code.functions.isdisjoint(_words(text))}
+
+
+def _lacking(answer: Answer, operators: Operators, header: str) -> set[str]:
+    """Return the functions that formulas name, and that the checkout declares and the torch does not."""
+    there = answer.question.installed(f"torch/include/{HELPERS_HEADER}")
+    if there is None or not operators.formulas:
+        return set()
+    written = answer.question.entries(YAML_FILES[DERIVATIVES])
+    named = {word for name in operators.formulas for word in _words(written[name])}
+    return named & _words(header) - _words(text_of(there))
+
+
+def _words(text: str) -> set[str]:
+    return {*re.findall(r"\w+", text)}

@@ -1,0 +1,295 @@
+"""Changed headers of PyTorch: which can be laid over the installed ones, and which sources include them.
+
+PyTorch's libraries stay as they were compiled. What they share with sources that are compiled anew must not change: the
+layout of classes, virtual functions, functions that they define, the types of dispatch stubs, the values of enums. All
+else in a header is compiled into what includes it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from tree_sitter import Node
+
+from ..inputs.cplusplus import canonical, definition_of, nodes_of, parameters_in, parse, text_of
+
+_BLANK = re.compile(r"""/\*.*?\*/|//[^\n]*|\\\n|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.S)
+_TOKEN = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w[\w.]*(?:'\w+)*|::|\S""")
+_DIRECTIVE = re.compile(r"\s*#\s*(include\b)?(.*)")
+# The macro of ATen/native/DispatchStub.h, with or without a semicolon.
+_STUB = re.compile(r"\bDECLARE_DISPATCH\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\);?")
+
+# The folders of a checkout where compilers look for headers, and headers that include none of ATen's, or are generated.
+_SEARCHED = ("aten/src/", "", "torch/csrc/api/include/", "aten/src/ATen/native/")
+_OTHERS = ("ATen/ops/", "c10/")
+_INCLUDE = re.compile(rb'#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([\w.+-]+/[^>\n]+)>)')
+
+_CLASSES = ("class_specifier", "struct_specifier", "union_specifier")
+_DECLARATIONS = ("declaration", "field_declaration", "function_definition")
+_ALIASES = ("alias_declaration", "type_definition")
+# Aliases of aliases are followed so often.
+_DEPTH = 4
+
+
+def is_same(before: str, after: str) -> bool:
+    """Return whether the texts of a file have the same tokens. Namespaces may be spelt otherwise, and includes may be
+    gone.
+    """
+    (old, had), (new, has) = _tokens(before), _tokens(after)
+    return old == new and has <= had
+
+
+def refused(name: str, before: str, after: str) -> str:
+    """Return why the text ``after`` of the header ``name`` cannot be laid over the installed one, which has the text
+    ``before``; empty if it can.
+    """
+    old, new = _Shared(Path(name), before), _Shared(Path(name), after)
+    functions = [
+        key for key, returns in old.functions.items() if new.functions.get(key, new.inline.get(key)) != returns
+    ]
+    said = [
+        *(f"the data members or bases of {each} change" for each in _changed(old.layouts, new.layouts)),
+        *(f"the virtual functions of {each} change" for each in _changed(old.virtual, new.virtual)),
+        *(f"the values of {each} change" for each in _changed(old.enums, new.enums, may_grow=True)),
+        *(f"the type of the dispatch stub {each} changes" for each in _changed(old.stubs, new.stubs)),
+        *(
+            f"the declaration of {key[0]}, which PyTorch's libraries define, changes"
+            for key in functions
+            if not old.is_missed(key, new)
+        ),
+    ]
+    return "; ".join(dict.fromkeys(said))
+
+
+def users(tree: Path, headers: Collection[str], among: Iterable[str]) -> set[str]:
+    """Return the files ``among`` those of the checkout ``tree`` that include one of ``headers``, directly or not. All
+    are named by their paths in it.
+    """
+    sources, found = {*among}, {*headers}
+    contents: dict[str, bytes | None] = {}
+    including: dict[str, list[str]] = {}
+    left, seen = [*sources], {*sources}
+    while left:
+        file = left.pop()
+        for place in _included(tree, file, contents, found):
+            including.setdefault(place, []).append(file)
+            left += [] if place in seen else [place]
+            seen.add(place)
+    left = [*found]
+    while left:
+        more = {*including.get(left.pop(), ())} - found
+        found |= more
+        left += more
+    return found & sources
+
+
+def _included(tree: Path, file: str, contents: dict[str, bytes | None], known: Collection[str]) -> Iterator[str]:
+    """Yield the files of a checkout that a file includes; those that are ``known`` may be deleted."""
+    for quoted, bracketed in _INCLUDE.findall(_content(tree, file, contents) or b""):
+        name = (quoted or bracketed).decode(errors="replace")
+        folders = (f"{file.rpartition('/')[0]}/", *_SEARCHED) if quoted else _SEARCHED
+        if not name.startswith(_OTHERS):
+            places = (os.path.normpath(folder + name) for folder in folders)
+            yield from next(([p] for p in places if p in known or _content(tree, p, contents) is not None), [])
+
+
+def _content(tree: Path, file: str, contents: dict[str, bytes | None]) -> bytes | None:
+    """Return the content of a file; None if it cannot be read. Each is read once."""
+    if file not in contents:
+        try:
+            contents[file] = (tree / file).read_bytes()
+        except OSError:
+            contents[file] = None
+    return contents[file]
+
+
+def _tokens(text: str) -> tuple[list[tuple[str, str]], set[str]]:
+    """Return the tokens of a text, each with its namespace, and what it includes."""
+    found: list[tuple[str, str]] = []
+    includes: set[str] = set()
+    opened: list[str] = []  # for each brace that is open, the namespace that it opens
+    named: list[str] | None = None  # the tokens behind the word namespace
+    for line in _BLANK.sub(lambda match: match[1] or " ", text).splitlines():
+        if directive := _DIRECTIVE.match(line):
+            words = " ".join(_TOKEN.findall(directive[2]))
+            includes |= {words} if directive[1] else set()
+            found += [] if directive[1] else [("", f"#{words}")]
+        for token in _TOKEN.findall(line if not directive else ""):
+            if token == "namespace":
+                named = ["inline"] if found and found[-1][1] == "inline" else []
+                del found[len(found) - len(named) :]
+            elif named is not None and token not in "{;":
+                named.append(token)
+            elif token == "{" and named is not None:
+                opened.append(" ".join(named) or "-")
+                named = None
+            elif token == "}" and opened and opened.pop():
+                continue
+            else:
+                opened += [""] if token == "{" else []
+                words = " ".join(["namespace", *named, token]) if named is not None else token
+                found.append((" :: ".join(filter(None, opened)), words))
+                named = None
+    return found, includes
+
+
+def _changed(old: Mapping[str, list[str]], new: Mapping[str, list[str]], *, may_grow: bool = False) -> list[str]:
+    """Return the names in both whose lists differ; if they ``may_grow``, not for what is added at the end."""
+    both = [(name, items, new[name]) for name, items in old.items() if name in new]
+    return [name for name, items, now in both if items != (now[: len(items)] if may_grow else now)]
+
+
+class _Shared:
+    """What PyTorch's libraries share with all else that includes a header. Templates are compiled into each.
+
+    Attributes:
+        layouts: the bases and data members of each class.
+        virtual: the virtual functions of each class.
+        enums: the values of each enum.
+        stubs: the type of each dispatch stub.
+        functions: what each function returns that has no body here, and the type of each variable that is ``extern``,
+            by the qualified name with the types of the parameters.
+        inline: the same of functions that have a body.
+    """
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.layouts: dict[str, list[str]] = {}
+        self.virtual: dict[str, list[str]] = {}
+        self.enums: dict[str, list[str]] = {}
+        self.stubs: dict[str, list[str]] = {}
+        self.functions: dict[tuple[str, ...], str] = {}
+        self.inline: dict[tuple[str, ...], str] = {}
+        self._path = path
+        self._texts: dict[tuple[str, ...], str] = {}
+        root = parse(_STUB.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text))
+        self._code = _spaced(text_of(root))
+        every = [*_declared(root, "")]
+        self._aliases = dict(_alias(node) for node, _, is_member in every if node.type in _ALIASES and not is_member)
+        for node, scope, is_member in every:
+            if node.type in _DECLARATIONS:
+                self._add(node, scope, is_member=is_member)
+            elif node.type not in _ALIASES:
+                self._add_type(node, f"{scope}::{text_of(node.child_by_field_name('name'))}".removeprefix("::"))
+        for found in _STUB.finditer(text):
+            cpp_type, _, stub = found[1].rpartition(",")
+            aliases = (node for node in nodes_of(parse(f"using _ = {cpp_type};")) if node.type in _ALIASES)
+            self.stubs[stub.strip()] = [self._canonical(_alias(node)[1]) for node in aliases]
+
+    def is_missed(self, key: tuple[str, ...], other: _Shared) -> bool:
+        """Return whether the other text declares a function with the same words, and parsing it missed that."""
+        is_found = any(name == key[0] for name, *_ in (*other.functions, *other.inline))
+        return not is_found and self._texts[key] in other._code
+
+    def _add(self, node: Node, scope: str, *, is_member: bool) -> None:
+        """Add a function, or a variable that is ``extern``."""
+        definition = definition_of(self._path, node, scope, is_local=False)
+        words = [text_of(child) for child in node.children]
+        if definition is None:
+            if "extern" in words:
+                names = _spaced(" ".join(map(text_of, node.children_by_field_name("declarator"))))
+                variable = (f"{scope}::{names}".removeprefix("::"),)
+                self.functions[variable] = self._canonical(text_of(node.child_by_field_name("type")))
+                self._texts[variable] = _spaced(text_of(node))
+            return
+        if definition.macro or (definition.is_local and not is_member):
+            return
+        declarator = _function_in(node)
+        after = [text_of(child) for child in declarator.children] if declarator else []
+        types = (*map(self._canonical, definition.parameters), *sorted({"const", "&", "&&"}.intersection(after)))
+        key = ("::".join(filter(None, (definition.namespace, definition.name))), *types)
+        returns = self._canonical(definition.returns)
+        if {"virtual", "override", "final"}.intersection([*words, *after]):
+            self.virtual.setdefault(scope, []).append(f"{returns} {key}")
+        else:
+            has_body = node.type == "function_definition" or definition.is_inline
+            (self.inline if has_body else self.functions)[key] = returns
+            self._texts[key] = _spaced(text_of(node))
+
+    def _add_type(self, node: Node, name: str) -> None:
+        """Add a class or an enum."""
+        body = node.child_by_field_name("body")
+        assert body is not None
+        if node.type == "enum_specifier":
+            base = text_of(node.child_by_field_name("base"))
+            each = [_spaced(text_of(child)) for child in body.named_children if child.type == "enumerator"]
+            self.enums.setdefault(name, []).extend([self._canonical(base), *each])
+        else:
+            bases = [self._canonical(text_of(c)) for c in node.named_children if c.type == "base_class_clause"]
+            self.layouts.setdefault(name, []).extend([*bases, *map(self._canonical, _data_members(body))])
+            self.virtual.setdefault(name, [])
+
+    def _canonical(self, cpp_type: str) -> str:
+        """Return a type in one spelling, with the aliases of the header resolved."""
+        for _ in range(_DEPTH):
+            cpp_type = re.sub(r"\w+", lambda word: self._aliases.get(word[0], word[0]), cpp_type)
+        return canonical(cpp_type)
+
+
+def _declared(node: Node, scope: str, *, is_member: bool = False) -> Iterator[tuple[Node, str, bool]]:
+    """Yield the declarations, types and aliases within a node that are no templates and in no function, each with its
+    namespace or class, and whether that is a class.
+    """
+    for child in node.named_children:
+        name, body = child.child_by_field_name("name"), child.child_by_field_name("body")
+        inner = "::".join(filter(None, (scope, text_of(name))))
+        if child.type == "namespace_definition":
+            yield from _declared(body, inner) if name and body else ()
+        elif child.type in (*_CLASSES, "enum_specifier"):
+            if body and not (name and name.type == "template_type"):
+                yield child, scope, is_member
+                yield from _declared(body, inner, is_member=True)
+        elif child.type not in ("template_declaration", "compound_statement"):
+            if child.type in (*_DECLARATIONS, *_ALIASES):
+                yield child, scope, is_member
+            yield from _declared(child, scope, is_member=is_member)
+
+
+def _data_members(body: Node) -> Iterator[str]:
+    """Yield the data members in the body of a class, without their initial values, and the conditions around them."""
+    for child in body.named_children:
+        declarators = child.children_by_field_name("declarator")
+        words = [text_of(each) for each in child.children]
+        if child.type.startswith("preproc_"):
+            if inner := [*_data_members(child)]:
+                yield from (text_of(child).partition("\n")[0], *inner)
+        elif child.type == "field_declaration" and not _function_in(child) and "static" not in words:
+            kind = child.child_by_field_name("type")
+            is_union = kind is not None and kind.type in _CLASSES and not kind.child_by_field_name("name")
+            if declarators or is_union:
+                left_out = ("=", ";", "comment", "initializer_list")
+                named = [(child.field_name_for_child(number), each) for number, each in enumerate(child.children)]
+                parts = (each for name, each in named if name != "default_value" and each.type not in left_out)
+                yield _spaced(" ".join(map(text_of, parts)))
+
+
+def _function_in(node: Node) -> Node | None:
+    """Return the declarator of a function, but for a pointer to one; None if a node declares none."""
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type in ("reference_declarator", "pointer_declarator"):
+        declarator = declarator.named_children[-1]
+    inner = declarator.child_by_field_name("declarator") if declarator else None
+    is_function = declarator and declarator.type == "function_declarator" and inner
+    return declarator if is_function and inner and inner.type != "parenthesized_declarator" else None
+
+
+def _alias(node: Node) -> tuple[str, str]:
+    """Return the name of an alias, and its type without the names of parameters."""
+    declarator = node.child_by_field_name("declarator") or node
+    name = node.child_by_field_name("name") or next(each for each in nodes_of(declarator) if "identifier" in each.type)
+    parts, end = list[str](), node.start_byte
+    text = node.text or b""
+    for each in nodes_of(node):
+        if each.start_byte >= end and (each == name or each.type == "parameter_list"):
+            parts.append(text[end - node.start_byte : each.start_byte - node.start_byte].decode())
+            parts += [] if each == name else [f"({', '.join(parameters_in(each))})"]
+            end = each.end_byte
+    parts.append(text[end - node.start_byte :].decode())
+    return text_of(name), re.sub(r"\b(?:typedef|using)\b|[=;]", " ", "".join(parts))
+
+
+def _spaced(text: str) -> str:
+    """Return the tokens of a text with one space between them."""
+    return " ".join(_TOKEN.findall(_BLANK.sub(lambda match: match[1] or " ", text)))
