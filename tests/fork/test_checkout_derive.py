@@ -374,3 +374,67 @@ def test_conflict_is_an_error_with_its_line(checkout: Path, site: Path) -> None:
     conflict = "<<<<<<< HEAD\n  return self;\n=======\n  return -self;\n>>>>>>> theirs"
     with pytest.raises(UsageError, match=rf"{checkout}/{NATIVE}/Others\.cpp:21: a merge conflict's marker"):
         of(checkout, site, (f"{NATIVE}/Others.cpp", "  return self;", conflict))
+
+
+BRANCHES = f"""namespace at::native {{
+template <int N> std::enable_if_t<N % 2 == 0, std::pair<int, int>> even() {{ return {{1, N}}; }}
+template <int N> std::enable_if_t<(N >= 4), int> large() {{ return N; }}
+void half_kernel(int x) {{
+#if ONE
+  if (x) {{
+#else
+  if (!x) {{
+#endif
+    even<2>();
+  }}
+}}
+void add_kernel(int x) {{ large<4>(); }}
+REGISTER_DISPATCH(half_stub, &half_kernel)
+REGISTER_DISPATCH(add_stub, &add_kernel)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "there", "gone"),
+    [("{1, N}", "{2, N}", "half_stub", "add_stub"), ("return N;", "return N + 1;", "add_stub", "half_stub")],
+)
+def test_braces_in_branches_and_comparisons_in_types(
+    tmp_path: Path, site: Path, old: str, new: str, there: str, gone: str
+) -> None:
+    name = f"{NATIVE}/cpu/Branches.cpp"
+    answer = of(repository(tmp_path / "branches", {**FILES, name: BRANCHES}), site, (name, old, new))
+    text = "\n".join(lines(answer, "cpu/Branches.cpp").values())
+    assert there in text and gone not in text
+
+
+def test_source_without_a_brace_is_left_to_the_compiler(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site, (f"{NATIVE}/Others.cpp", "self / (n", "{ self / (n"))
+    assert answer.files["Others.cpp"] == (checkout / NATIVE / "Others.cpp").read_bytes()
+    assert {str(entry["func"]).partition("(")[0] for entry in entries(answer)} == {"third", "fourth"}
+
+
+def test_editors_lock_is_no_source(checkout: Path, site: Path) -> None:
+    (checkout / NATIVE / ".#Others.cpp").symlink_to("somebody@host.1")
+    answer = of(checkout, site)
+    assert (answer.files, answer.left) == ({}, {})
+    (checkout / NATIVE / "Others.cpp").unlink()
+    (checkout / NATIVE / "Others.cpp").symlink_to("nowhere.cpp")
+    assert "deleted" in of(checkout, site).left[f"{NATIVE}/Others.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "line"),
+    [
+        (FUNCTIONS, "- func: fourth(Tensor self) -> Tensor\n", "- func: fourth(Tensor self) -> Tensor\n  tags: [a\n", 15),
+        (DERIVATIVES, "  self: grad / 4\n", "  self: grad / 4\n  other\n", 6),
+        (FUNCTIONS, "- func: third", "- variants: function\n- func: third", 2),
+    ],
+)
+def test_what_is_not_yaml_is_an_error_with_its_line(
+    checkout: Path, site: Path, name: str, old: str, new: str, line: int
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        of(checkout, site, (name, old, new))
+    assert f"{checkout / name}:" in caught.value.what
+    assert abs(int(caught.value.what.split(":")[1]) - line) <= 4

@@ -12,6 +12,10 @@ from .statements import Kind, Statement, statements
 # Statements of these kinds stay in each text: what a kept function needs of them is not asked.
 _KEPT = {Kind.TYPE, Kind.MACRO, Kind.INCLUDE, Kind.DIRECTIVE, Kind.OTHER}
 
+# What begins functions in a file that is one statement: a type, a name, parameters, and a brace; or a macro with the
+# name.
+_DEFINITION = re.compile(r"\( (\w+) \) \((?= [^;{}]* {)|(?<=[\w&*>] )(?!if|for|while|switch)(\w+) \((?= [^;{}]* {)")
+
 _COMMENTS = re.compile(r"(?:[ \t]*//[^\n]*\n)+[ \t]*\Z")
 
 
@@ -81,8 +85,10 @@ class Code:
     @property
     def functions(self) -> set[str]:
         """The affected functions that others can call."""
-        every = (self.statements[i] for i in self.affected)
-        return {name for each in every if each.kind is Kind.FUNCTION and not each.is_local for name in each.names}
+        every = [self.statements[i] for i in self.affected]
+        found = {name for each in every if each.kind is Kind.FUNCTION and not each.is_local for name in each.names}
+        whole = " ".join(word for each in every if each.kind is Kind.WHOLE for word in each.tokens)
+        return found | {name for names in _DEFINITION.findall(whole) for name in names if name}
 
     @property
     def edited(self) -> set[str]:
@@ -115,6 +121,7 @@ class Code:
             for i, each in enumerate(self.statements)
             if (each.kind is Kind.FUNCTION and not each.names.isdisjoint(kernels))
             or (each.kind is Kind.REGISTRATION and i in self.affected and each.words.isdisjoint(refused))
+            or (each.kind is Kind.WHOLE and i in self.affected)
         }
         if not roots:
             return ""

@@ -1,7 +1,8 @@
 """The statements at namespace level of a C++ file, by its tokens.
 
 No header is read and no macro expanded, and many macros of PyTorch have no semicolon behind them, so this splits tokens
-and needs no grammar. Where braces do not match, as around some ``#if``, the file is one statement.
+and needs no grammar. Of the branches of an ``#if`` inside brackets, the last one counts. Where braces do not match, the
+file is one statement.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 # Macros with arguments that are a part of what follows them.
 _PREFIX = re.compile(r"\w*(?:LAUNCH_BOUNDS|ATTRIBUTE|DEPRECATED|ALIGN)\w*")
+_CONDITION = re.compile(r"\s*#\s*(if|el|endif)")
 _DEFINES = re.compile(r"\s*#\s*(?:define|undef)\s+(\w+)")
 _TYPES = {"struct", "class", "union", "enum"}
 # Words before a parenthesis that are no name of a function.
@@ -47,6 +49,8 @@ class Kind(Enum):
     INCLUDE = "include"
     DIRECTIVE = "directive"
     OTHER = "other"
+    # A file whose braces do not match.
+    WHOLE = "whole"
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class Statement:
         """The statements in the braces of a type; none if they cannot be told apart."""
         body = self.tokens[len(self.head) + 1 : -2]
         try:
-            return _Splitter(body, range(len(body))).split()
+            return _Splitter(body, range(0, 2 * len(body), 2)).split()
         except _UnbalancedError:
             return []
 
@@ -130,7 +134,8 @@ def statements(text: str) -> list[Statement]:
         return _Splitter([part for part, _ in tokens], [end for _, end in tokens]).split()
     except _UnbalancedError:
         every = tuple(part for part, _ in tokens)
-        return [Statement(Kind.OTHER, frozenset(), every, 0, len(text))] if every else []
+        names = frozenset(part for part in every if part.isidentifier())
+        return [Statement(Kind.WHOLE, names, every, 0, len(text))] if every else []
 
 
 def _is_space(part: str) -> bool:
@@ -139,6 +144,12 @@ def _is_space(part: str) -> bool:
 
 def _is_directive(token: str) -> bool:
     return token.lstrip().startswith("#")
+
+
+def _has_half_of_condition(tokens: Sequence[str]) -> bool:
+    """Return whether tokens have one end of an ``#if``, and not the other."""
+    words = [found[1] for token in tokens if "#" in token and (found := _CONDITION.match(token))]
+    return words.count("if") != words.count("endif")
 
 
 class _Splitter:
@@ -180,6 +191,8 @@ class _Splitter:
         around = (*(name for name in self._namespaces if name is not None), *self._head)
         tokens = tuple(self._tokens[start:end])
         first, last = self._ends[start] - len(tokens[0]), self._ends[end - 1]
+        if kind is Kind.FUNCTION and _has_half_of_condition(tokens):
+            kind = Kind.OTHER  # it cannot be left out
         self._found.append(Statement(kind, frozenset(names), tokens, first, last, around, block))
 
     def _text(self, at: int) -> str:
@@ -210,11 +223,28 @@ class _Splitter:
     def _behind(self, at: int) -> int:
         """Return the place behind the bracket that closes the one at ``at``."""
         depth = 0
+        # The depths before each ``#if`` around a token.
+        before: list[int] = []
         for i in range(at, len(self._tokens)):
-            depth += _DEPTHS.get(self._tokens[i], 0)
+            token = self._tokens[i]
+            if "#" in token and (condition := _CONDITION.match(token)):
+                if condition[1] == "if":
+                    before.append(depth)
+                elif not before:
+                    raise _UnbalancedError
+                else:
+                    depth = before[-1] if condition[1] == "el" else depth
+                    before = before[:-1] if condition[1] == "endif" else before
+            depth += _DEPTHS.get(token, 0)
             if depth == 0:
                 return i + 1
         raise _UnbalancedError
+
+    def _compares(self, at: int) -> bool:
+        """Return whether ``<``, ``>`` or ``=`` at ``at`` is a part of ``<=``, ``>=``, ``==``, ``!=`` or ``->``."""
+        before = self._text(at - 1) if at and self._ends[at - 1] == self._ends[at] - 1 else ""
+        behind = self._text(at + 1) if self._ends[at + 1 : at + 2] == [self._ends[at] + 1] else ""
+        return behind == "=" or before in ({"<", ">", "=", "!"} if self._text(at) == "=" else {"-"})
 
     def _behind_template(self, at: int) -> int:
         """Return the place behind ``<...>`` at ``at``."""
@@ -224,7 +254,7 @@ class _Splitter:
             if text in ("(", "{", "["):
                 at = self._behind(at)
                 continue
-            depth += (text == "<") - (text == ">" and self._tokens[at - 1] != "-")
+            depth += (text == "<" and not self._compares(at)) - (text == ">" and not self._compares(at))
             at += 1
             if depth == 0:
                 return at
@@ -259,7 +289,7 @@ class _Splitter:
             elif text == "}":
                 raise _UnbalancedError
             else:
-                has_value |= text == "="
+                has_value |= text == "=" and not self._compares(at)
                 at += 1
         self._at = at
         self._classify(start, head, at, is_type=is_type)
@@ -309,7 +339,7 @@ class _Splitter:
             text = self._text(at)
             if text == "operator":
                 return False
-            if text == "=":
+            if text == "=" and not self._compares(at):
                 return True
             at = self._behind(at) if text in ("(", "[", "{") else at + 1
         return False
@@ -330,7 +360,10 @@ class _Splitter:
                     continue
                 return before if before >= head and self._tokens[before].isidentifier() else -1
             if text == "<" and self._tokens[at - 1].isidentifier():
-                with_end = self._behind_template(at)
+                try:
+                    with_end = self._behind_template(at)
+                except _UnbalancedError:  # "less than" within a template's arguments
+                    with_end = end + 1
                 at = with_end if with_end <= end else at + 1
                 continue
             at += 1
