@@ -98,8 +98,10 @@ def _require_readable(question: Question, file: str, before: str) -> None:
         except (yaml.YAMLError, ValueError, TypeError) as error:
             mark = getattr(error, "problem_mark", None)
             after = question.after(file)
-            line = after[: after.index(text)].count("\n") + 1 + (min(mark.line, text.rstrip().count("\n")) if mark else 0)
-            why = getattr(error, "problem", None) or "this is no list of entries"
+            line = (
+                after[: after.index(text)].count("\n") + 1 + (min(mark.line, text.rstrip().count("\n")) if mark else 0)
+            )
+            why = getattr(error, "problem", None) or "an entry here does not begin with `- func: ` or `- name: `"
             raise UsageError(f"{question.tree / file}:{line}: {why}", todo="correct it; nothing was built") from error
 
 

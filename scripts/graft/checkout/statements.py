@@ -331,7 +331,19 @@ class _Splitter:
             at = self._name(head, end)
             name = self._text(at) if at >= 0 else ""
             is_function = has_body and at >= 0 and not self._has_value(head, end)
-            self._add(Kind.FUNCTION if is_function else Kind.OTHER, [name] if name else (), start, end)
+            names = [name] if is_function or not name else [name, *self._more_names(at, end)]
+            self._add(Kind.FUNCTION if is_function else Kind.OTHER, names if name else (), start, end)
+
+    def _more_names(self, at: int, end: int) -> list[str]:
+        """Return the names of further variables that a statement defines behind the one at ``at``."""
+        found = []
+        while at < end:
+            text = self._text(at)
+            behind = at + 2 if text == "," and self._text(at + 1) in ("*", "&") else at + 1
+            if text == "," and self._text(behind).isidentifier():
+                found.append(self._text(behind))
+            at = self._behind(at) if text in ("(", "[", "{") else at + 1
+        return found
 
     def _has_value(self, head: int, end: int) -> bool:
         at = head
@@ -377,7 +389,11 @@ class _Splitter:
                 continue
             name = self._text(at) if self._text(at).isidentifier() and self._text(at) not in _TYPES else name
             at += 1
-        return [name] if name else []
+        names = [name] if name else []
+        if self._text(head) == "enum" and self._text(at) != ";" and self._text(head + 1) not in ("class", "struct"):
+            opening = next((i for i in range(at, end) if self._text(i) == "{"), end)
+            names += [self._text(i) for i in range(opening + 1, end) if self._text(i - 1) in ("{", ",")]
+        return names
 
     def _name_of_alias(self, head: int, end: int) -> list[str]:
         words = [self._text(i) for i in range(head + 1, end) if self._tokens[i].isidentifier()]
