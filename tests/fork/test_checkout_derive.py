@@ -430,7 +430,7 @@ def test_editors_lock_is_no_source(checkout: Path, site: Path) -> None:
             FUNCTIONS,
             "- func: fourth(Tensor self) -> Tensor\n",
             "- func: fourth(Tensor self) -> Tensor\n  tags: [a\n",
-            15,
+            16,
         ),
         (DERIVATIVES, "  self: grad / 4\n", "  self: grad / 4\n  other\n", 6),
         (FUNCTIONS, "- func: third", "- variants: function\n- func: third", 5),
