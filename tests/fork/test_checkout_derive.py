@@ -480,3 +480,11 @@ def test_changes_of_what_is_not_named(tmp_path: Path, site: Path, old: str, new:
     name = f"{NATIVE}/cpu/Helped.cpp"
     answer = of(repository(tmp_path / "helped", {**FILES, name: HELPED}), site, (name, old, new))
     assert "REGISTER_DISPATCH(half_stub" in "\n".join(lines(answer, "cpu/Helped.cpp").values())
+
+
+def test_helper_of_a_function_that_only_others_call_is_told(tmp_path: Path, site: Path) -> None:
+    name = f"{NATIVE}/Called.cpp"
+    text = "namespace at::native {\nstatic int one() { return 1; }\nint called() { return one(); }\n}\n"
+    answer = of(repository(tmp_path / "called", {**FILES, name: text}), site, (name, "return 1;", "return 2;"))
+    assert answer.files == {}
+    assert "only PyTorch's own code calls this" in answer.left[f"{name}: called"]
