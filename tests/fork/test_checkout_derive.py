@@ -355,12 +355,20 @@ def test_what_cannot_be_carried_is_listed(checkout: Path, site: Path) -> None:
     }
 
 
-def test_source_with_flags_of_its_own(checkout: Path, site: Path) -> None:
-    flags = "set_source_files_properties(native/Others.cpp PROPERTIES COMPILE_FLAGS -O0)\n"
-    write(checkout, {"aten/src/ATen/CMakeLists.txt": flags})
+@pytest.mark.parametrize(
+    ("written", "is_left"),
+    [
+        ("native/Others.cpp PROPERTIES COMPILE_FLAGS -O0", True),
+        (f'${{ROOT}}/../{NATIVE}/Others.cpp PROPERTIES COMPILE_FLAGS "-march=x -Wno-y"', True),
+        (f"${{ROOT}}/{NATIVE}/Others.cpp PROPERTIES COMPILE_FLAGS -Wno-deprecated-declarations", False),
+        (f"${{ROOT}}/{NATIVE}/cuda/Others.cpp PROPERTIES COMPILE_FLAGS -O0", False),
+    ],
+)
+def test_source_with_flags_of_its_own(checkout: Path, site: Path, written: str, *, is_left: bool) -> None:
+    write(checkout, {"aten/src/ATen/CMakeLists.txt": f"set_source_files_properties({written})\n"})
     git(checkout, "add", "--all")
     answer = of(checkout, site, (f"{NATIVE}/Others.cpp", "self / 4", "self / 5"))
-    assert answer.left[f"{NATIVE}/Others.cpp"] == "PyTorch's build compiles it with flags of its own"
+    assert (answer.left.get(f"{NATIVE}/Others.cpp") == "PyTorch's build compiles it with flags of its own") is is_left
 
 
 def test_deleted_source_is_told(checkout: Path, site: Path) -> None:
