@@ -396,7 +396,10 @@ void half_kernel(int x) {
     even<2>();
   }
 }
-void add_kernel(int x) { large<4>(); }
+struct Of : Base<decltype(large<4>())> { int n; };
+struct __align__(8) Two { int n[2]; };
+[[maybe_unused]] static int seven() { return 7; }
+void add_kernel(int x) { large<4>(); Of of; Two two; }
 REGISTER_DISPATCH(half_stub, &half_kernel)
 REGISTER_DISPATCH(add_stub, &add_kernel)
 }
@@ -405,7 +408,13 @@ REGISTER_DISPATCH(add_stub, &add_kernel)
 
 @pytest.mark.parametrize(
     ("old", "new", "there", "gone"),
-    [("{1, N}", "{2, N}", "half_stub", "add_stub"), ("return N;", "return N + 1;", "add_stub", "half_stub")],
+    [
+        ("{1, N}", "{2, N}", "half_stub", "add_stub"),
+        ("return N;", "return N + 1;", "add_stub", "half_stub"),
+        ("x) { large", "x) { seven(); large", "[[maybe_unused]] static int seven", "half_stub"),
+        ("x) { large", "x) { x = 1; large", "struct __align__(8) Two", "seven"),
+        ("x) { large", "x) { x = 1; large", "struct Of : Base", "half_stub"),
+    ],
 )
 def test_braces_in_branches_and_comparisons_in_types(
     tmp_path: Path, site: Path, old: str, new: str, there: str, gone: str

@@ -34,7 +34,17 @@ _CONDITION = re.compile(r"\s*#\s*(if|el|endif)")
 _DEFINES = re.compile(r"\s*#\s*(?:define|undef)\s+(\w+)")
 _TYPES = {"struct", "class", "union", "enum"}
 # Words before a parenthesis that are no name of a function.
-_NO_NAME = {"decltype", "__attribute__", "alignas", "noexcept", "__launch_bounds__", "declspec", "explicit", "requires"}
+_NO_NAME = {
+    "decltype",
+    "__attribute__",
+    "alignas",
+    "__align__",
+    "noexcept",
+    "__launch_bounds__",
+    "declspec",
+    "explicit",
+    "requires",
+}
 _LOCAL = {"static", "inline", "constexpr", "__global__", "__device__"}
 
 
@@ -263,6 +273,8 @@ class _Splitter:
         start, at = self._at, self._at
         while self._text(at) == "template" and self._text(at + 1) == "<":
             at = self._behind_template(at + 1)
+        while self._text(at) == self._text(at + 1) == "[":  # an attribute
+            at = self._behind(at)
         head = at
         is_type = self._is_type(head)
         has_value = has_parameters = False
@@ -298,8 +310,12 @@ class _Splitter:
         """Return whether a type is defined or declared here: no variable or function that has one."""
         if self._text(at) in ("typedef", "friend") or self._text(at) not in _TYPES:
             return False
-        end = next(i for i in count(at) if self._text(i) in ("{", ";", "(", "=", ""))
+        end = next(i for i in count(at) if self._text(i) in ("{", ";", "(", "=", "") or self._begins_bases(i))
         return self._text(end) != "("
+
+    def _begins_bases(self, at: int) -> bool:
+        """Return whether the bases of a class, or the type of an enum, begin at ``at``."""
+        return self._text(at) == ":" and ":" not in (self._text(at - 1), self._text(at + 1))
 
     def _is_macro(self, head: int, at: int) -> bool:
         """Return whether the tokens until ``at`` are the use of a macro that is a statement without a semicolon."""
