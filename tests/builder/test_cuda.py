@@ -263,15 +263,15 @@ def test_sources_of_cuda_and_registrations_are_compiled(
     assert not any("cuda" in each.name for each in (*products(without, base, nvcc), *products(units, base)))
 
 
-def test_messages_of_nvcc_name_the_folder_s_own_files() -> None:
+def test_messages_of_nvcc_name_files_that_compilers_read() -> None:
     output = [
         "FAILED: [code=1] objects/native/cuda/A.cu.o\n",
         'src/ATen/native/cuda/A.cu(12): error: identifier "threadIx" is undefined\n',
         "          detected during instantiation at line 3 of src/ATen/native/cuda/A.cuh\n",
     ]
-    compiled, linked = relevant(output, Path("/my_ops"))
+    compiled, linked = relevant(output, Path("/work/src"))
     assert linked == []
     assert compiled == [
-        '/my_ops/cuda/A.cu:12: error: identifier "threadIx" is undefined\n',
-        "          detected during instantiation at line 3 of /my_ops/cuda/A.cuh\n",
+        '/work/src/ATen/native/cuda/A.cu:12: error: identifier "threadIx" is undefined\n',
+        "          detected during instantiation at line 3 of /work/src/ATen/native/cuda/A.cuh\n",
     ]

@@ -214,7 +214,11 @@ def test_architectures_of_an_extension_give_way(tmp_path: Path, words: list[str]
     nvcc, toolchain = SimpleNamespace(folder="/cuda", architectures=("80", "90")), Toolchain("g++", "", "c++20")
     vars(toolchain).update(python_configuration="", python_include="/python")
     build: Any = SimpleNamespace(
-        _toolchain=toolchain, _nvcc=nvcc, _of_pybind=[], _snapshot=SimpleNamespace(extensions=[(extension, None)])
+        _toolchain=toolchain,
+        _nvcc=nvcc,
+        _of_pybind=[],
+        _written=(),
+        _snapshot=SimpleNamespace(extensions=[(extension, None)]),
     )
     flags = [*_Build._flags(build, extension, tmp_path / "a.cu", is_cuda=True)]
     first = flags.index("-O1")

@@ -97,7 +97,7 @@ def test_files_to_fix_are_named_once_each(native: Path, tmp_path: Path) -> None:
 def test_messages_of_commands_are_told_apart() -> None:
     warning = "src/ATen/native/B.cpp:1:2: warning: unused\n"
     output = [*unlinked("lib.so", "C.cpp: calls f"), "[5/9] src/ATen/native/B.cpp\n", warning, "ninja: build stopped\n"]
-    assert relevant(output, Path("/mine")) == (["/mine/B.cpp:1:2: warning: unused\n"], ["C.cpp: calls f\n"])
+    assert relevant(output, Path("/mine")) == (["/mine/ATen/native/B.cpp:1:2: warning: unused\n"], ["C.cpp: calls f\n"])
 
 
 def test_output_without_an_error_is_told_as_it_is(native: Path, tmp_path: Path) -> None:

@@ -182,13 +182,13 @@ def test_compilers_paths_become_the_user_s(both: Layout, tmp_path: Path) -> None
     more = tuple(write(tmp_path / f"n{n}", {"native_functions.yaml": "", f"N{n}.h": ""}) for n in range(11))
     first, second = both.natives
     snapshot = take_snapshot(replace(both, natives=(first, second, *more)))
-    sources = snapshot.sources
+    sources = snapshot.searched / "ATen/native"
     for said, expected in {
         f"{sources}/Two.cpp:1:4: error: `{sources}/One.cpp'": f"{second}/Two.cpp:1:4: error: `{first}/One.cpp'",
         f"({sources}/N10.h:3)": f"({more[10]}/N10.h:3)",
-        f"{sources}0/One.cpp": f"{sources}0/One.cpp",
+        f"{snapshot.searched}0/One.cpp": f"{snapshot.searched}0/One.cpp",
     }.items():
-        assert named(said, snapshot.natives, sources) == expected
+        assert named(said, snapshot.natives, snapshot.searched) == expected
 
 
 def test_folders_are_read_in_the_order_in_which_they_are_named(both: Layout) -> None:

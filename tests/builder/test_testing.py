@@ -302,7 +302,11 @@ def test_checkout_is_tested_as_the_folder_of_what_it_changes(
     def of_checkout(request: Request, *, is_whole: bool) -> Live:
         asked_for.append((request.source, is_whole))
         natives = (tmp_path / "changes", *request.native)
-        return Live(replace(request, source="", native=natives), tmp_path, refused={"lerp.Scalar": "a.yaml:1"})
+        return Live(
+            replace(request, source="", native=natives),
+            tmp_path,
+            refused={"lerp.Scalar": "a.yaml:1: lerp.Scalar: another schema"},
+        )
 
     monkeypatch.setattr(testing, "of_checkout", of_checkout)
     monkeypatch.setattr(testing, "build", lambda request: ran.append(("build", request.source)))
@@ -313,7 +317,7 @@ def test_checkout_is_tested_as_the_folder_of_what_it_changes(
         with (
             nullcontext()
             if keep_going
-            else pytest.raises(RefusedOperatorsError, match=r"a\.yaml:1: .* of lerp\.Scalar")
+            else pytest.raises(RefusedOperatorsError, match=r"a\.yaml:1: lerp\.Scalar: another")
         ):
             testing.test(replace(request, delivery=delivery, keep_going=keep_going), given)
     assert asked_for == [("~/pytorch", True), ("~/pytorch", False), ("~/pytorch", True)]

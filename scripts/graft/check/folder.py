@@ -110,9 +110,10 @@ def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None
     names = {name.relative_to(PYTHON) for name in natives.python}
     for key, (user, copy) in natives.overlay.items():
         if Path(key).suffix in PYTHON_SUFFIXES:
-            before[tree / key] = copy.read_text(encoding="utf-8", errors="replace")
             names.add(Path(key).relative_to("torch"))
-            parse_python(user, before[tree / key], findings)
+            text = copy.read_text(encoding="utf-8", errors="replace")
+            if parse_python(user, text, findings) is not None:
+                before[tree / key] = text
     texts = {path: text for name in natives.python for path, text in natives.texts(name).items()}
     every = "\n".join(texts.values())
     for folder in natives.folders:
