@@ -355,12 +355,20 @@ def test_what_cannot_be_carried_is_listed(checkout: Path, site: Path) -> None:
     }
 
 
-def test_source_with_flags_of_its_own(checkout: Path, site: Path) -> None:
-    flags = "set_source_files_properties(native/Others.cpp PROPERTIES COMPILE_FLAGS -O0)\n"
-    write(checkout, {"aten/src/ATen/CMakeLists.txt": flags})
+@pytest.mark.parametrize(
+    ("written", "is_left"),
+    [
+        ("native/Others.cpp PROPERTIES COMPILE_FLAGS -O0", True),
+        (f'${{ROOT}}/../{NATIVE}/Others.cpp PROPERTIES COMPILE_FLAGS "-march=x -Wno-y"', True),
+        (f"${{ROOT}}/{NATIVE}/Others.cpp PROPERTIES COMPILE_FLAGS -Wno-deprecated-declarations", False),
+        (f"${{ROOT}}/{NATIVE}/cuda/Others.cpp PROPERTIES COMPILE_FLAGS -O0", False),
+    ],
+)
+def test_source_with_flags_of_its_own(checkout: Path, site: Path, written: str, *, is_left: bool) -> None:
+    write(checkout, {"aten/src/ATen/CMakeLists.txt": f"set_source_files_properties({written})\n"})
     git(checkout, "add", "--all")
     answer = of(checkout, site, (f"{NATIVE}/Others.cpp", "self / 4", "self / 5"))
-    assert answer.left[f"{NATIVE}/Others.cpp"] == "PyTorch's build compiles it with flags of its own"
+    assert (answer.left.get(f"{NATIVE}/Others.cpp") == "PyTorch's build compiles it with flags of its own") is is_left
 
 
 def test_deleted_source_is_told(checkout: Path, site: Path) -> None:
@@ -374,3 +382,126 @@ def test_conflict_is_an_error_with_its_line(checkout: Path, site: Path) -> None:
     conflict = "<<<<<<< HEAD\n  return self;\n=======\n  return -self;\n>>>>>>> theirs"
     with pytest.raises(UsageError, match=rf"{checkout}/{NATIVE}/Others\.cpp:21: a merge conflict's marker"):
         of(checkout, site, (f"{NATIVE}/Others.cpp", "  return self;", conflict))
+
+
+BRANCHES = """namespace at::native {
+template <int N> std::enable_if_t<N % 2 == 0, std::pair<int, int>> even() { return {1, N}; }
+template <int N> std::enable_if_t<(N >= 4), int> large() { return N; }
+void half_kernel(int x) {
+#if ONE
+  if (x) {
+#else
+  if (!x) {
+#endif
+    even<2>();
+  }
+}
+struct Of : Base<decltype(large<4>())> { int n; };
+struct __align__(8) Two { int n[2]; };
+[[maybe_unused]] static int seven() { return 7; }
+void add_kernel(int x) { large<4>(); Of of; Two two; }
+REGISTER_DISPATCH(half_stub, &half_kernel)
+REGISTER_DISPATCH(add_stub, &add_kernel)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "there", "gone"),
+    [
+        ("{1, N}", "{2, N}", "half_stub", "add_stub"),
+        ("return N;", "return N + 1;", "add_stub", "half_stub"),
+        ("x) { large", "x) { seven(); large", "[[maybe_unused]] static int seven", "half_stub"),
+        ("x) { large", "x) { x = 1; large", "struct __align__(8) Two", "seven"),
+        ("x) { large", "x) { x = 1; large", "struct Of : Base", "half_stub"),
+    ],
+)
+def test_braces_in_branches_and_comparisons_in_types(
+    tmp_path: Path, site: Path, old: str, new: str, there: str, gone: str
+) -> None:
+    name = f"{NATIVE}/cpu/Branches.cpp"
+    answer = of(repository(tmp_path / "branches", {**FILES, name: BRANCHES}), site, (name, old, new))
+    text = "\n".join(lines(answer, "cpu/Branches.cpp").values())
+    assert there in text and gone not in text
+
+
+def test_source_without_a_brace_is_left_to_the_compiler(checkout: Path, site: Path) -> None:
+    answer = of(checkout, site, (f"{NATIVE}/Others.cpp", "self / (n", "{ self / (n"))
+    assert answer.files["Others.cpp"] == (checkout / NATIVE / "Others.cpp").read_bytes()
+    assert {str(entry["func"]).partition("(")[0] for entry in entries(answer)} == {"third", "fourth"}
+
+
+def test_editors_lock_is_no_source(checkout: Path, site: Path) -> None:
+    (checkout / NATIVE / ".#Others.cpp").symlink_to("somebody@host.1")
+    answer = of(checkout, site)
+    assert (answer.files, answer.left) == ({}, {})
+    (checkout / NATIVE / "Others.cpp").unlink()
+    (checkout / NATIVE / "Others.cpp").symlink_to("nowhere.cpp")
+    assert "deleted" in of(checkout, site).left[f"{NATIVE}/Others.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "line"),
+    [
+        (
+            FUNCTIONS,
+            "- func: fourth(Tensor self) -> Tensor\n",
+            "- func: fourth(Tensor self) -> Tensor\n  tags: [a\n",
+            16,
+        ),
+        (DERIVATIVES, "  self: grad / 4\n", "  self: grad / 4\n  other\n", 6),
+        (FUNCTIONS, "- func: third", "- variants: function\n- func: third", 5),
+    ],
+)
+def test_what_is_not_yaml_is_an_error_with_its_line(
+    checkout: Path, site: Path, name: str, old: str, new: str, line: int
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        of(checkout, site, (name, old, new))
+    assert caught.value.what.startswith(f"{checkout / name}:{line}: ")
+
+
+HELPED = """namespace at::native {
+namespace {
+struct Pair { int a, b; };
+bool operator==(Pair x, Pair y) { return x.a == y.a; }
+int one(int x) { return x; }
+int one(double x) { return 2; }
+enum Mode { kFirst = 1, kSecond = 2 };
+constexpr int kA = 1, kB = 2;
+#define ONE 1
+#ifdef FAST
+int fast() { return 1; }
+#endif
+int slow() { return 2; }
+void half_kernel(Pair x) { if (x == x) run(one(ONE), kSecond, kB, slow()); }
+}
+REGISTER_DISPATCH(half_stub, &half_kernel)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x.a == y.a;", "x.b == y.b;"),
+        ("int one(int x) { return x; }\n", ""),
+        ("kSecond = 2", "kSecond = 3"),
+        ("kB = 2", "kB = 3"),
+        ("#define ONE 1\n", ""),
+        ("#endif\nint slow() { return 2; }\n", "int slow() { return 2; }\n#endif\n"),
+    ],
+)
+def test_changes_of_what_is_not_named(tmp_path: Path, site: Path, old: str, new: str) -> None:
+    """Operators, overloads that go, constants behind others, and conditions around what stays."""
+    name = f"{NATIVE}/cpu/Helped.cpp"
+    answer = of(repository(tmp_path / "helped", {**FILES, name: HELPED}), site, (name, old, new))
+    assert "REGISTER_DISPATCH(half_stub" in "\n".join(lines(answer, "cpu/Helped.cpp").values())
+
+
+def test_helper_of_a_function_that_only_others_call_is_told(tmp_path: Path, site: Path) -> None:
+    name = f"{NATIVE}/Called.cpp"
+    text = "namespace at::native {\nstatic int one() { return 1; }\nint called() { return one(); }\n}\n"
+    answer = of(repository(tmp_path / "called", {**FILES, name: text}), site, (name, "return 1;", "return 2;"))
+    assert answer.files == {}
+    assert "only PyTorch's own code calls this" in answer.left[f"{name}: called"]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from functools import cached_property
 
 from .statements import Kind, Statement, statements
 
 # Statements of these kinds stay in each text: what a kept function needs of them is not asked.
 _KEPT = {Kind.TYPE, Kind.MACRO, Kind.INCLUDE, Kind.DIRECTIVE, Kind.OTHER}
+
+# What begins functions in a file that is one statement: a type, a name, parameters, and a brace; or a macro with the
+# name.
+_DEFINITION = re.compile(r"\( (\w+) \) \((?= [^;{}]* {)|(?<=[\w&*>] )(?!if|for|while|switch)(\w+) \((?= [^;{}]* {)")
 
 _COMMENTS = re.compile(r"(?:[ \t]*//[^\n]*\n)+[ \t]*\Z")
 
@@ -28,12 +32,13 @@ class Code:
         self._text = after
         self.statements = statements(after)
         theirs = statements(before)
-        old = Counter(each.code for each in theirs)
-        self._changed = {i for i, each in enumerate(self.statements) if not _takes(old, each)}
-        self.gone = [each for each in theirs if old[each.code] > 0 and _takes(old, each)]
+        old, new = (_with_conditions(every) for every in (theirs, self.statements))
+        left = Counter(old)
+        self._changed = {i for i, key in enumerate(new) if not _takes(left, key)}
+        self.gone = [each for each, key in zip(theirs, old, strict=True) if _takes(left, key)]
         self.is_new = not before
         is_whole = self.is_new or _conditions(theirs) != _conditions(self.statements)
-        is_whole |= any(_has_unknown_users(self.statements[i]) for i in self._changed)
+        is_whole |= any(map(_has_unknown_users, [*self.gone, *(self.statements[i] for i in self._changed)]))
         self._changed -= {i for i in self._changed if self.statements[i].kind in (Kind.INCLUDE, Kind.DIRECTIVE)}
         if is_whole:
             self._changed = {i for i, each in enumerate(self.statements) if each.kind is not Kind.INCLUDE}
@@ -45,7 +50,7 @@ class Code:
     def affected(self) -> set[int]:
         """The numbers of the statements that changed, or name what did."""
         found, names = set(self._changed), set(self._outside)
-        new = {name for i in found for name in self._names_in(self.statements[i])} | names
+        new = {name for i in found for name in self._names_in(self.statements[i])} | names | self._names_gone
         while new:
             names |= new
             more = {
@@ -57,6 +62,12 @@ class Code:
             found |= more
             new = {name for i in more for name in self.statements[i].called} - names
         return found
+
+    @property
+    def _names_gone(self) -> set[str]:
+        """What others name of statements that are gone: an overload, a macro, a case of a template."""
+        heads = {self.statements[i].head for i in self._changed if self.statements[i].kind is Kind.TYPE}
+        return {name for each in self.gone if each.head not in heads for name in each.called}
 
     def _names_in(self, statement: Statement) -> Collection[str]:
         """Return what others name of a changed statement: of a class where only functions differ, these."""
@@ -81,8 +92,10 @@ class Code:
     @property
     def functions(self) -> set[str]:
         """The affected functions that others can call."""
-        every = (self.statements[i] for i in self.affected)
-        return {name for each in every if each.kind is Kind.FUNCTION and not each.is_local for name in each.names}
+        every = [self.statements[i] for i in self.affected]
+        found = {name for each in every if each.kind is Kind.FUNCTION and not each.is_local for name in each.names}
+        whole = " ".join(word for each in every if each.kind is Kind.WHOLE for word in each.tokens)
+        return found | {name for names in _DEFINITION.findall(whole) for name in names if name}
 
     @property
     def edited(self) -> set[str]:
@@ -115,6 +128,7 @@ class Code:
             for i, each in enumerate(self.statements)
             if (each.kind is Kind.FUNCTION and not each.names.isdisjoint(kernels))
             or (each.kind is Kind.REGISTRATION and i in self.affected and each.words.isdisjoint(refused))
+            or (each.kind is Kind.WHOLE and i in self.affected)
         }
         if not roots:
             return ""
@@ -161,11 +175,26 @@ class Code:
         return "".join([*parts, self._text[end:]])
 
 
-def _takes(codes: Counter[tuple[str, ...]], statement: Statement) -> bool:
+def _takes(left: Counter[Hashable], key: Hashable) -> bool:
     """Return whether there is the same statement left, which is taken."""
-    is_there = codes[statement.code] > 0
-    codes[statement.code] -= is_there
+    is_there = left[key] > 0
+    left[key] -= is_there
     return is_there
+
+
+def _with_conditions(every: Iterable[Statement]) -> list[Hashable]:
+    """Return what two statements have in common that mean the same: the conditions around them, and their code."""
+    found: list[Hashable] = []
+    around: list[tuple[str, ...]] = []
+    for each in every:
+        word = re.match(r"\s*#\s*(if|el|endif)", each.tokens[0]) if each.kind is Kind.DIRECTIVE else None
+        if word and word[1] == "endif":
+            around = around[:-1]
+        elif word and word[1] == "el" and around:
+            around = [*around[:-1], (*around[-1], *each.code)]
+        found.append((() if word else tuple(around), each.code))
+        around += [each.code] if word and word[1] == "if" else []
+    return found
 
 
 def _is_kept(statement: Statement) -> bool:
@@ -177,7 +206,9 @@ def _defines_stub(statement: Statement) -> bool:
 
 
 def _has_unknown_users(statement: Statement) -> bool:
-    """Return whether nobody can tell what a statement is for: it has no name."""
+    """Return whether nobody can tell what a statement is for: it has no name, or is an operator."""
+    if statement.kind is Kind.FUNCTION:
+        return statement.names == {"operator"}
     return statement.kind is Kind.OTHER and not statement.names and statement.tokens[0] != "static_assert"
 
 

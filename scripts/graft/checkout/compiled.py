@@ -126,7 +126,8 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
             answer.put(place_of(name), name, code.text(kernels, refused))
         for statement in code.registrations:
             answer.operators |= _operators_named(statement.words, operators.texts)
-        if alone := sorted(code.edited - used - refused):
+        is_taken = place_of(name) in answer.files
+        if alone := sorted((code.edited - used if is_taken else code.functions) - refused):
             why = "only PyTorch's own code calls this directly, and keeps PyTorch's"
             answer.left[f"{name}: {', '.join(alone)}"] = why
 

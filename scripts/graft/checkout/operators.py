@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import yaml
+
+from ..core.errors import UsageError
 from ..fork.apply import YAML_FILES
 from ..inputs.entries import fields_of, kernels_of, split_entries
 from ..inputs.merge import PACKAGED
@@ -70,6 +73,8 @@ def read_operators(answer: Answer, affected: Collection[str]) -> Operators:
     """Return the entries that change, also because kernels called ``affected`` do. Note what a release keeps."""
     question, found = answer.question, Operators(answer.question)
     functions, formulas = ((question.before(name), question.after(name)) for name in (_FUNCTIONS, _DERIVATIVES))
+    _require_readable(question, _FUNCTIONS, functions[0])
+    _require_readable(question, _DERIVATIVES, formulas[0])
     if affected or functions[0] != functions[1]:
         found.entries, left = changed_entries(*functions, affected)
         _refuse(answer, found, left, split_entries(functions[0]))
@@ -81,6 +86,23 @@ def read_operators(answer: Answer, affected: Collection[str]) -> Operators:
         found.formulas = {name: fields for name, fields in found.formulas.items() if _has_formula(answer, found, name)}
     answer.operators |= found.entries.keys() | found.formulas.keys()
     return found
+
+
+def _require_readable(question: Question, file: str, before: str) -> None:
+    """Check that the entries of a file that changed are YAML."""
+    known = set(split_entries(before).values())
+    for text in question.entries(file).values():
+        try:
+            if text not in known:
+                fields_of(text)
+        except (yaml.YAMLError, ValueError, TypeError) as error:
+            mark = getattr(error, "problem_mark", None)
+            after = question.after(file)
+            line = (
+                after[: after.index(text)].count("\n") + 1 + (min(mark.line, text.rstrip().count("\n")) if mark else 0)
+            )
+            why = getattr(error, "problem", None) or "an entry here does not begin with `- func: ` or `- name: `"
+            raise UsageError(f"{question.tree / file}:{line}: {why}", todo="correct it; nothing was built") from error
 
 
 def _refuse(answer: Answer, found: Operators, left: Mapping[str, str], before: Mapping[str, str]) -> None:

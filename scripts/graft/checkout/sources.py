@@ -21,6 +21,8 @@ _SUFFIXES = (".h", ".cuh", ".hpp")
 # PyTorch's build compiles these folders with libraries that a wheel has inside.
 _OF_LIBRARIES = {"mkl": "oneMKL", "mkldnn": "oneDNN", "xnnpack": "XNNPACK"}
 _FLAGS = re.compile(r"set_source_files_properties\s*\(([^)]*)\)", re.I)
+# What is before a path in the tree: variables of CMake, and folders up.
+_IN_TREE = re.compile(r".*(?:\}|\.\.)/")
 _CMAKE = (f"{ATEN}/CMakeLists.txt", "caffe2/CMakeLists.txt", "cmake/Codegen.cmake")
 
 
@@ -60,13 +62,17 @@ def why_left(name: str, tree: Path, *, has_cuda: bool) -> str:
     is_cuda = place.suffix in CUDA_SUFFIXES or folder in ("cuda", "cudnn") or "cuda" in place.parts[:-1]
     if is_cuda and not has_cuda:
         return "the torch that is built on has no CUDA"
-    if place.suffix not in _SUFFIXES and place.name in _with_own_flags(tree):
+    if place.suffix not in _SUFFIXES and any(f"/{name}".endswith(f"/{each}") for each in _with_own_flags(tree)):
         return "PyTorch's build compiles it with flags of its own"
     return ""
 
 
 def _with_own_flags(tree: Path) -> set[str]:
-    """Return the names of the sources for which PyTorch's build sets flags."""
-    texts = [(tree / name).read_text(encoding="utf-8") for name in _CMAKE if (tree / name).is_file()]
-    uses = [use for text in texts for use in _FLAGS.findall(re.sub(r"#[^\n]*", "", text)) if "COMPILE_" in use]
-    return {name for use in uses for name in re.findall(r"[\w.]+\.(?:cpp|cu)\b", use)}
+    """Return the ends of the paths of sources for which PyTorch's build sets flags, but for those about warnings."""
+    texts = [(tree / name).read_text(encoding="utf-8", errors="replace") for name in _CMAKE if (tree / name).is_file()]
+    found: set[str] = set()
+    for use in (use for text in texts for use in _FLAGS.findall(re.sub(r"#[^\n]*", "", text))):
+        files, _, values = use.partition("COMPILE_")
+        if any(not flag.startswith("-W") for flag in re.split(r"[\s;]+", values.replace('"', " "))[1:] if flag):
+            found |= {_IN_TREE.sub("", file) for file in re.findall(r"[\w./${}]+\.(?:cpp|cu)\b", files)}
+    return found

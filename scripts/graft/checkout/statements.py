@@ -1,7 +1,8 @@
 """The statements at namespace level of a C++ file, by its tokens.
 
 No header is read and no macro expanded, and many macros of PyTorch have no semicolon behind them, so this splits tokens
-and needs no grammar. Where braces do not match, as around some ``#if``, the file is one statement.
+and needs no grammar. Of the branches of an ``#if`` inside brackets, the last one counts. Where braces do not match, the
+file is one statement.
 """
 
 from __future__ import annotations
@@ -29,10 +30,21 @@ _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 # Macros with arguments that are a part of what follows them.
 _PREFIX = re.compile(r"\w*(?:LAUNCH_BOUNDS|ATTRIBUTE|DEPRECATED|ALIGN)\w*")
+_CONDITION = re.compile(r"\s*#\s*(if|el|endif)")
 _DEFINES = re.compile(r"\s*#\s*(?:define|undef)\s+(\w+)")
 _TYPES = {"struct", "class", "union", "enum"}
 # Words before a parenthesis that are no name of a function.
-_NO_NAME = {"decltype", "__attribute__", "alignas", "noexcept", "__launch_bounds__", "declspec", "explicit", "requires"}
+_NO_NAME = {
+    "decltype",
+    "__attribute__",
+    "alignas",
+    "__align__",
+    "noexcept",
+    "__launch_bounds__",
+    "declspec",
+    "explicit",
+    "requires",
+}
 _LOCAL = {"static", "inline", "constexpr", "__global__", "__device__"}
 
 
@@ -47,6 +59,8 @@ class Kind(Enum):
     INCLUDE = "include"
     DIRECTIVE = "directive"
     OTHER = "other"
+    # A file whose braces do not match.
+    WHOLE = "whole"
 
 
 @dataclass(frozen=True)
@@ -105,7 +119,7 @@ class Statement:
         """The statements in the braces of a type; none if they cannot be told apart."""
         body = self.tokens[len(self.head) + 1 : -2]
         try:
-            return _Splitter(body, range(len(body))).split()
+            return _Splitter(body, range(0, 2 * len(body), 2)).split()
         except _UnbalancedError:
             return []
 
@@ -130,7 +144,8 @@ def statements(text: str) -> list[Statement]:
         return _Splitter([part for part, _ in tokens], [end for _, end in tokens]).split()
     except _UnbalancedError:
         every = tuple(part for part, _ in tokens)
-        return [Statement(Kind.OTHER, frozenset(), every, 0, len(text))] if every else []
+        names = frozenset(part for part in every if part.isidentifier())
+        return [Statement(Kind.WHOLE, names, every, 0, len(text))] if every else []
 
 
 def _is_space(part: str) -> bool:
@@ -139,6 +154,12 @@ def _is_space(part: str) -> bool:
 
 def _is_directive(token: str) -> bool:
     return token.lstrip().startswith("#")
+
+
+def _has_half_of_condition(tokens: Sequence[str]) -> bool:
+    """Return whether tokens have one end of an ``#if``, and not the other."""
+    words = [found[1] for token in tokens if "#" in token and (found := _CONDITION.match(token))]
+    return words.count("if") != words.count("endif")
 
 
 class _Splitter:
@@ -180,6 +201,8 @@ class _Splitter:
         around = (*(name for name in self._namespaces if name is not None), *self._head)
         tokens = tuple(self._tokens[start:end])
         first, last = self._ends[start] - len(tokens[0]), self._ends[end - 1]
+        if kind is Kind.FUNCTION and _has_half_of_condition(tokens):
+            kind = Kind.OTHER  # it cannot be left out
         self._found.append(Statement(kind, frozenset(names), tokens, first, last, around, block))
 
     def _text(self, at: int) -> str:
@@ -210,11 +233,28 @@ class _Splitter:
     def _behind(self, at: int) -> int:
         """Return the place behind the bracket that closes the one at ``at``."""
         depth = 0
+        # The depths before each ``#if`` around a token.
+        before: list[int] = []
         for i in range(at, len(self._tokens)):
-            depth += _DEPTHS.get(self._tokens[i], 0)
+            token = self._tokens[i]
+            if "#" in token and (condition := _CONDITION.match(token)):
+                if condition[1] == "if":
+                    before.append(depth)
+                elif not before:
+                    raise _UnbalancedError
+                else:
+                    depth = before[-1] if condition[1] == "el" else depth
+                    before = before[:-1] if condition[1] == "endif" else before
+            depth += _DEPTHS.get(token, 0)
             if depth == 0:
                 return i + 1
         raise _UnbalancedError
+
+    def _compares(self, at: int) -> bool:
+        """Return whether ``<``, ``>`` or ``=`` at ``at`` is a part of ``<=``, ``>=``, ``==``, ``!=`` or ``->``."""
+        before = self._text(at - 1) if at and self._ends[at - 1] == self._ends[at] - 1 else ""
+        behind = self._text(at + 1) if self._ends[at + 1 : at + 2] == [self._ends[at] + 1] else ""
+        return behind == "=" or before in ({"<", ">", "=", "!"} if self._text(at) == "=" else {"-"})
 
     def _behind_template(self, at: int) -> int:
         """Return the place behind ``<...>`` at ``at``."""
@@ -224,7 +264,7 @@ class _Splitter:
             if text in ("(", "{", "["):
                 at = self._behind(at)
                 continue
-            depth += (text == "<") - (text == ">" and self._tokens[at - 1] != "-")
+            depth += (text == "<" and not self._compares(at)) - (text == ">" and not self._compares(at))
             at += 1
             if depth == 0:
                 return at
@@ -233,6 +273,8 @@ class _Splitter:
         start, at = self._at, self._at
         while self._text(at) == "template" and self._text(at + 1) == "<":
             at = self._behind_template(at + 1)
+        while self._text(at) == self._text(at + 1) == "[":  # an attribute
+            at = self._behind(at)
         head = at
         is_type = self._is_type(head)
         has_value = has_parameters = False
@@ -259,7 +301,7 @@ class _Splitter:
             elif text == "}":
                 raise _UnbalancedError
             else:
-                has_value |= text == "="
+                has_value |= text == "=" and not self._compares(at)
                 at += 1
         self._at = at
         self._classify(start, head, at, is_type=is_type)
@@ -268,8 +310,12 @@ class _Splitter:
         """Return whether a type is defined or declared here: no variable or function that has one."""
         if self._text(at) in ("typedef", "friend") or self._text(at) not in _TYPES:
             return False
-        end = next(i for i in count(at) if self._text(i) in ("{", ";", "(", "=", ""))
+        end = next(i for i in count(at) if self._text(i) in ("{", ";", "(", "=", "") or self._begins_bases(i))
         return self._text(end) != "("
+
+    def _begins_bases(self, at: int) -> bool:
+        """Return whether the bases of a class, or the type of an enum, begin at ``at``."""
+        return self._text(at) == ":" and ":" not in (self._text(at - 1), self._text(at + 1))
 
     def _is_macro(self, head: int, at: int) -> bool:
         """Return whether the tokens until ``at`` are the use of a macro that is a statement without a semicolon."""
@@ -301,7 +347,19 @@ class _Splitter:
             at = self._name(head, end)
             name = self._text(at) if at >= 0 else ""
             is_function = has_body and at >= 0 and not self._has_value(head, end)
-            self._add(Kind.FUNCTION if is_function else Kind.OTHER, [name] if name else (), start, end)
+            names = [name] if is_function or not name else [name, *self._more_names(at, end)]
+            self._add(Kind.FUNCTION if is_function else Kind.OTHER, names if name else (), start, end)
+
+    def _more_names(self, at: int, end: int) -> list[str]:
+        """Return the names of further variables that a statement defines behind the one at ``at``."""
+        found = []
+        while at < end:
+            text = self._text(at)
+            behind = at + 2 if text == "," and self._text(at + 1) in ("*", "&") else at + 1
+            if text == "," and self._text(behind).isidentifier():
+                found.append(self._text(behind))
+            at = self._behind(at) if text in ("(", "[", "{") else at + 1
+        return found
 
     def _has_value(self, head: int, end: int) -> bool:
         at = head
@@ -309,7 +367,7 @@ class _Splitter:
             text = self._text(at)
             if text == "operator":
                 return False
-            if text == "=":
+            if text == "=" and not self._compares(at):
                 return True
             at = self._behind(at) if text in ("(", "[", "{") else at + 1
         return False
@@ -330,7 +388,10 @@ class _Splitter:
                     continue
                 return before if before >= head and self._tokens[before].isidentifier() else -1
             if text == "<" and self._tokens[at - 1].isidentifier():
-                with_end = self._behind_template(at)
+                try:
+                    with_end = self._behind_template(at)
+                except _UnbalancedError:  # "less than" within a template's arguments
+                    with_end = end + 1
                 at = with_end if with_end <= end else at + 1
                 continue
             at += 1
@@ -344,7 +405,11 @@ class _Splitter:
                 continue
             name = self._text(at) if self._text(at).isidentifier() and self._text(at) not in _TYPES else name
             at += 1
-        return [name] if name else []
+        names = [name] if name else []
+        if self._text(head) == "enum" and self._text(at) != ";" and self._text(head + 1) not in ("class", "struct"):
+            opening = next((i for i in range(at, end) if self._text(i) == "{"), end)
+            names += [self._text(i) for i in range(opening + 1, end) if self._text(i - 1) in ("{", ",")]
+        return names
 
     def _name_of_alias(self, head: int, end: int) -> list[str]:
         words = [self._text(i) for i in range(head + 1, end) if self._tokens[i].isidentifier()]

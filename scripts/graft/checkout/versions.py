@@ -62,7 +62,14 @@ class WorkingTree(Versions):
 
     @cached_property
     def changed(self) -> Mapping[str, str]:
-        return self._repository.changed(self._old)
+        found = self._repository.changed(self._old)
+        # Editors lock files by links to nothing.
+        for name in [name for name in found if (self.tree / name).is_symlink() and not (self.tree / name).exists()]:
+            if found[name] == "A":
+                del found[name]
+            else:
+                found[name] = "D"
+        return found
 
     def after(self, name: str) -> bytes | None:
         path = self.tree / name
