@@ -61,7 +61,9 @@ class Question:
 
     def entries(self, name: str) -> dict[str, str]:
         """Return the texts of the entries in a YAML file of the new version, by operator."""
-        return self._entries.setdefault(name, split_entries(self.after(name)))
+        if name not in self._entries:
+            self._entries[name] = split_entries(self.after(name))
+        return self._entries[name]
 
     @cached_property
     def _entries(self) -> dict[str, dict[str, str]]:
