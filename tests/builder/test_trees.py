@@ -249,6 +249,19 @@ def test_folder_that_another_takes_the_place_of_is_told(
     assert capsys.readouterr().err == ""
 
 
+def test_checkout_that_another_takes_the_place_of_is_told(
+    environment: Environment, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Of two checkouts, only one can be built at a time."""
+    first, second = (write(tmp_path / name, {"checkout.json": f'{{"tree": "/{name}"}}'}) for name in ("one", "two"))
+    add(environment, COMPOSED, "first", natives=[first])
+    add(environment, COMPOSED, "other", natives=[second])
+    assert capsys.readouterr().err == "the operators of /one are no longer there\n"
+    add(environment, COMPOSED, "folder", natives=[Path("/my_ops")])
+    told = "the operators of /two are no longer there; SOURCE=/two NATIVE=/my_ops adds all of them\n"
+    assert capsys.readouterr().err == told
+
+
 def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
     """Killed while changing a spare tree, and while filling another."""
     for build in ("first", "second"):

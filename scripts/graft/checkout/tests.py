@@ -36,12 +36,16 @@ def command_of_tests(repository: Repository, base: Base, python: str, operators:
 
 
 def opinfo_names(tree: Path, operators: Iterable[str]) -> list[str]:
-    """Return the names of OpInfos that are for operators, or for those whose backward or variant these are."""
+    """Return names of OpInfos that are for operators, or for those whose backward or variant these are. Names of tests
+    contain them.
+    """
     paths = [tree / name for name in _OPINFOS]
     files = [file for path in paths for file in (path.glob("*.py") if path.is_dir() else [path]) if file.is_file()]
     names = {name for file in files for name in _NAME.findall(file.read_text(encoding="utf-8", errors="replace"))}
     wanted = {part for operator in operators for part in _spellings(operator.partition(".")[0])}
-    return sorted({name.rpartition(".")[2] for name in names if name.rpartition(".")[2] in wanted})
+    # The OpInfo of linalg_cross is "linalg.cross", and that of gelu is "nn.functional.gelu".
+    parts = {part for name in names for part in (name.rpartition(".")[2], name.replace(".", "_"))}
+    return sorted(parts & wanted)
 
 
 def _spellings(operator: str) -> set[str]:

@@ -109,8 +109,11 @@ def use_tree(environment: Environment, tree: Path) -> None:
         raise BuildError(f"{pth}: {error.strerror or error}", todo=remedy(error, pth)) from error
     there = {shown(Path(folder)) for folder in now}
     if left_out := [folder for folder in before if shown(Path(folder)) not in there]:
-        both, gone = _options(dict.fromkeys([*before, *now]), "{}=".format), " ".join(map(shown, map(Path, left_out)))
-        say(f"the operators of {gone} are no longer there; {both} adds all of them")
+        every = dict.fromkeys([*before, *now])
+        checkouts = {shown(Path(folder)) for folder in every} - every.keys()
+        # Only one checkout is built at a time.
+        todo = f"; {_options(every, '{}='.format)} adds all of them" if len(checkouts) < 2 else ""
+        say(f"the operators of {' '.join(map(shown, map(Path, left_out)))} are no longer there{todo}")
     for other in tree.parent.iterdir():
         if other not in (tree, old) and not _is_used(other):
             with suppress(OSError):  # another command deletes it, too

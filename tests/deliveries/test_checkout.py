@@ -1,0 +1,549 @@
+"""A checkout of PyTorch as SOURCE: what its working tree changes is in the installed torch, and it is only read.
+
+Real git, compilers and the official wheel. ``checkout_repository.py`` says what stands for PyTorch's repository.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkout_repository import (
+    DERIVATIVES,
+    FUNCTIONS,
+    MANUAL,
+    NATIVE,
+    commit,
+    edit,
+    make_checkout,
+    name_commit,
+    run_git,
+)
+from graft.core.layout import HOME, PACKAGES, REPOSITORY
+from helpers import write
+from users import Environment, make
+
+FLATTEN = "torch/nn/modules/flatten.py"
+POOLING = "aten/src/ATen/functorch/BatchRulesPooling.cpp"
+LERP, CROSS = f"{NATIVE}/cpu/LerpKernel.cpp", f"{NATIVE}/Cross.cpp"
+INTEGRATION, UNPOOLING = f"{NATIVE}/Integration.cpp", f"{NATIVE}/MaxUnpooling.cpp"
+SOURCES = (MANUAL, POOLING, LERP, CROSS, INTEGRATION, UNPOOLING)
+SCALAR, LIBRARY = "c10/core/Scalar.h", "third_party/library"
+OPINFOS = "torch/testing/_internal"
+FILES = (
+    *("torch/csrc/autograd/FunctionsManual.h", f"{NATIVE}/Lerp.h"),
+    *(f"{OPINFOS}/common_methods_invocations.py", f"{OPINFOS}/opinfo/definitions/*.py"),
+    *(FLATTEN, "torch/functional.py", "torch/_decomp/decompositions.py"),
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What someone changes.
+
+    Args:
+        edits: of files: a text that each has once, and another.
+        shown: an expression that shows it.
+        value: its value then, which stock torch does not give; text of an error.
+        files: new files.
+    """
+
+    edits: tuple[tuple[str, str, str], ...]
+    shown: str
+    value: Any
+    files: dict[str, str] = field(default_factory=dict)
+
+    def make(self, tree: Path) -> None:
+        for name, old, new in self.edits:
+            edit(tree, name, old, new)
+        write(tree, self.files)
+
+
+MIDPOINT = """#include <ATen/TensorOperators.h>
+#include <ATen/ops/midpoint_native.h>
+
+namespace at::native {
+
+Tensor midpoint(const Tensor& self, const Tensor& other) {
+  return self + (other - self) / 2;
+}
+
+} // namespace at::native
+"""
+SCHEMA = "midpoint(Tensor self, Tensor other) -> Tensor"
+SUM = "    return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * (0.5)) * dx;"
+SUM_OF_NEIGHBORS = "    return (y.slice(dim, 0, -1) + y.slice(dim, 1)).sum(dim) * (dx / 2);"
+# In a function that no change is about.
+OF_UPSTREAM = "cumulative_trapezoid: received a bool input for `y`", "cumulative_trapezoid: `y` is bool"
+IS_LONG = """      indices_.scalar_type() == at::ScalarType::Long,
+      "elements in indices should be type int64 but got: ", indices_.scalar_type());
+  TORCH_CHECK(
+      output_size.size() == 2,"""
+
+CHANGES = {
+    "stub": Change(
+        (
+            (
+                LERP,
+                "  return vec::fmadd(coeff, end - start, base);",
+                "  return vec_t::blendv(vec::fmadd(coeff, end - start, base), start, start == end);",
+            ),
+        ),
+        "torch.full((64,), inf).lerp(torch.full((64,), inf), 0.5).tolist() == [inf] * 64",
+        True,
+    ),
+    "table": Change(
+        (
+            (
+                UNPOOLING,
+                IS_LONG,
+                IS_LONG.replace("scalar_type() == at::ScalarType::Long", "scalar_type() != at::ScalarType::Float"),
+            ),
+            (
+                UNPOOLING,
+                "  auto indices = indices_.contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
+                "  auto indices = indices_.to(kLong).contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
+            ),
+        ),
+        "torch.ops.aten.max_unpool2d(torch.ones(1, 1, 1), torch.tensor([[[3]]], dtype=torch.int32), [2, 2]).tolist()",
+        [[[0, 0], [0, 1]]],
+    ),
+    "structured": Change(
+        (
+            (
+                CROSS,
+                "  auto x_d = input.dim();",
+                '  TORCH_CHECK(input.scalar_type() != kBool, "linalg.cross: truth has no direction");\n'
+                "  auto x_d = input.dim();",
+            ),
+        ),
+        "torch.linalg.cross(*torch.ones(2, 3, dtype=torch.bool))",
+        "linalg.cross: truth has no direction",
+    ),
+    "composite": Change(
+        ((INTEGRATION, SUM, SUM_OF_NEIGHBORS),),
+        "[torch.trapezoid(torch.tensor([inf, 1, 1])).item(), torch.trapz(torch.tensor([inf, 1, 1])).item()]",
+        [float("inf")] * 2,
+    ),
+    "formula": Change(
+        (
+            (
+                DERIVATIVES,
+                "  self: grad / (1 + exp(other - self)).conj()\n",
+                "  self: at::where(self == other, grad / 2, grad / (1 + exp(other - self)).conj())\n",
+            ),
+        ),
+        "gradient(lambda x: torch.logaddexp(x, x.detach()), inf)",
+        0.5,
+    ),
+    "function of a formula": Change(
+        (
+            (
+                MANUAL,
+                "      self_squared_pi == 0.0, at::scalar_tensor(0.0, grad.options()), out);",
+                "      self.abs() < 1e-8, grad * (self * (-M_PI * M_PI / 3)).conj(), out);",
+            ),
+        ),
+        "round(gradient(torch.sinc, 1e-10) * 1e10, 6)",
+        -3.289868,
+    ),
+    "batching rule": Change(
+        (
+            (
+                POOLING,
+                "  VMAP_SUPPORT(max_pool3d_with_indices,",
+                "  EXISTING_BDIM_ALL_BOXED(max_unpool3d);\n  VMAP_SUPPORT(max_pool3d_with_indices,",
+            ),
+        ),
+        "batched()",
+        [[2, 3, 2, 2, 2], 0],
+    ),
+    "Python": Change(
+        ((FLATTEN, "end_dim={self.end_dim}", "to {self.end_dim}"),),
+        "repr(torch.nn.Flatten())",
+        "Flatten(start_dim=1, to -1)",
+    ),
+    "operator": Change(
+        (
+            (
+                FUNCTIONS,
+                "- func: trapz.x(",
+                f"- func: {SCHEMA}\n  dispatch:\n    CompositeExplicitAutograd: midpoint\n\n- func: trapz.x(",
+            ),
+            (DERIVATIVES, "- name: trace(", f"- name: {SCHEMA}\n  self: grad / 2\n  other: grad / 2\n\n- name: trace("),
+            ("torch/functional.py", '    "atleast_1d",', '    "atleast_1d",\n    "midpoints",'),
+            (
+                "torch/functional.py",
+                "def block_diag(",
+                "def midpoints(x):\n    return torch.midpoint(x[:-1], x[1:])\n\n\ndef block_diag(",
+            ),
+            (
+                "torch/_decomp/decompositions.py",
+                "aten = torch._ops.ops.aten\n",
+                "aten = torch._ops.ops.aten\n\n\n@register_decomposition(aten.midpoint)\n"
+                "def midpoint(self, other):\n    return self + (other - self) / 2\n",
+            ),
+        ),
+        "[torch.midpoints(torch.tensor([1.0, 3, 7])).tolist(), gradient(lambda x: torch.midpoint(x, x), 1),"
+        " torch._decomp.decomposition_table[torch.ops.aten.midpoint.default](*torch.tensor([1.0, 3])).item()]",
+        [[2, 5], 1, 2],
+        {f"{NATIVE}/Midpoint.cpp": MIDPOINT},
+    ),
+}
+
+SHOW = """
+import json, sys, warnings
+import torch
+import torch._decomp.decompositions
+from math import inf
+
+def gradient(function, value):
+    x = torch.tensor(value, dtype=torch.double, requires_grad=True)
+    function(x).backward()
+    return x.grad.item()
+
+def batched():
+    torch._C._functorch._set_vmap_fallback_warning_enabled(True)
+    x, indices = torch.ones(2, 3, 1, 1, 1), torch.zeros(2, 3, 1, 1, 1, dtype=torch.long)
+    unpool = lambda x, indices: torch.ops.aten.max_unpool3d(x, indices, [2, 2, 2], [2, 2, 2], [0, 0, 0])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        done = torch.vmap(unpool)(x, indices)
+    return [list(done.shape), len(said)]
+
+def shown(expression):
+    try:
+        return eval(expression)
+    except Exception as error:
+        return str(error).partition("\\n")[0]
+
+print(json.dumps({name: shown(text) for name, text in json.loads(sys.argv[1]).items()}))
+"""
+
+
+def show(environment: Environment, *names: str) -> dict[str, Any]:
+    """Return the values of the expressions of changes, of all by default."""
+    expressions = {name: CHANGES[name].shown for name in names or CHANGES}
+    code = f"import sys; sys.argv[1:] = [{json.dumps(expressions)!r}]\n{SHOW}"
+    values: dict[str, Any] = json.loads(environment.run(code).stdout)
+    return values
+
+
+def develop(environment: Environment, tree: Path, *words: str | Path, **options: Any) -> str:
+    """Put what a checkout changes into an environment. Return the messages."""
+    return make("develop", environment, "--source", tree, *words, **options)
+
+
+def hashes(tree: Path) -> dict[str, str]:
+    """Return the hash of each file of a checkout, and of all below .git."""
+    files = (path for path in sorted(tree.rglob("*")) if path.is_file())
+    return {str(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def pytorch(stock_copy: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of PyTorch. The torch of the environment says that it was built from its last commit on main."""
+    top = tmp_path_factory.mktemp("pytorch")
+    tree = make_checkout(top / "pytorch", stock_copy.packages, FILES, SOURCES)
+    library = write(top / "library", {"code.c": "int x;\n"})
+    run_git(library, "init", "--quiet")
+    commit(library, "A library")
+    run_git(tree, "submodule", "--quiet", "add", library, LIBRARY)
+    write(tree, {"test/test_ops.py": "", SCALAR: "#pragma once\n"})
+    name_commit(stock_copy.packages, commit(tree, "What the wheel was built from"))
+    return tree
+
+
+@pytest.fixture
+def checkout(pytorch: Path, tmp_path: Path) -> Iterator[Path]:
+    """Another checkout, of the commit that torch was built from."""
+    yield clone(pytorch, tmp_path / "checkout")
+
+
+def clone(pytorch: Path, tree: Path, *words: str) -> Path:
+    run_git(tree.parent, "clone", "--quiet", "--branch=main", *words, f"file://{pytorch}", tree)
+    return tree
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was built of all changes together.
+
+    Args:
+        tree: the checkout.
+        said: the messages.
+        stock, values: what the changes show, before and after.
+        files: the hashes of the checkout before.
+    """
+
+    tree: Path
+    said: str
+    stock: dict[str, Any]
+    values: dict[str, Any]
+    files: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def built(stock_copy: Environment, pytorch: Path) -> Built:
+    """All changes in one build: commits, what is staged, and what is not."""
+    run_git(pytorch, "checkout", "--quiet", "-b", "work")
+    for i, (name, change) in enumerate(CHANGES.items()):
+        change.make(pytorch)
+        if i == 2:
+            commit(pytorch, name)
+        elif i == 4:
+            run_git(pytorch, "add", "--all")
+    stock, files = show(stock_copy), hashes(pytorch)
+    said = develop(stock_copy, pytorch)
+    return Built(pytorch, said, stock, show(stock_copy), files)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_kind_of_change(built: Built, name: str) -> None:
+    assert built.values[name] == CHANGES[name].value
+    assert built.stock[name] != CHANGES[name].value
+
+
+def test_a_checkout_is_only_read(built: Built) -> None:
+    assert hashes(built.tree) == built.files
+
+
+def test_line_for_the_tests_of_pytorch_is_printed(built: Built, stock_copy: Environment) -> None:
+    (line,) = (line for line in built.said.splitlines() if "PyTorch's own tests" in line)
+    assert f": {stock_copy.python} {built.tree}/test/test_ops.py -k " in line
+    names = line.split(" -k ")[1:]
+    assert {"linalg_cross", "lerp", "logaddexp"} <= {*names} and len(names) == 8
+
+
+def test_stash_and_back(stock_copy: Environment, checkout: Path) -> None:
+    make("undevelop", stock_copy)
+    before = stock_copy.content()
+    CHANGES["composite"].make(checkout)
+    develop(stock_copy, checkout)
+    assert is_there(stock_copy, "composite")
+    run_git(checkout, "stash", "--quiet")
+    assert "nothing that changes what is built" in develop(stock_copy, checkout)
+    assert stock_copy.content() == before
+    run_git(checkout, "stash", "pop", "--quiet")
+    develop(stock_copy, checkout)
+    assert is_there(stock_copy, "composite")
+
+
+def test_comments_build_nothing(stock_copy: Environment, checkout: Path) -> None:
+    edit(checkout, INTEGRATION, SUM, f"    // A shorter way.\n  {SUM.strip()}")
+    edit(checkout, INTEGRATION, "namespace at::native {\nnamespace {", "namespace at { namespace native {\nnamespace {")
+    edit(checkout, INTEGRATION, "} // namespace at::native", "}} // namespace at::native")
+    edit(checkout, FUNCTIONS, "- func: trapz.x(", "# Of the rule.\n- func: trapz.x(")
+    said = develop(stock_copy, checkout)
+    assert "nothing that changes what is built" in said and "compile" not in said
+    assert not is_there(stock_copy, "composite")
+
+
+def test_head_that_does_not_descend_from_the_commit_of_the_wheel(
+    stock_copy: Environment, pytorch: Path, checkout: Path, tmp_path: Path
+) -> None:
+    upstream = clone(pytorch, tmp_path / "upstream")
+    run_git(upstream, "checkout", "--quiet", "-B", "main", "HEAD~1")
+    CHANGES["structured"].make(upstream)
+    commit(upstream, "Upstream's own change")
+    edit(upstream, INTEGRATION, *OF_UPSTREAM)
+    commit(upstream, "Upstream's change of a file that the branch changes, too")
+    run_git(checkout, "remote", "add", "upstream", upstream)
+    run_git(checkout, "fetch", "--quiet", "upstream")
+    run_git(checkout, "checkout", "--quiet", "-b", "fix", "upstream/main")
+    CHANGES["composite"].make(checkout)
+    said = develop(stock_copy, checkout)
+    base = run_git(upstream, "rev-parse", "HEAD")
+    assert f"compared with {base[:12]} of upstream/main: 2 commits that the installed torch" in said
+    assert "pip install --pre torch==" in said
+    assert f"upstream changed these, too, since the installed torch, so they may not fit: {INTEGRATION}\n" in said
+    assert is_there(stock_copy, "composite") and not is_there(stock_copy, "structured")
+
+
+def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> None:
+    for name in ("Python", "composite"):
+        run_git(checkout, "checkout", "--quiet", "-b", name, "main")
+        CHANGES[name].make(checkout)
+        commit(checkout, name)
+    command = [sys.executable, "-m", "graft", "develop", "--watch", "--python", stock_copy.python]
+    variables = {**os.environ, "PYTHONPATH": str(PACKAGES)}
+    with subprocess.Popen(
+        [*command, "--source", checkout], cwd=REPOSITORY, env=variables, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+
+        def wait_for(**expected: bool) -> None:
+            """Wait for the build of what shows this; git may be seen at work."""
+            assert process.stderr
+            for line in process.stderr:
+                if "ready" in line and {name: is_there(stock_copy, name) for name in expected} == expected:
+                    return
+            raise AssertionError("it ended")
+
+        try:
+            wait_for(Python=False, composite=True)
+            run_git(checkout, "checkout", "--quiet", "Python")
+            wait_for(Python=True, composite=False)
+            run_git(checkout, "rebase", "--quiet", "composite")
+            wait_for(Python=True, composite=True)
+            run_git(checkout, "checkout", "--quiet", "main")
+            wait_for(Python=False, composite=False)
+        finally:
+            process.terminate()
+
+
+def test_merge_conflict(stock_copy: Environment, checkout: Path) -> None:
+    CHANGES["composite"].make(checkout)
+    commit(checkout, "Ours")
+    develop(stock_copy, checkout)
+    run_git(checkout, "checkout", "--quiet", "-b", "theirs", "HEAD~1")
+    edit(checkout, INTEGRATION, SUM, SUM.replace("dx;", "dx + 0;"))
+    commit(checkout, "Theirs")
+    run_git(checkout, "checkout", "--quiet", "main")
+    with pytest.raises(subprocess.CalledProcessError):
+        run_git(checkout, "merge", "--quiet", "theirs")
+    before, files = stock_copy.content(), hashes(checkout)
+    line = line_of(checkout, INTEGRATION, "<<<<<<<")
+    assert f"{checkout / INTEGRATION}:{line}: a merge conflict" in develop(stock_copy, checkout, is_right=False)
+    assert stock_copy.content() == before
+    assert hashes(checkout) == files
+
+
+def test_deleted_file(stock_copy: Environment, checkout: Path) -> None:
+    run_git(checkout, "rm", "--quiet", CROSS)
+    CHANGES["composite"].make(checkout)
+    assert f"{CROSS}: deleted" in develop(stock_copy, checkout)
+    assert is_there(stock_copy, "composite")
+    assert stock_copy.print("torch.linalg.cross(torch.eye(3)[0], torch.eye(3)[1]).tolist()") == "[0.0, 0.0, 1.0]"
+
+
+def test_worktree(stock_copy: Environment, checkout: Path, tmp_path: Path) -> None:
+    run_git(checkout, "worktree", "add", "--quiet", tmp_path / "worktree", "-b", "fix")
+    CHANGES["composite"].make(tmp_path / "worktree")
+    files = hashes(checkout)
+    develop(stock_copy, tmp_path / "worktree")
+    assert is_there(stock_copy, "composite")
+    assert hashes(checkout) == files
+    assert "nothing that changes what is built" in develop(stock_copy, checkout)
+
+
+@pytest.fixture
+def upstream(pytorch: Path, tmp_path: Path) -> Path:
+    """A repository to clone, with a commit since the one that torch was built from."""
+    tree = clone(pytorch, tmp_path / "upstream")
+    run_git(tree, "config", "uploadpack.allowFilter", "true")
+    edit(tree, INTEGRATION, *OF_UPSTREAM)
+    commit(tree, "Of main since")
+    return tree
+
+
+def test_shallow_clone(stock_copy: Environment, upstream: Path, tmp_path: Path) -> None:
+    """It is built. What the line in the message fetches tells the rest."""
+    tree = clone(upstream, tmp_path / "checkout", "--depth=1")
+    CHANGES["composite"].make(tree)
+    said = develop(stock_copy, tree)
+    assert is_there(stock_copy, "composite")
+    (line,) = re.findall(r"`(git .*? fetch .*)`", said)
+    run_git(tree, *shlex.split(line)[1:])
+    assert f"upstream changed these, too, since the installed torch, so they may not fit: {INTEGRATION}" in develop(
+        stock_copy, tree
+    )
+
+
+def test_partial_clone(stock_copy: Environment, upstream: Path, tmp_path: Path) -> None:
+    """Nothing is fetched, though the remote would answer. What the line in the message fetches is enough."""
+    tree = clone(upstream, tmp_path / "checkout", "--filter=blob:none")
+    CHANGES["composite"].make(tree)
+    files = hashes(tree)
+    said = develop(stock_copy, tree, is_right=False)
+    assert hashes(tree) == files
+    (line,) = re.findall(r"next: (git .*)", said)
+    run_git(tree, *shlex.split(line)[1:])
+    develop(stock_copy, tree)
+    assert is_there(stock_copy, "composite")
+
+
+def test_error_of_the_compiler(stock_copy: Environment, checkout: Path) -> None:
+    edit(checkout, INTEGRATION, SUM, SUM_OF_NEIGHBORS.replace("dx / 2", "ex / 2"))
+    before = stock_copy.content()
+    said = develop(stock_copy, checkout, is_right=False)
+    assert f"error: {checkout / INTEGRATION}:{line_of(checkout, INTEGRATION, 'ex / 2')}:" in said
+    assert str(HOME / "checkouts") not in said
+    assert stock_copy.content() == before
+
+
+def test_refused_operator(stock_copy: Environment, checkout: Path) -> None:
+    old = "trapz.x(Tensor y, Tensor x, *, int dim=-1)"
+    edit(checkout, FUNCTIONS, old, old.replace("dim=-1", "dim=-1, bool mean=False"))
+    old = "trapz(const Tensor& y, const Tensor& x, int64_t dim)"
+    edit(checkout, INTEGRATION, old, old.replace("dim", "dim, bool mean"))
+    CHANGES["composite"].make(checkout)
+    make("undevelop", stock_copy)
+    place = f"{checkout / FUNCTIONS}:{line_of(checkout, FUNCTIONS, 'bool mean=False')}: trapz.x: "
+    assert place in develop(stock_copy, checkout, "--strict", is_right=False)
+    assert not is_there(stock_copy, "composite")
+    assert place in develop(stock_copy, checkout, is_right=False)
+    assert is_there(stock_copy, "composite")
+    assert stock_copy.print("torch.trapz(torch.ones(3), torch.arange(3)).item()") == "2.0"
+    assert place not in develop(stock_copy, checkout, "--keep-going")
+
+
+def test_what_is_left_out_is_listed_once(stock_copy: Environment, checkout: Path) -> None:
+    run_git(checkout, "submodule", "--quiet", "update", "--init")
+    edit(checkout, SCALAR, "once", "once  // more than")
+    write(checkout / LIBRARY, {"code.c": "int y;\n"})
+    CHANGES["Python"].make(checkout)
+    said = develop(stock_copy, checkout)
+    assert said.count(f"{SCALAR}: ") == said.count(f"{LIBRARY}: ") == 1
+    said = develop(stock_copy, checkout)
+    assert SCALAR not in said and "not built, as listed before: 2 changes" in said
+    write(checkout, {"caffe2/core/new.h": "#pragma once\n"})
+    said = develop(stock_copy, checkout)
+    assert said.count(f"{SCALAR}: ") == said.count("caffe2/core/new.h: ") == 1
+    assert is_there(stock_copy, "Python")
+    assert "caffe2" in develop(stock_copy, checkout, "--strict", is_right=False)
+
+
+def test_check(stock_copy: Environment, checkout: Path) -> None:
+    CHANGES["operator"].make(checkout)
+    assert "no errors found" in make("check", stock_copy, "--pin", "installed", "--source", checkout)
+    edit(checkout, DERIVATIVES, "  other: grad / 2\n", "  another: grad / 2\n")
+    said = make("check", stock_copy, "--pin", "installed", "--source", checkout, is_right=False)
+    assert f"{checkout / DERIVATIVES}:{line_of(checkout, DERIVATIVES, '  another: grad / 2')}:" in said
+
+
+def test_thin_wheel(stock_copy: Environment, checkout: Path, tmp_path: Path) -> None:
+    """Someone installs it beside a stock torch."""
+    for name in ("composite", "operator"):
+        CHANGES[name].make(checkout)
+    make("undevelop", stock_copy)
+    other = stock_copy.copied_to(tmp_path / "other")
+    options = ("--pin", "installed", "--name", "my_fix", "--out", tmp_path)
+    make("thin-wheel", stock_copy, "--source", checkout, *options)
+    (wheel,) = tmp_path.glob("my_fix-*.whl")
+    assert not is_there(other, "composite")
+    other.pip("install", "--no-deps", wheel)
+    assert is_there(other, "composite") and is_there(other, "operator")
+    other.pip("uninstall", "-y", "my_fix")
+    assert not is_there(other, "composite")
+
+
+def is_there(environment: Environment, name: str) -> bool:
+    """Return whether torch has a change."""
+    return bool(show(environment, name)[name] == CHANGES[name].value)
+
+
+def line_of(tree: Path, name: str, text: str) -> int:
+    """Return the number of the line that has a text."""
+    lines = (tree / name).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
