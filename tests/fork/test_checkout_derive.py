@@ -12,7 +12,7 @@ from graft.checkout.repository import Repository
 from graft.checkout.versions import WorkingTree
 from graft.core.errors import UsageError
 from helpers import git, write
-from small_tree import repository
+from small_tree import commit, repository
 
 NATIVE = "aten/src/ATen/native"
 FUNCTIONS = f"{NATIVE}/native_functions.yaml"
@@ -505,3 +505,70 @@ def test_helper_of_a_function_that_only_others_call_is_told(tmp_path: Path, site
     answer = of(repository(tmp_path / "called", {**FILES, name: text}), site, (name, "return 1;", "return 2;"))
     assert answer.files == {}
     assert "only PyTorch's own code calls this" in answer.left[f"{name}: called"]
+
+
+def test_functions_that_macros_define(checkout: Path, site: Path) -> None:
+    """Of the file's own macros it is known which functions they define, and what those use."""
+    text = """namespace at::native {
+int scale() { return 4; }
+#define QUARTER(name) Tensor name(const Tensor& self) { return self / scale(); }
+#define REGISTERED(op) void op##_kernel(TensorIteratorBase& iter) { run_##op(iter); } \\
+  REGISTER_DISPATCH(op##_stub, &op##_kernel)
+static void run_half(TensorIteratorBase& iter) { run(iter, 1); }
+static void run_full(TensorIteratorBase& iter) { run(iter, 2); }
+QUARTER(fourth)
+REGISTERED(half)
+REGISTERED(full)
+}
+"""
+    name = f"{NATIVE}/Macros.cpp"
+    commit(checkout, {name: text})
+    base = git(checkout, "rev-parse", "HEAD")
+
+    def edited(old: str, new: str) -> Answer:
+        write(checkout, {name: text.replace(old, new)})
+        return derive(Question(WorkingTree(Repository(checkout), base), site))
+
+    answer = edited("return 4", "return 8")
+    assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
+    assert "QUARTER(fourth)" in lines(answer, "Macros.cpp").values()
+    assert "REGISTERED(half)" not in lines(answer, "Macros.cpp").values()
+    answer = edited("run(iter, 1)", "run(iter, 3)")
+    there = lines(answer, "Macros.cpp").values()
+    assert "REGISTERED(half)" in there and "REGISTERED(full)" not in there and "QUARTER(fourth)" not in there
+    answer = edited("self / scale()", "self * scale()")
+    assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
+
+
+def test_registrations_that_are_gone_are_told(checkout: Path, site: Path) -> None:
+    kernels, rules = f"{NATIVE}/cpu/Kernels.cpp", "aten/src/ATen/functorch/BatchRulesUnaryOps.cpp"
+    answer = of(
+        checkout,
+        site,
+        (kernels, "REGISTER_DISPATCH(half_stub, &half_kernel)\n", ""),
+        (rules, "  VMAP_SUPPORT(two, two_rule);\n", ""),
+    )
+    assert answer.files == {}
+    assert {name.partition(": ")[0] for name in answer.left} == {kernels, rules}
+    assert all(why.startswith("removed") for why in answer.left.values())
+    assert any("REGISTER_DISPATCH(half_stub" in name for name in answer.left)
+    assert any("VMAP_SUPPORT(two" in name for name in answer.left)
+
+
+def test_operators_of_other_namespaces_are_not_defined_twice(checkout: Path, site: Path) -> None:
+    name = f"{NATIVE}/quantized/library.cpp"
+    commit(checkout, {name: 'TORCH_LIBRARY(quantized, m) {\n  m.def("one(Tensor x) -> Tensor");\n}\n'})
+    base = git(checkout, "rev-parse", "HEAD")
+    write(checkout, {name: (checkout / name).read_text().replace("one(", "uno(")})
+    answer = derive(Question(WorkingTree(Repository(checkout), base), site))
+    assert answer.files == {}
+    assert any("TORCH_LIBRARY(quantized)" in each for each in answer.left)
+
+
+def test_macro_that_is_defined_again_in_another_order(checkout: Path, site: Path) -> None:
+    name, text = f"{NATIVE}/Order.cpp", "#define N 1\n#undef N\n#define N 2\nTensor fourth() { return N; }\n"
+    commit(checkout, {name: text})
+    base = git(checkout, "rev-parse", "HEAD")
+    write(checkout, {name: text.replace("N 1", "N 3").replace("N 2", "N 1").replace("N 3", "N 2")})
+    answer = derive(Question(WorkingTree(Repository(checkout), base), site))
+    assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import cached_property
 
 from .statements import Kind, Statement, statements
@@ -15,6 +15,9 @@ _KEPT = {Kind.TYPE, Kind.MACRO, Kind.INCLUDE, Kind.DIRECTIVE, Kind.OTHER}
 # What begins functions in a file that is one statement: a type, a name, parameters, and a brace; or a macro with the
 # name.
 _DEFINITION = re.compile(r"\( (\w+) \) \((?= [^;{}]* {)|(?<=[\w&*>] )(?!if|for|while|switch)(\w+) \((?= [^;{}]* {)")
+
+# Members that code uses without their names.
+_IMPLICIT = {"operator", "begin", "end"}
 
 _COMMENTS = re.compile(r"(?:[ \t]*//[^\n]*\n)+[ \t]*\Z")
 
@@ -39,6 +42,7 @@ class Code:
         self.is_new = not before
         is_whole = self.is_new or _conditions(theirs) != _conditions(self.statements)
         is_whole |= any(map(_has_unknown_users, [*self.gone, *(self.statements[i] for i in self._changed)]))
+        self._changed |= _reordered_macros(theirs, self.statements)
         self._changed -= {i for i in self._changed if self.statements[i].kind in (Kind.INCLUDE, Kind.DIRECTIVE)}
         if is_whole:
             self._changed = {i for i, each in enumerate(self.statements) if each.kind is not Kind.INCLUDE}
@@ -80,7 +84,7 @@ class Code:
         ]
         names = {name for each in differing for name in each.names}
         is_told = all(each.kind is Kind.FUNCTION and each.names for each in differing) and bool(before and after)
-        return names if is_told and names.isdisjoint({*statement.names, "operator"}) else statement.called
+        return names if is_told and names.isdisjoint({*statement.names, *_IMPLICIT}) else statement.called
 
     @property
     def names(self) -> set[str]:
@@ -93,7 +97,8 @@ class Code:
     def functions(self) -> set[str]:
         """The affected functions that others can call."""
         every = [self.statements[i] for i in self.affected]
-        found = {name for each in every if each.kind is Kind.FUNCTION and not each.is_local for name in each.names}
+        defining = (each for each in every if each.kind in (Kind.FUNCTION, Kind.REGISTRATION))
+        found = {name for each in defining if not each.is_local for name in each.names}
         whole = " ".join(word for each in every if each.kind is Kind.WHOLE for word in each.tokens)
         return found | {name for names in _DEFINITION.findall(whole) for name in names if name}
 
@@ -114,6 +119,19 @@ class Code:
         """The affected statements that register kernels."""
         return [self.statements[i] for i in sorted(self.affected) if self.statements[i].kind is Kind.REGISTRATION]
 
+    @property
+    def removed(self) -> list[str]:
+        """The registrations that the new text lacks: their macros, with the first argument."""
+        there = {_registered(each) for each in self.statements}
+        gone = (each for each in self.gone if each.kind is Kind.REGISTRATION and "{" not in each.tokens)
+        return sorted({_registered(each) for each in gone} - there)
+
+    @property
+    def libraries(self) -> set[str]:
+        """The namespaces that the text defines operators in and that can be defined only once."""
+        heads = {each.namespace for i in self.affected for each in [self.statements[i]] if _is_of_library(each)}
+        return {head[head.index("TORCH_LIBRARY") + 2] for head in heads}
+
     def text(self, kernels: Collection[str], refused: Collection[str] = (), *, has_own: bool = True) -> str:
         """Return the text with what is needed for ``kernels`` and for the affected registrations, at the same lines;
         empty if that is nothing.
@@ -127,7 +145,8 @@ class Code:
             i
             for i, each in enumerate(self.statements)
             if (each.kind is Kind.FUNCTION and not each.names.isdisjoint(kernels))
-            or (each.kind is Kind.REGISTRATION and i in self.affected and each.words.isdisjoint(refused))
+            or (each.kind is Kind.REGISTRATION and not each.names.isdisjoint(kernels))
+            or (each.kind is Kind.REGISTRATION and i in self.affected and _is_taken(each, refused))
             or (each.kind is Kind.WHOLE and i in self.affected)
         }
         if not roots:
@@ -137,7 +156,8 @@ class Code:
         left = [*kept]
         by_name: dict[str, list[int]] = {}
         for i, each in enumerate(self.statements):
-            if each.kind is Kind.FUNCTION and (has_own or each.is_local or i in self.affected):
+            is_needed = has_own or each.is_local or i in self.affected
+            if is_needed and each.kind in (Kind.FUNCTION, Kind.REGISTRATION):
                 for name in each.called:
                     by_name.setdefault(name, []).append(i)
         while left:
@@ -195,6 +215,33 @@ def _with_conditions(every: Iterable[Statement]) -> list[Hashable]:
         found.append((() if word else tuple(around), each.code))
         around += [each.code] if word and word[1] == "if" else []
     return found
+
+
+def _reordered_macros(before: Iterable[Statement], after: Sequence[Statement]) -> set[int]:
+    """Return the numbers of macros that are defined several times, if that is in another order than before."""
+    old, new = defaultdict[str, list[Hashable]](list), defaultdict[str, list[int]](list)
+    for each in before:
+        for name in each.names if each.kind is Kind.MACRO else ():
+            old[name].append(each.code)
+    for i, each in enumerate(after):
+        for name in each.names if each.kind is Kind.MACRO else ():
+            new[name].append(i)
+    return {i for name, numbers in new.items() if [after[i].code for i in numbers] != old[name] for i in numbers}
+
+
+def _registered(statement: Statement) -> str:
+    """Return what tells a registration from others: ``REGISTER_DISPATCH(add_stub``."""
+    head = "".join(statement.namespace[-1:]) if statement.block >= 0 else ""
+    return f"{head}{' ' if head else ''}{''.join(statement.tokens).partition(',')[0]}"
+
+
+def _is_of_library(statement: Statement) -> bool:
+    return statement.block >= 0 and "TORCH_LIBRARY" in statement.namespace
+
+
+def _is_taken(statement: Statement, refused: Collection[str]) -> bool:
+    """Return whether a registration can be run again, and is for nothing that is refused."""
+    return statement.words.isdisjoint(refused) and not _is_of_library(statement)
 
 
 def _is_kept(statement: Statement) -> bool:

@@ -21,9 +21,9 @@ _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*<((?:ATen|c10|torch)/[^>\n]+
 _GUARD = re.compile(r"#if !defined\(TORCH_STABLE_ONLY\) [^\n]*\n(.*)\n#else\n#error [^\n]*\n#endif [^\n]*\n", re.S)
 
 
-def take_headers(answer: Answer) -> set[str]:
-    """Take the headers that changed. Return the names that changed in those that are laid over."""
-    question, names = answer.question, set[str]()
+def take_headers(answer: Answer) -> dict[str, set[str]]:
+    """Take the headers that changed. Return those that are laid over, each with the names that changed in it."""
+    question, found = answer.question, dict[str, set[str]]()
     changed = [name for name in question.there(filter(is_header, question.versions.changed)) if name not in answer.left]
     for name, content in question.versions.before(changed).items():
         before, after = text_of(content), question.after(name)
@@ -40,9 +40,13 @@ def take_headers(answer: Answer) -> set[str]:
                 answer.left[name] = why
             else:
                 answer.overlay[in_wheel(name)] = after.encode(), name
-                names |= Code(there or before, after).names
-    _keep_vectors_together(answer)
-    return names
+                found[name] = Code(there or before, after).names
+    # Headers of vectors are laid over all, or none.
+    faults = [name for name in answer.left if "/cpu/vec/" in name]
+    for name in [each for each in found if "/cpu/vec/" in each and faults]:
+        del answer.overlay[in_wheel(name)], found[name]
+        answer.left[name] = f"{faults[0]} cannot be laid over, and headers of vectors go together"
+    return found
 
 
 def _installed(question: Question, name: str) -> str:
@@ -51,68 +55,75 @@ def _installed(question: Question, name: str) -> str:
     return guarded[1] if guarded else text
 
 
-def _keep_vectors_together(answer: Answer) -> None:
-    """Headers of vectors are laid over all, or none."""
-    faults = [name for name in answer.left if "/cpu/vec/" in name]
-    for name in [place for _, place in answer.overlay.values() if "/cpu/vec/" in place and faults]:
-        del answer.overlay[in_wheel(name)]
-        answer.left[name] = f"{faults[0]} cannot be laid over, and headers of vectors go together"
-
-
-def changed_codes(answer: Answer, names: set[str]) -> dict[str, Code]:
-    """Return the sources that changed, and those that are compiled for headers in which ``names`` did.
+def changed_codes(answer: Answer, headers: Mapping[str, set[str]]) -> dict[str, Code]:
+    """Return the sources that changed, and those that are compiled for ``headers`` that did, with the names that
+    changed in each.
 
     Raises:
-        UsageError: no source that changed includes a header that did, and many others do.
+        UsageError: FILES names what cannot be compiled; or no source that changed includes a header that did, and many
+            others do.
     """
     question = answer.question
     sources = [name for name in question.there(filter(is_source, question.versions.changed)) if name not in answer.left]
     before = question.versions.before(sources)
-    asked = [f"{ATEN}/{name}" for name in question.files]
-    if missing := [name for name in asked if not (question.tree / name).is_file()]:
-        raise UsageError(
-            "\n".join(f"FILES: {question.tree / name}: no such file" for name in missing),
-            todo="write paths below aten/src/ATen, as native/cpu/ReduceOpsKernel.cpp",
-        )
-    headers = {place for _, place in answer.overlay.values()}
-    including = of_headers.users(question.tree, headers, sources) if headers else set()
+    asked = _asked(question)
+    names: dict[str, set[str]] = {name: set() for name in (*sources, *asked)}
+    for header, changed in headers.items():
+        including = of_headers.users(question.tree, [header], sources)
+        others = _users(question, header, changed, {*sources})
+        chosen = _chosen(answer, header, others.keys() - {*asked}, is_asked=bool(including or asked))
+        for name in (*including, *chosen, *(others.keys() & {*asked})):
+            names.setdefault(name, set()).update(changed)
+    texts = {name: question.after(name) for name in names}
     codes = {
-        name: Code(text_of(before[name]), question.after(name), names if name in including else ()) for name in sources
+        name: Code(text_of(before[name]) if name in before else texts[name], texts[name], changed)
+        for name, changed in names.items()
     }
-    if headers:
-        others = _users(question, headers, names, {*sources, *asked})
-        codes |= _chosen(answer, headers, others, is_asked=bool(including or asked))
     for name in asked:
-        text = question.after(name)
-        codes[name] = codes.get(name) or Code(text, text, names)
+        if not codes[name].affected:
+            answer.said.append(f"FILES: nothing in {place_of(name)} uses what changed in headers")
     return codes
 
 
-def _users(question: Question, headers: Collection[str], names: set[str], but: Collection[str]) -> dict[str, Code]:
-    """Return the sources that did not change, and that use what changed in headers."""
+def _asked(question: Question) -> list[str]:
+    """Return the sources that FILES names."""
+    asked, faults = [f"{ATEN}/{name}" for name in question.files], []
+    for name in asked:
+        if not (question.tree / name).is_file():
+            faults.append(f"FILES: {question.tree / name}: no such file")
+        elif not is_source(name):
+            faults.append(f"FILES: {question.tree / name}: no source of kernels")
+        elif why := why_left(name, question.tree, has_cuda=question.has_cuda):
+            faults.append(f"FILES: {question.tree / name}: {why}")
+    if faults:
+        raise UsageError("\n".join(faults), todo="write paths below aten/src/ATen, as native/cpu/ReduceOpsKernel.cpp")
+    return asked
+
+
+def _users(question: Question, header: str, names: set[str], but: Collection[str]) -> dict[str, Code]:
+    """Return the sources that did not change, and that use what changed in a header."""
     found = (path for pattern in ("*.cpp", "*.cu") for path in (question.tree / NATIVE).rglob(pattern))
     every = [path.relative_to(question.tree).as_posix() for path in found]
     among = [each for each in every if not why_left(each, question.tree, has_cuda=question.has_cuda)]
-    texts = {name: question.after(name) for name in of_headers.users(question.tree, headers, among) - {*but}}
+    texts = {name: question.after(name) for name in of_headers.users(question.tree, [header], among) - {*but}}
     codes = {name: Code(text, text, names) for name, text in sorted(texts.items())}
     return {name: code for name, code in codes.items() if code.affected}
 
 
-def _chosen(answer: Answer, headers: Collection[str], others: dict[str, Code], *, is_asked: bool) -> dict[str, Code]:
-    """Return those sources that did not change and are compiled for headers. Say what is not."""
-    named = " ".join(sorted(map(place_of, headers)))
-    shown = [f"native/{place_of(name)}" for name in others][:_MOST_USERS]
-    if not others:
-        answer.said.append(f"{named}: laid into torch/include; no other kernel uses what changed there")
-    elif is_asked:
+def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: bool) -> list[str]:
+    """Return those sources that did not change and are compiled for a header. Say what is not."""
+    named, shown = place_of(header), [f"native/{place_of(name)}" for name in sorted(others)][:_MOST_USERS]
+    if not others and not is_asked:
+        answer.said.append(f"{named}: laid into torch/include; no kernel uses what changed there")
+    elif others and is_asked:
         keep = f"{named}: {len(others)} other sources of PyTorch keep the old one"
         answer.said.append(f'{keep}; FILES="{shown[0]} ..." compiles them')
     elif len(others) > _MOST_USERS:
         raise UsageError(
-            f"{named}: no source that changed includes what changed here, and {len(others)} others do",
+            f"{named}: no source that changed includes it, and {len(others)} others use what changed there",
             todo=f'set FILES to those to compile with it, for example FILES="{" ".join(shown)}"',
         )
-    return {} if is_asked else others
+    return [] if is_asked else sorted(others)
 
 
 def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators) -> None:
@@ -126,6 +137,10 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
             answer.put(place_of(name), name, code.text(kernels, refused))
         for statement in code.registrations:
             answer.operators |= _operators_named(statement.words, operators.texts)
+        for each in code.removed:
+            answer.left[f"{name}: {each}"] = "removed; the torch that is built on keeps it"
+        for each in code.libraries if not code.is_new else ():
+            answer.left[f"{name}: TORCH_LIBRARY({each})"] = "PyTorch's libraries define these operators when they start"
         is_taken = place_of(name) in answer.files
         if alone := sorted((code.edited - used if is_taken else code.functions) - refused):
             why = "only PyTorch's own code calls this directly, and keeps PyTorch's"

@@ -16,13 +16,14 @@ from .entry_lines import text_at_lines
 from .formulas import take_helpers
 from .operators import Operators, read_operators
 from .python import PYTHON_SUFFIXES, installed_name, taken
-from .sources import is_header, is_source, why_left
+from .sources import NATIVE, is_header, is_source, why_left
 
 # What is no part of a wheel needs no word.
 _SILENT = re.compile(
     r"(?:test|docs|benchmarks|scripts|android|ios|\.\w[^/]*)/|[^/]*\.(?:md|txt|toml|cfg|ini)$|\.[^/]*$"
 )
 _LEFT = {
+    f"{NATIVE}/tags.yaml": "a release keeps its tags",
     "torchgen/": "the wheel's own generator runs",
     "tools/": "the wheel's own generator and templates run",
     "aten/src/ATen/templates/": "the wheel's own templates are used",

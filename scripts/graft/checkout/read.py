@@ -81,25 +81,28 @@ def _changed_upstream(repository: Repository, base: Base, answer: Answer) -> lis
 
 def wait_for_edit(request: Request, seen: Hashable) -> Hashable:
     """Return the state of SOURCE and of the native folders, once it differs from ``seen``."""
-    repository = open_repository(expanded(request.source))
-    found = _state(repository, request)
+    found = _state(request)
     while found == seen:
-        found = _after_pause(repository, request)
+        found = _after_pause(request)
     # An editor, or git, may write several files one after another.
-    while (later := _after_pause(repository, request)) != found:
+    while (later := _after_pause(request)) != found:
         found = later
     return found
 
 
-def _after_pause(repository: Repository, request: Request) -> Hashable:
+def _after_pause(request: Request) -> Hashable:
     start = time.perf_counter()
-    state = _state(repository, request)
+    state = _state(request)
     time.sleep(max(_PAUSE, _TIMES * (time.perf_counter() - start)))
     return state
 
 
-def _state(repository: Repository, request: Request) -> Hashable:
-    return repository.state(), *times(request.native).items()
+def _state(request: Request) -> Hashable:
+    try:
+        state = open_repository(expanded(request.source)).state()
+    except UsageError as error:  # git is writing, perhaps; a build says what is wrong
+        state = str(error)
+    return state, *times(request.native).items()
 
 
 def _folder(repository: Repository, git_version: str, *, is_whole: bool) -> Path:

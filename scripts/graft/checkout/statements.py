@@ -1,15 +1,15 @@
 """The statements at namespace level of a C++ file, by its tokens.
 
-No header is read and no macro expanded, and many macros of PyTorch have no semicolon behind them, so this splits tokens
-and needs no grammar. Of the branches of an ``#if`` inside brackets, the last one counts. Where braces do not match, the
-file is one statement.
+No header is read, and many macros of PyTorch have no semicolon behind them, so this splits tokens and needs no grammar.
+Uses of macros that the file defines are expanded once, to know which functions they define. Of the branches of an
+``#if`` inside brackets, the last one counts. Where braces do not match, the file is one statement.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate, count
@@ -32,6 +32,7 @@ _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 _PREFIX = re.compile(r"\w*(?:LAUNCH_BOUNDS|ATTRIBUTE|DEPRECATED|ALIGN)\w*")
 _CONDITION = re.compile(r"\s*#\s*(if|el|endif)")
 _DEFINES = re.compile(r"\s*#\s*(?:define|undef)\s+(\w+)")
+_FUNCTION_MACRO = re.compile(r"\s*#\s*define\s+\w+\(([^)]*)\)(.*)", re.S)
 _TYPES = {"struct", "class", "union", "enum"}
 # Words before a parenthesis that are no name of a function.
 _NO_NAME = {
@@ -75,6 +76,7 @@ class Statement:
         end: where it ends there.
         namespace: the namespaces around it; one without a name is an empty text.
         block: for a statement in the block of a registering macro, the number of the block's statement; else -1.
+        expansion: for the use of a macro that the file defines, the statements that it stands for.
     """
 
     kind: Kind
@@ -84,6 +86,7 @@ class Statement:
     end: int
     namespace: tuple[str, ...] = ()
     block: int = -1
+    expansion: tuple[Statement, ...] = ()
 
     @cached_property
     def code(self) -> tuple[str, ...]:
@@ -93,7 +96,8 @@ class Statement:
     @cached_property
     def words(self) -> frozenset[str]:
         """The names in it."""
-        return frozenset(word for word in self._words if word.isidentifier())
+        own = (word for word in self._words if word.isidentifier())
+        return frozenset(own).union(*(each.words for each in self.expansion))
 
     @property
     def _words(self) -> tuple[str, ...]:
@@ -106,6 +110,8 @@ class Statement:
     @property
     def called(self) -> frozenset[str]:
         """The names by which other statements use it. A function of ``TORCH_IMPL_FUNC`` is a member of a class."""
+        if self.expansion:
+            return frozenset().union(*(each.called for each in self.expansion))
         is_member = self.kind is Kind.FUNCTION and bool(_MACRO.fullmatch(self.tokens[0]))
         return frozenset() if is_member else self.names
 
@@ -141,11 +147,49 @@ def statements(text: str) -> list[Statement]:
     ends = accumulate(map(len, parts))
     tokens = [(part, end) for part, end in zip(parts, ends, strict=True) if not _is_space(part)]
     try:
-        return _Splitter([part for part, _ in tokens], [end for _, end in tokens]).split()
+        return _expanded(_Splitter([part for part, _ in tokens], [end for _, end in tokens]).split())
     except _UnbalancedError:
         every = tuple(part for part, _ in tokens)
         names = frozenset(part for part in every if part.isidentifier())
         return [Statement(Kind.WHOLE, names, every, 0, len(text))] if every else []
+
+
+def _expanded(every: list[Statement]) -> list[Statement]:
+    """Return statements with what uses of the file's own macros stand for."""
+    macros = {name: each for each in every if each.kind is Kind.MACRO for name in each.names}
+    return [
+        _with_expansion(each, macros[each.tokens[0]])
+        if each.kind is Kind.REGISTRATION and each.block < 0 and each.tokens[0] in macros
+        else each
+        for each in every
+    ]
+
+
+def _with_expansion(use: Statement, macro: Statement) -> Statement:
+    """Return the use of a macro with the statements that it stands for."""
+    found = _FUNCTION_MACRO.match(_COMMENT.sub(" ", macro.tokens[0]))
+    if not found:
+        return use
+    given = dict(zip(found[1].replace(" ", "").split(","), _arguments(use.tokens), strict=False))
+    body = re.sub(r"\w+", lambda word: given.get(word[0], word[0]), found[2])
+    inner = tuple(statements(re.sub(r"\s*##\s*", "", body)))
+    functions = [each for each in inner if each.kind is Kind.FUNCTION]
+    kind = Kind.FUNCTION if functions and len(functions) == len(inner) else use.kind
+    return replace(use, kind=kind, names=frozenset().union(*(each.names for each in functions)), expansion=inner)
+
+
+def _arguments(tokens: Sequence[str]) -> list[str]:
+    """Return the arguments of a macro's use."""
+    found, depth = [""], 0
+    for token in tokens[2:]:
+        depth += _DEPTHS.get(token, 0)
+        if depth < 0:
+            break
+        if token == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += f" {token}"
+    return [each.strip() for each in found]
 
 
 def _is_space(part: str) -> bool:

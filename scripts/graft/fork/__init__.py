@@ -4,6 +4,5 @@
 ``stack`` creates commits in it. ``apply`` decides what they contain, ``checkout`` checks them out, ``export`` writes
 them as patches. ``pytorch_build`` runs PyTorch's own build, ``source_build`` all of this. ``syntax`` only parses the
 folder's sources.
-``branch`` is the way back: it writes a branch as a native folder, from what ``changed_entries`` and ``changed_python``
-find.
+``graft.checkout`` is the way back: it writes what a working tree or a branch changes as a native folder.
 """

@@ -230,21 +230,6 @@ def read_text(path: Path, text: str, name: Path | None = None) -> Source:
     return source
 
 
-def functions_in(text: str) -> tuple[dict[str, str], str]:
-    """Return the text of each function at namespace level, by name, and the text without them. Overloads are one text;
-    ``TORCH_IMPL_FUNC(name)`` and ``TORCH_META_FUNC2(name, overload)`` define ``name`` and ``name_overload``.
-    """
-    data, found, rest = text.encode(), dict[str, str](), b""
-    end = 0
-    for node, namespace, is_local in _outside_functions(parse(text)):
-        definition = definition_of(Path(), node, namespace, is_local)
-        if node.type == "function_definition" and definition and node.start_byte >= end:
-            name = re.sub(r"\s*,\s*", "_", definition.name)
-            found[name] = found.get(name, "") + text_of(node)
-            rest, end = rest + data[end : node.start_byte], node.end_byte
-    return found, (rest + data[end:]).decode(errors="replace")
-
-
 def without_functions(text: str, names: Set[str]) -> str:
     """Return the text of a source with the functions ``names`` at namespace level replaced by empty lines, and with
     them the instantiations of templates.
