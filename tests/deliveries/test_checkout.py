@@ -16,6 +16,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from checkout_repository import (
@@ -543,6 +544,20 @@ def test_thin_wheel(stock_copy: Environment, checkout: Path, tmp_path: Path) -> 
     assert wheel.stat().st_size < 1e6
     other.pip("install", "--no-deps", wheel)
     assert is_there(other, "composite", "operator") and not is_there(stock_copy, "composite")
+
+
+@pytest.mark.slow
+def test_wheel(stock_copy: Environment, base_wheel: Path, checkout: Path, tmp_path: Path) -> None:
+    for name in ("composite", "Python"):
+        CHANGES[name].make(checkout)
+    make("undevelop", stock_copy)
+    make("build", stock_copy, "--wheel", base_wheel, "--source", checkout, "--out", tmp_path)
+    (wheel,) = tmp_path.glob("torch-*.whl")
+    with ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'unpacked')!r}); import torch\nfrom math import inf\n"
+    for name in ("composite", "Python"):
+        assert stock_copy.run(f"{code}print({CHANGES[name].shown})").stdout.strip() == str(CHANGES[name].value)
 
 
 def trees(environment: Environment) -> tuple[str, str]:
