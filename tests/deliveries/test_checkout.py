@@ -41,6 +41,7 @@ INTEGRATION, UNPOOLING = f"{NATIVE}/Integration.cpp", f"{NATIVE}/MaxUnpooling.cp
 SOURCES = (MANUAL, POOLING, LERP, CROSS, INTEGRATION, UNPOOLING)
 SCALAR, LIBRARY = "c10/core/Scalar.h", "third_party/library"
 OPINFOS = "torch/testing/_internal"
+VARIABLES = {**os.environ, "PYTHONPATH": str(PACKAGES)}
 FILES = (
     *("torch/csrc/autograd/FunctionsManual.h", LERP_HEADER),
     *(f"{OPINFOS}/common_methods_invocations.py", f"{OPINFOS}/opinfo/definitions/*.py"),
@@ -397,9 +398,8 @@ def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> Non
         CHANGES[name].make(checkout)
         commit(checkout, name)
     command = [sys.executable, "-m", "graft", "develop", "--watch", "--python", stock_copy.python]
-    variables = {**os.environ, "PYTHONPATH": str(PACKAGES)}
     with subprocess.Popen(
-        [*command, "--source", checkout], cwd=REPOSITORY, env=variables, stderr=subprocess.PIPE, text=True
+        [*command, "--source", checkout], cwd=REPOSITORY, env=VARIABLES, stderr=subprocess.PIPE, text=True
     ) as process:
         lines = process.stderr
         assert lines
@@ -551,7 +551,8 @@ def test_wheel(stock_copy: Environment, base_wheel: Path, checkout: Path, tmp_pa
     for name in ("composite", "Python"):
         CHANGES[name].make(checkout)
     make("undevelop", stock_copy)
-    make("build", stock_copy, "--wheel", base_wheel, "--source", checkout, "--out", tmp_path)
+    command: list[str | Path] = [sys.executable, "-m", "graft", "build", "--wheel", base_wheel, "--source", checkout]
+    subprocess.run([*command, "--out", tmp_path], cwd=REPOSITORY, env=VARIABLES, check=True)
     (wheel,) = tmp_path.glob("torch-*.whl")
     with ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "unpacked")
