@@ -13,7 +13,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -276,13 +275,21 @@ def pytorch(stock_copy: Environment, tmp_path_factory: pytest.TempPathFactory) -
     return tree
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same folder for the checkouts of all tests, so that little is built twice."""
+    return tmp_path_factory.mktemp("checkout") / "pytorch"
+
+
 @pytest.fixture
-def checkout(pytorch: Path, tmp_path: Path) -> Iterator[Path]:
+def checkout(pytorch: Path, place: Path) -> Path:
     """Another checkout, of the commit that torch was built from."""
-    yield clone(pytorch, tmp_path / "checkout")
+    return clone(pytorch, place)
 
 
 def clone(pytorch: Path, tree: Path, *words: str) -> Path:
+    """Clone the branch main into a folder, in the place of what is there."""
+    shutil.rmtree(tree, ignore_errors=True)
     run_git(tree.parent, "clone", "--quiet", "--branch=main", *words, f"file://{pytorch}", tree)
     return tree
 
@@ -340,13 +347,13 @@ def test_line_for_the_tests_of_pytorch_is_printed(built: Built, stock_copy: Envi
 def test_stash_and_back(stock_copy: Environment, checkout: Path) -> None:
     """Without changes, torch is as it was installed."""
     make("undevelop", stock_copy)
-    before = stock_copy.content()
+    before = trees(stock_copy)
     CHANGES["composite"].make(checkout)
     develop(stock_copy, checkout)
     assert is_there(stock_copy, "composite")
     run_git(checkout, "stash", "--quiet")
     assert "nothing that changes what is built" in develop(stock_copy, checkout)
-    assert stock_copy.content() == before
+    assert trees(stock_copy) == before
     run_git(checkout, "stash", "pop", "--quiet")
     develop(stock_copy, checkout)
     assert is_there(stock_copy, "composite")
@@ -384,7 +391,7 @@ def test_head_that_does_not_descend_from_the_commit_of_the_wheel(
 
 
 def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> None:
-    for name in ("composite", "Python"):
+    for name in ("Python", "composite"):
         run_git(checkout, "checkout", "--quiet", "-b", name, "main")
         CHANGES[name].make(checkout)
         commit(checkout, name)
@@ -397,8 +404,8 @@ def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> Non
         assert lines
         try:
             assert any("ready" in line for line in lines)
-            assert is_there(stock_copy, "Python") and not is_there(stock_copy, "composite")
-            run_git(checkout, "rebase", "--quiet", "composite")
+            assert is_there(stock_copy, "composite") and not is_there(stock_copy, "Python")
+            run_git(checkout, "rebase", "--quiet", "Python")
             files = hashes(checkout)
             # It may have seen git at work, and build again.
             assert any(is_there(stock_copy, "Python", "composite") for line in lines if "ready" in line)
@@ -423,14 +430,15 @@ def test_merge_conflict(stock_copy: Environment, checkout: Path) -> None:
     assert hashes(checkout) == files
 
 
-def test_worktree(stock_copy: Environment, checkout: Path, tmp_path: Path) -> None:
-    run_git(checkout, "worktree", "add", "--quiet", tmp_path / "worktree", "-b", "fix")
-    CHANGES["composite"].make(tmp_path / "worktree")
-    files = hashes(checkout)
-    develop(stock_copy, tmp_path / "worktree")
+def test_worktree(stock_copy: Environment, pytorch: Path, place: Path, tmp_path: Path) -> None:
+    tree = clone(pytorch, tmp_path / "main")
+    shutil.rmtree(place, ignore_errors=True)
+    run_git(tree, "worktree", "add", "--quiet", place, "-b", "fix")
+    CHANGES["composite"].make(place)
+    files = hashes(tree)
+    develop(stock_copy, place)
     assert is_there(stock_copy, "composite")
-    assert hashes(checkout) == files
-    assert "nothing that changes what is built" in develop(stock_copy, checkout)
+    assert hashes(tree) == files
 
 
 @pytest.fixture
@@ -443,9 +451,9 @@ def upstream(pytorch: Path, tmp_path: Path) -> Path:
     return tree
 
 
-def test_shallow_clone(stock_copy: Environment, upstream: Path, tmp_path: Path) -> None:
+def test_shallow_clone(stock_copy: Environment, upstream: Path, place: Path) -> None:
     """It is built. What the line in the message fetches tells the rest."""
-    tree = clone(upstream, tmp_path / "checkout", "--depth=1")
+    tree = clone(upstream, place, "--depth=1")
     CHANGES["composite"].make(tree)
     said = develop(stock_copy, tree)
     assert is_there(stock_copy, "composite")
@@ -456,9 +464,9 @@ def test_shallow_clone(stock_copy: Environment, upstream: Path, tmp_path: Path) 
     )
 
 
-def test_partial_clone(stock_copy: Environment, upstream: Path, tmp_path: Path) -> None:
+def test_partial_clone(stock_copy: Environment, upstream: Path, place: Path) -> None:
     """Nothing is fetched, though the remote would answer. What the line in the message fetches is enough."""
-    tree = clone(upstream, tmp_path / "checkout", "--filter=blob:none")
+    tree = clone(upstream, place, "--filter=blob:none")
     CHANGES["composite"].make(tree)
     files = hashes(tree)
     said = develop(stock_copy, tree, is_right=False)
