@@ -269,9 +269,9 @@ def test_messages_of_nvcc_name_files_that_compilers_read() -> None:
         'src/ATen/native/cuda/A.cu(12): error: identifier "threadIx" is undefined\n',
         "          detected during instantiation at line 3 of src/ATen/native/cuda/A.cuh\n",
     ]
-    compiled, linked = relevant(output, Path("/work/src"))
+    compiled, linked = relevant(output, Path("/my_ops/src"))
     assert linked == []
     assert compiled == [
-        '/work/src/ATen/native/cuda/A.cu:12: error: identifier "threadIx" is undefined\n',
-        "          detected during instantiation at line 3 of /work/src/ATen/native/cuda/A.cuh\n",
+        '/my_ops/src/ATen/native/cuda/A.cu:12: error: identifier "threadIx" is undefined\n',
+        "          detected during instantiation at line 3 of /my_ops/src/ATen/native/cuda/A.cuh\n",
     ]

@@ -6,11 +6,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import cached_property
+from itertools import dropwhile
 
 from .statements import Kind, Statement, statements
 
 # Statements of these kinds stay in each text: what a kept function needs of them is not asked.
 _KEPT = {Kind.TYPE, Kind.MACRO, Kind.INCLUDE, Kind.DIRECTIVE, Kind.OTHER}
+
+# Statements of these kinds can define functions: uses of macros do, too.
+_DEFINING = {Kind.FUNCTION, Kind.REGISTRATION}
 
 # What begins functions in a file that is one statement: a type, a name, parameters, and a brace; or a macro with the
 # name.
@@ -97,7 +101,7 @@ class Code:
     def functions(self) -> set[str]:
         """The affected functions that others can call."""
         every = [self.statements[i] for i in self.affected]
-        defining = (each for each in every if each.kind in (Kind.FUNCTION, Kind.REGISTRATION))
+        defining = (each for each in every if each.kind in _DEFINING)
         found = {name for each in defining if not each.is_local for name in each.names}
         whole = " ".join(word for each in every if each.kind is Kind.WHOLE for word in each.tokens)
         return found | {name for names in _DEFINITION.findall(whole) for name in names if name}
@@ -144,8 +148,7 @@ class Code:
         roots = {
             i
             for i, each in enumerate(self.statements)
-            if (each.kind is Kind.FUNCTION and not each.names.isdisjoint(kernels))
-            or (each.kind is Kind.REGISTRATION and not each.names.isdisjoint(kernels))
+            if (each.kind in _DEFINING and not each.names.isdisjoint(kernels))
             or (each.kind is Kind.REGISTRATION and i in self.affected and _is_taken(each, refused))
             or (each.kind is Kind.WHOLE and i in self.affected)
         }
@@ -157,7 +160,7 @@ class Code:
         by_name: dict[str, list[int]] = {}
         for i, each in enumerate(self.statements):
             is_needed = has_own or each.is_local or i in self.affected
-            if is_needed and each.kind in (Kind.FUNCTION, Kind.REGISTRATION):
+            if is_needed and each.kind in _DEFINING:
                 for name in each.called:
                     by_name.setdefault(name, []).append(i)
         while left:
@@ -167,7 +170,7 @@ class Code:
                 left += more
         blocks = {self.statements[i].block for i in roots}
         kept |= {
-            i for i, each in enumerate(self.statements) if i in blocks or (each.block in blocks and _is_kept(each))
+            i for i, each in enumerate(self.statements) if i in blocks or (each.block in blocks and each.kind in _KEPT)
         }
         return self._without(each for i, each in enumerate(self.statements) if i not in kept)
 
@@ -231,8 +234,8 @@ def _reordered_macros(before: Iterable[Statement], after: Sequence[Statement]) -
 
 def _registered(statement: Statement) -> str:
     """Return what tells a registration from others: ``REGISTER_DISPATCH(add_stub``."""
-    head = "".join(statement.namespace[-1:]) if statement.block >= 0 else ""
-    return f"{head}{' ' if head else ''}{''.join(statement.tokens).partition(',')[0]}"
+    head = "".join(dropwhile(lambda part: not part.startswith("TORCH_LIBRARY"), statement.namespace))
+    return f"{head} {''.join(statement.tokens).partition(',')[0]}".lstrip()
 
 
 def _is_of_library(statement: Statement) -> bool:
@@ -242,10 +245,6 @@ def _is_of_library(statement: Statement) -> bool:
 def _is_taken(statement: Statement, refused: Collection[str]) -> bool:
     """Return whether a registration can be run again, and is for nothing that is refused."""
     return statement.words.isdisjoint(refused) and not _is_of_library(statement)
-
-
-def _is_kept(statement: Statement) -> bool:
-    return statement.kind in _KEPT
 
 
 def _defines_stub(statement: Statement) -> bool:

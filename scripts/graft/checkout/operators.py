@@ -43,6 +43,11 @@ class Operators:
         return self.question.entries(_FUNCTIONS)
 
     @cached_property
+    def there(self) -> dict[str, str]:
+        """The texts of the entries that the torch has; none if the folder is for any."""
+        return split_entries(text_of(self.question.installed(f"{PACKAGED[FUNCTIONS]}/{FUNCTIONS}")))
+
+    @cached_property
     def kernels(self) -> set[str]:
         """The names of the functions that the entries need."""
         found: set[str] = set()
@@ -108,10 +113,9 @@ def _require_readable(question: Question, file: str, before: str) -> None:
 def _refuse(answer: Answer, found: Operators, left: Mapping[str, str], before: Mapping[str, str]) -> None:
     """Take out operators of other schemas than the torch has; note what else of entries stays as it is."""
     question, ours = answer.question, found.texts
-    there = split_entries(text_of(question.installed(f"{PACKAGED[FUNCTIONS]}/{FUNCTIONS}")))
     after = question.after(_FUNCTIONS)
     for name in sorted({*found.entries, *left} & ours.keys()):
-        theirs = there.get(name) if question.site else before.get(name)
+        theirs = found.there.get(name) if question.site else before.get(name)
         place = f"{question.tree / _FUNCTIONS}:{after[: after.index(ours[name])].count(chr(10)) + 1}: {name}"
         if theirs is None and name in before:
             answer.refused[name] = (
@@ -132,8 +136,7 @@ def _has_formula(answer: Answer, found: Operators, name: str) -> bool:
     """Return whether the torch can have a formula for an operator. If not, note why."""
     if name in answer.refused:
         return False
-    there = answer.question.installed(f"{PACKAGED[FUNCTIONS]}/{FUNCTIONS}")
-    if there is None or found.formulas[name] is None or name in split_entries(text_of(there)):
+    if not found.there or found.formulas[name] is None or name in found.there:
         return True
     answer.left[f"{_DERIVATIVES}: {name}"] = "the torch that is built on lacks this operator"
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 from ..inputs.native import CUDA_SUFFIXES, FOLDERS
@@ -69,10 +70,17 @@ def why_left(name: str, tree: Path, *, has_cuda: bool) -> str:
 
 def _with_own_flags(tree: Path) -> set[str]:
     """Return the ends of the paths of sources for which PyTorch's build sets flags, but for those about warnings."""
-    texts = [(tree / name).read_text(encoding="utf-8", errors="replace") for name in _CMAKE if (tree / name).is_file()]
+    files = [tree / name for name in _CMAKE if (tree / name).is_file()]
+    return _flagged_in(tuple((file, file.stat().st_mtime_ns) for file in files))
+
+
+@cache
+def _flagged_in(files: tuple[tuple[Path, int], ...]) -> set[str]:
+    """Return them for CMake's files, each with its time: hundreds of sources are asked for."""
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file, _ in files]
     found: set[str] = set()
     for use in (use for text in texts for use in _FLAGS.findall(re.sub(r"#[^\n]*", "", text))):
-        files, _, values = use.partition("COMPILE_")
+        named, _, values = use.partition("COMPILE_")
         if any(not flag.startswith("-W") for flag in re.split(r"[\s;]+", values.replace('"', " "))[1:] if flag):
-            found |= {_IN_TREE.sub("", file) for file in re.findall(r"[\w./${}]+\.(?:cpp|cu)\b", files)}
+            found |= {_IN_TREE.sub("", file) for file in re.findall(r"[\w./${}]+\.(?:cpp|cu)\b", named)}
     return found
