@@ -96,7 +96,7 @@ VERBS = (
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.verbs:check_cuda", BASE, RELEASE),
     Verb(
         *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.source_build:check"),
-        *(_TREE, OLDEST, _source),
+        *(f"{_TREE} launcher", OLDEST, _source),
     ),
     Verb(
         *("new", "write the skeleton of a new operator", "graft.new.skeleton:new_op"),

@@ -16,6 +16,7 @@ from asking import asked
 from graft.core.console import StepLine
 from graft.core.errors import BuildError, MissingError, UsageError
 from graft.core.layout import Layout
+from graft.core.process import run
 from graft.fork.apply import NATIVE as NATIVE_FOLDER
 from graft.fork.apply import apply
 from graft.fork.cache import Cache
@@ -170,6 +171,23 @@ def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.Monkey
         names,
         2,
     )
+
+
+def test_launcher_is_put_before_each_compiler(
+    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tree / "programs"
+    write(programs, {"ccache": '#!/bin/sh\necho "ccache $*"\n'})
+    (programs / "ccache").chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(programs), os.environ["PATH"]]))
+    build = in_tree(tree, native, layout, monkeypatch)
+    # PyTorch's own choice, if the user makes none.
+    for launcher, said in (("echo distcc --quiet", "distcc --quiet g++ -c\n"), ("", "ccache g++ -c\n")):
+        build = replace(build, launcher=launcher)
+        build.write_launcher()
+        for language in ("C", "CXX"):
+            command = [build.variables[f"CMAKE_{language}_COMPILER_LAUNCHER"], "g++", "-c"]
+            assert run(command, env=build.variables).stdout == said
 
 
 MISSING = "\nint f() { return missing; }\n"

@@ -118,7 +118,7 @@ def generate_sources(
         rules.generate_autocast(selection, policies, unit)
         sources.generate_cuda(selection, cuda, unit)
         sources.generate_autograd_sources(selection, unit)
-        sources.write_library(unit)
+        sources.write_library(unit, is_divided=len(selection.root_names) > sources.LARGE)
         generate_bindings(selection, unit)
         headers.generate_unit_headers(selection, unit)
         headers.narrow_headers(selection, unit)

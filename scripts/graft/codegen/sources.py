@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import product
 
 from . import KERNELS, MISSING, torchgen
@@ -56,6 +57,13 @@ def generate_autograd_sources(selection: Selection, out: Output, *, is_replaced:
             torchgen.gen_view_funcs(target, formulas, templates)
 
 
+# More operators than this are compiled in two units where edits matter: the headers cost as much as five operators.
+LARGE = 5
+
+# The sources that depend on derivative formulas.
+_OF_FORMULAS = ("autograd/Functions.cpp", "autograd/VariableType.cpp")
+
+
 def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
     """Generate the registrations of kernels and derivative formulas that replace the base's. Schemas, and everything
     else about the operators, stay the base's. ``how`` is about CUDA, as in ``generate_cuda``.
@@ -76,18 +84,28 @@ def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
 _SWITCHED = '#include "graft_replaced.h"\n'
 
 
-def write_library(out: Output, first: str = "") -> None:
-    """Write ``library.cpp``, the translation unit that includes the generated sources, behind the text ``first``.
+def write_library(out: Output, first: str = "", *, is_divided: bool = False) -> None:
+    """Write ``library.cpp``, the translation unit that includes the generated sources, behind the text ``first``. If
+    ``is_divided``, it has two parts, units of their own where edits matter; one has what depends on formulas.
 
-    Autograd comes first because it includes the most. Sources that forbid the header with all operators come last,
+    Formulas come first because they include the most. Sources that forbid the header with all operators come last,
     because the others include it. Inner loops repeat declarations of ATen's headers, so they need a unit without those.
     """
     names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
     together = sorted(
-        (name for name in names if not name.name.startswith("UfuncCPU_")),
-        key=lambda name: ("#define TORCH_ASSERT" in out.read(name), name.parent.name != "autograd", name),
+        (name.as_posix() for name in names if not name.name.startswith("UfuncCPU_")),
+        key=lambda name: (name not in _OF_FORMULAS, "#define TORCH_ASSERT" in out.read(name), name),
     )
-    out.write("library.cpp", first + "".join(f'#include "{name.as_posix()}"\n' for name in together))
+    if is_divided:
+        of_formulas = [name for name in together if name in _OF_FORMULAS]
+        _write_unit(out, "formulas.cpp", first, of_formulas)
+        _write_unit(out, "operators.cpp", first, together[len(of_formulas) :])
+        together = ["formulas.cpp", "operators.cpp"]
+    _write_unit(out, "library.cpp", first, together)
+
+
+def _write_unit(out: Output, name: str, first: str, included: Iterable[str]) -> None:
+    out.write(name, first + "".join(f'#include "{each}"\n' for each in included))
 
 
 def generate_cuda(selection: Selection, how: str, out: Output, first: str = "") -> None:

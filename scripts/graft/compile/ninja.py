@@ -28,8 +28,8 @@ EXTENSIONS = "extensions.ninja"
 
 _NINJA = Path(ninja.BIN_DIR) / "ninja"
 
-# The name of the compiler launcher in the ninja file.
-_LAUNCHER = "GRAFT_LAUNCHER"
+# The variable of the environment with what is put before each compiler.
+LAUNCHER = "GRAFT_LAUNCHER"
 
 # Seconds until an error is shown. At the end of the build all are shown, so one that ends it is not shown twice.
 _SHOWN_AFTER = 1
@@ -56,7 +56,7 @@ def text_of_extensions(units: Sequence[Unit], compilers: Mapping[str, Compiler])
     text = io.StringIO()
     writer = Writer(text)  # type: ignore[arg-type]  # says str
     for name, compiler in compilers.items():
-        command = f"$${_LAUNCHER} {_typed(compiler.compiler)} {_typed(*compiler.flags)} $more"
+        command = f"$${LAUNCHER} {_typed(compiler.compiler)} {_typed(*compiler.flags)} $more"
         compiling = "-MD -MF $out.d -c $in -o $out.part && mv -f $out.part $out"
         writer.rule(name, command=f"{command} {compiling}", description="$in")
     for unit in units:
@@ -73,7 +73,7 @@ def _write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, 
     write_rule = partial(writer.rule, description="$in")
     for name, compiler in compilers.items():
         # The shell inserts the launcher, so that changing it recompiles nothing.
-        command = f"$${_LAUNCHER} {_typed(compiler.compiler)}"
+        command = f"$${LAUNCHER} {_typed(compiler.compiler)}"
         flags = _typed(*compiler.flags)
         search = f"-Xcompiler={quoted}" if name == NVCC else quoted
         compiling = f"$more $includes {search} -MD -MF $out.d -c $in -o $out.part"
@@ -146,7 +146,7 @@ def run(
 
     env = {
         **UNTRANSLATED,
-        _LAUNCHER: layout.launcher,
+        LAUNCHER: layout.launcher,
         "NINJA_STATUS": "[%f/%t] ",
         "SOURCE_DATE_EPOCH": _EPOCH,
         "PYTHONPATH": python_path(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from ..compile.diagnostics import diagnostics
 from ..compile.messages import digest, formula_of
+from ..compile.ninja import LAUNCHER
 from ..core.console import StepLine, say
 from ..core.environments import install, make_virtual_environment
 from ..core.errors import BuildError, CommandError, UsageError
@@ -53,6 +55,7 @@ class PyTorchBuild:
         natives: the native folders, for messages.
         sources: the files that the fork adds or changes, by name in the tree.
         jobs: the maximum number of compilers to run at once.
+        launcher: what is put before each compiler; if empty, ccache where it is installed, as in PyTorch's CMake files.
     """
 
     tree: SourceTree
@@ -62,6 +65,7 @@ class PyTorchBuild:
     natives: NativeFolders
     sources: Sequence[str]
     jobs: int
+    launcher: str = ""
 
     @property
     def _build(self) -> Path:
@@ -74,15 +78,30 @@ class PyTorchBuild:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables of PyTorch's build. Its CMake files use ccache if it is installed; paths below the
-        tree are ignored there, so that objects of other trees are reused.
+        """The environment variables of PyTorch's build. ccache ignores paths below the tree, so that objects of other
+        trees are reused.
         """
         path = os.pathsep.join([str(self.cache.environment / "bin"), os.environ.get("PATH", os.defpath)])
         # Objects of the builds of every pin.
         objects = os.environ.get("CCACHE_DIR", str(self.cache.folder.parent / "ccache"))
         ccache = {"CCACHE_DIR": objects, "CCACHE_BASEDIR": str(self.tree.path), "CCACHE_NOHASHDIR": "1"}
+        launched = {
+            LAUNCHER: self.launcher or shutil.which("ccache", path=path) or "",
+            **{f"CMAKE_{language}_COMPILER_LAUNCHER": str(self._launcher) for language in ("C", "CXX")},
+        }
         ours = {"PATH": path, "CXX": self.toolchain.compiler, "MAX_JOBS": str(self.jobs), "NINJA_STATUS": _STATUS}
-        return {**self.pin.settings.variables, **ours, **ccache}
+        return {**self.pin.settings.variables, **ours, **launched, **ccache}
+
+    @property
+    def _launcher(self) -> Path:
+        return self._build / "launcher"
+
+    def write_launcher(self) -> None:
+        """Write the script that commands have in place of the launcher. ninja compiles again what another command
+        compiled, so that another launcher would compile everything.
+        """
+        write_if_changed(self._launcher, f'#!/bin/sh\nexec ${LAUNCHER} "$@"\n')
+        self._launcher.chmod(0o755)
 
     def configure(self) -> None:
         """Create the environment of the build. Run CMake, which finds new files only then, if the tree has a setup.py
@@ -96,6 +115,7 @@ class PyTorchBuild:
 
         with held(self.cache.environment, [Layer(f"{sys.version} {needed}", make)]):
             pass
+        self.write_launcher()
         setup = self.tree.path / "setup.py"
         if not (setup.is_file() and "--cmake-only" in setup.read_text(encoding="utf-8")):
             return

@@ -90,9 +90,9 @@ def prepare(snapshot: Snapshot, cache: Cache, request: Request, steps: Steps) ->
     with steps.step("apply patches and operators") as line:
         fork = make_fork(path, snapshot, line)
     tree = open_tree(path, pin)
-    build = PyTorchBuild(
-        tree, pin, cache, snapshot.toolchain, snapshot.natives, tree.differing(fork.base, fork.tip), jobs
-    )
+    changed = tree.differing(fork.base, fork.tip)
+    launcher = request.layout.launcher
+    build = PyTorchBuild(tree, pin, cache, snapshot.toolchain, snapshot.natives, changed, jobs, launcher)
     with steps.step("configure"):
         build.configure()
     return build
