@@ -6,9 +6,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 
-from .base.base import Base
+from .base.base import ALWAYS_BOUND, Base
 from .base.callers import kept_calls, python_overrides
+from .base.symbols import keep_indexes
 from .check.generator import Generator
 from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
@@ -142,6 +144,9 @@ def _make(
     compiler's, because they are more precise.
     """
     steps = job.steps
+    # Links need them at the end, and the generator leaves a core idle.
+    bound = [job.base.libraries / name for name in ALWAYS_BOUND]
+    Thread(target=keep_indexes, args=[bound], daemon=True).start()
     with Generator(job.layout, job.snapshot, job.base, cuda.how) as generator:
         with steps.step("generate"):
             _, files = run_all(generator.start, lambda: _check_base(job))

@@ -24,7 +24,7 @@ from ..inputs.toolchain import Toolchain
 VERSION_FILE = "torch/version.py"
 
 # The libraries whose hidden functions can be bound.
-_ALWAYS_BOUND = ("libtorch_cpu.so", "libtorch_python.so", "libc10.so")
+ALWAYS_BOUND = ("libtorch_cpu.so", "libtorch_python.so", "libc10.so")
 _BOUND_FOR_CUDA = ("libtorch_cuda.so", "libc10_cuda.so")
 
 # The library with PyTorch's kernels.
@@ -142,7 +142,7 @@ class Base:
 
     def require_usable(self) -> None:
         """Check that operators can be linked to this base."""
-        for name in (*_ALWAYS_BOUND, *(name for name in _BOUND_FOR_CUDA if (self.libraries / name).is_file())):
+        for name in (*ALWAYS_BOUND, *(name for name in _BOUND_FOR_CUDA if (self.libraries / name).is_file())):
             file = ElfFile(self.libraries / name)
             if not file.build_id:
                 raise unusable(

@@ -7,6 +7,7 @@ entries. numpy reads them: pyelftools takes minutes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from io import BytesIO
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.elf import ElfFile
+from ..core.errors import GraftError
 from ..core.files import file_lock, write_atomically
 from ..core.layout import HOME
 
@@ -159,6 +161,13 @@ class SymbolIndex:
             if addresses := [int(row["value"]) for row in self._entries[low:high] if row["kind"] & kind]:
                 found[name] = addresses
         return found
+
+
+def keep_indexes(libraries: Iterable[Path]) -> None:
+    """Make the indexes of libraries that are not kept yet, each in a second or two. Errors are for who needs an index."""
+    for path in libraries:
+        with suppress(GraftError, OSError):
+            SymbolIndex(path)
 
 
 def _entries(library: SymbolFile) -> npt.NDArray[Any]:

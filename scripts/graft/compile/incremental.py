@@ -47,8 +47,12 @@ def bring_up_to_date(
     """
     work, toolchain = layout.work, snapshot.toolchain
     every = [*(unit for product in products for unit in product.units), *others]
-    # Each once. The user's own first, where mistakes are; of them those for CUDA last, which take minutes.
-    units = sorted(dict.fromkeys(every), key=lambda unit: (bool(unit.narrow), unit.compiler == NVCC))
+    # Each once. Mistakes are in the user's own, which come first; of them those for CUDA last, which take minutes. Other
+    # capabilities of the same sources come last: many short commands, so that all cores are busy until the end.
+    again = set(toolchain.capabilities[1:])
+    units = sorted(
+        dict.fromkeys(every), key=lambda unit: (unit.capability in again, bool(unit.narrow), unit.compiler == NVCC)
+    )
     files = _input_files(layout, snapshot, compilers)
     files.begin()
     # Debug information has paths of the folder.
