@@ -164,7 +164,7 @@ class SymbolIndex:
 
 
 def keep_indexes(libraries: Iterable[Path]) -> None:
-    """Make the indexes of libraries that are not kept yet, each in a second or two. Errors are for who needs an index."""
+    """Make the indexes of libraries that are not kept yet, in a second or two each. Errors are for who needs them."""
     for path in libraries:
         with suppress(GraftError, OSError):
             SymbolIndex(path)
