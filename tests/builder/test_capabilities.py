@@ -74,6 +74,28 @@ def test_flags_of_settings_are_for_the_capability_that_lacks_them(
     assert all(f"-m{each}" in unit.flags for unit in units.values() for each in unit.features)
 
 
+@pytest.mark.parametrize("is_for_edits", [True, False])
+def test_large_units_have_two_parts_where_edits_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_edits: bool
+) -> None:
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
+    natives = load_natives([write(layout.sources, {"A.cpp": ""})])
+    for name, files in {"large": ("formulas", "operators", "library", "bindings"), "small": ("library",)}.items():
+        write(layout.generated / "units" / name, {f"{each}.cpp": "" for each in files})
+    write(layout.generated, {FRAGMENTS: "{}"})
+    toolchain = Toolchain("g++", "", "c++20", is_for_edits=is_for_edits)
+    units = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain).units()
+    parts = ["large/formulas", "large/operators"] if is_for_edits else ["large/library"]
+    generated = [unit for unit in units.library if not unit.is_own]
+    assert [str(unit.source) for unit in generated] == [
+        f"generated/units/{name}.cpp" for name in (*parts, "small/library")
+    ]
+    assert all(("-O1" in unit.flags) is is_for_edits for unit in (*generated, *units.bindings))
+    assert all(("graft_registered.h" in unit.flags) is is_for_edits for unit in generated)
+    assert "graft_registered.h" not in units.bindings[0].flags
+
+
 def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:
     flags = ("-O0", "-mavx512f", "-mavx512bw", "-DCPU_CAPABILITY=AVX512")
     source = write(tmp_path, {"cpu/Dot.cpp": KERNEL.replace("REGISTER", "// ")}) / "cpu/Dot.cpp"

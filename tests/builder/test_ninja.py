@@ -70,6 +70,16 @@ def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile
     assert sorted(told) == [f"/mine/{name}.cpp:1:2: error: wrong" for name in ("A", "B")]
 
 
+def test_other_capabilities_of_the_same_sources_are_compiled_last(build: Build) -> None:
+    for name in ("DEFAULT", "AVX2"):
+        build.units.insert(0, Unit(Path(f"{A[:-4]}{name}.cpp"), Path(f"objects/{name}.o"), capability=name))
+        build.write(str(build.units[0].source), "")
+    build.toolchain = replace(build.toolchain, capabilities=("DEFAULT", "AVX2"))
+    build.run()
+    rules = (build.layout.work / "build.ninja").read_text(encoding="utf-8")
+    assert re.findall(r"^build objects/(\w+)\.o", rules, re.M) == ["DEFAULT", "A", "B", "library", "AVX2"]
+
+
 def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -> None:
     build.write(A, "often\n")
     with pytest.raises(BuildError) as caught:

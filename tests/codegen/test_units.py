@@ -16,6 +16,7 @@ from graft.codegen.known import known_operators
 from graft.codegen.operators import Operators
 from graft.codegen.output import Output
 from graft.codegen.rules import read_policies
+from graft.codegen.sources import LARGE
 from graft.codegen.torchgen import IGNORED_KEYS
 from graft.inputs.entries import read_entries
 from graft.inputs.merge import PACKAGED
@@ -159,6 +160,19 @@ def test_each_operator_is_registered_in_one_unit(four_and_one: Texts) -> None:
     }
     of_first = {"u_first", "u_first.out", "u_plus", "u_plus.out", "u_third", "u_fourth"}
     assert defined == {"u_first": of_first, "u_last": {"u_last"}}
+
+
+def test_a_large_unit_has_two_parts_and_what_depends_on_formulas_is_in_one(units_of: Generate) -> None:
+    names = [f"l_{number}" for number in range(LARGE + 3)]
+    entries = [entry(name, more=EXPLICIT + "  variants: function, method\n") for name in names]
+    before, after = (units_of(entries, [formula(names[0], text)]) for text in ("grad * 2", "grad * 3"))
+    (unit,) = (texts for texts in before.values() if "formulas.cpp" in texts)
+    assert unit["library.cpp"] == '#include "formulas.cpp"\n#include "operators.cpp"\n'
+    parts = [set(re.findall('"(.*)"', unit[f"{part}.cpp"])) for part in ("formulas", "operators")]
+    assert parts[0].isdisjoint(parts[1])
+    assert parts[0] | parts[1] == {name for name in unit if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name)}
+    changed = {name for name, text in unit.items() if text != after[names[0]][name]}
+    assert {name for name in changed if name.endswith(".cpp")} == {"autograd/Functions.cpp"} < parts[0]
 
 
 def included(text: str) -> set[str]:

@@ -32,9 +32,13 @@ from .edits import Edit, add_operator, edits_of
 from .environments import copied_repository, environment_in
 from .processor import machine, processor_name
 from .testing import is_shipped
+from .timeline import timeline
 
 NOTHING, UNCHANGED = "from nothing", "unchanged"
 WHEEL, DEVELOP = "patch-and-build", "develop"
+
+# What the builds of the copy report.
+REPORT = "report.json"
 
 
 @dataclass
@@ -144,7 +148,7 @@ class _Builds:
         # The environment has the variables of this make, so every variable of the copy's make is given explicitly.
         pin, wheel = request.pin, request.wheel or ""
         self.variables = [f"PIN={pin}", f"JOBS={request.jobs}", f"NATIVE={native.name}", "OUT=dist", f"WHEEL={wheel}"]
-        self.variables += ["BUILD=graft", "SOURCE=", "WATCH=", "ARGS="]
+        self.variables += ["BUILD=graft", "SOURCE=", "WATCH=", f"ARGS=--report {REPORT}"]
         self.base = folder / "build" / pin / INTERPRETER / "base"
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         self.environment: Mapping[str, str] = {
@@ -165,10 +169,19 @@ class _Builds:
         if row.edit and row.edit.file is not None:
             row.edit.change(self.native / row.edit.file, next(self.numbers))
         seconds = self.build(row.verb)
+        if row.name == NOTHING:
+            self.draw(seconds)
         after = self.made(row.verb)
         if (row.edit and before == after) or (row.name == UNCHANGED and before != after):
             raise CommandError(f"{row.name}: the build wrote {after}; before it was {before}")
         return seconds
+
+    def draw(self, seconds: float) -> None:
+        """Draw the timeline of a build from nothing, which took ``seconds``, beside the copy."""
+        (log,) = self.base.parent.glob("work-*/.ninja_log")
+        steps = json.loads((self.folder / REPORT).read_text(encoding="utf-8"))["seconds"]
+        picture = timeline(log.read_text(encoding="utf-8"), steps, seconds)
+        write_atomically(self.folder.with_name("bench-build.svg"), picture)
 
     def prepare(self, row: TimedBuild) -> None:
         is_lacking = row.name == "operator removed" and not [*self.native.glob("bench_scale_*.cpp")]
