@@ -35,7 +35,6 @@ from .options import (
     Verb,
     request_of,
 )
-from .validation import complete
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -162,6 +161,8 @@ def _another_python(verb: Verb, request: Request) -> Path | None:
 
 
 def _run(verb: Verb, request: Request, given: argparse.Namespace) -> None:
+    from .validation import complete  # what a help text does without
+
     request = complete(verb, request, given)
     module, _, function = verb.run.partition(":")
     run: Callable[..., Any] = getattr(import_module(module), function)
