@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from graft.core.layout import REPOSITORY, user_cache
@@ -43,6 +44,7 @@ class Servers:
             "DISTCC_FALLBACK": "0",
             "DISTCC_DIR": str(folder / "distcc"),
         }
+        (folder / "distcc").mkdir()
         self.running = [
             subprocess.Popen(
                 [
@@ -58,12 +60,14 @@ class Servers:
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[Servers]:
-    found = Servers(tmp_path)
-    yield found
-    for each in found.running:
-        each.terminate()
-        each.wait()
+def servers() -> Iterator[Servers]:
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)  # servers that root starts run as another user
+        found = Servers(Path(folder))
+        yield found
+        for each in found.running:
+            each.terminate()
+            each.wait()
 
 
 def hashes(paths: Iterable[Path]) -> dict[str, str]:
