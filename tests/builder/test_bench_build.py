@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,13 +13,14 @@ from pathlib import Path
 import pytest
 from asking import asked
 from graft.core.errors import CommandError, UsageError
-from graft.core.layout import REPOSITORY
+from graft.core.layout import INTERPRETER, REPOSITORY
 from graft.inputs.native import load_native
 from helpers import write
 
 from tests.kit.benchmarks import inline_table
 from tests.kit.builds import TimedBuild, bench_build
 from tests.kit.edits import edits_of
+from tests.kit.timeline import timeline
 
 # A folder with one composite operator.
 SMALL = {
@@ -33,7 +35,10 @@ for each; do case "$each" in NATIVE=*) native=${each#NATIVE=};; esac; done
 rm -rf dist; mkdir dist
 wheel=torch-$(cd "$native"; find . -type f | sort | xargs sha256sum | sha256sum | cut -c 1-10).whl
 touch dist/$wheel; echo $wheel >> ../built
-"""
+echo '{"seconds": {"compile and link": 0.001}}' >report.json
+log=build/1.0/INTERPRETER/work-1; mkdir -p $log
+printf '0\\t1\\t0\\tobjects/native/A.o\\t0\\n' >$log/.ninja_log
+""".replace("INTERPRETER", INTERPRETER)
 EDITS = ["kernel edited", "documentation edited", "derivative formula edited", "operator added", "operator removed"]
 
 
@@ -109,10 +114,23 @@ def test_each_row_is_measured_as_often_as_asked(
     assert "load average" in report["title"] and report["rows"][0]["seconds"] == rows[0].seconds
     assert "| kernel edited (OnlyOne.cpp) | 2 | " in capsys.readouterr().out
     assert not (tmp_path / "copy").exists()
+    assert "<title>A.o: 0.0 s</title>" in (tmp_path / "bench-build.svg").read_text(encoding="utf-8")
     (tmp_path / "built").unlink()
     bench(tmp_path, small, "operator removed", repeat=2)
     first, removed, second, again = built(tmp_path)  # it is added before, which is not counted
     assert removed == again and len({first, removed, second}) == 3
+
+
+def test_timeline_has_a_lane_for_each_core() -> None:
+    log = "# ninja log v5\n0\t1500\t0\tobjects/native/A.o\t0\n500\t1900\t0\tobjects/native/B.o\t0\n"
+    picture = timeline(log, {"generate": 0.5, "compile and link": 2.0, "pack": 0.5}, 4.0)
+    drawn = re.findall(r'x="([\d.]+)" y="(\d+)" width="([\d.]+)".*<title>(.*): ([\d.]+) s</title>', picture)
+    assert [(name, seconds) for *_, name, seconds in drawn] == [
+        *[("environment", "1.0"), ("generate", "0.5"), ("A.o", "1.5"), ("pack", "0.5"), ("B.o", "1.4")]
+    ]
+    begins = {name: float(x) / 250 for x, _, _, name, _ in drawn}  # a picture of 4 seconds is 1,000 wide
+    assert begins == {"environment": 0.0, "generate": 1.0, "A.o": 1.5, "B.o": 2.0, "pack": 3.5}
+    assert len({y for _, y, *_ in drawn}) == 2
 
 
 @pytest.mark.parametrize(

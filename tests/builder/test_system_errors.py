@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from graft import cli as command_line
+from graft import validation
 from graft.core import bugs
 from graft.core.errors import BuildError, RefusedError
 from graft.core.layout import REPOSITORY
@@ -88,7 +89,7 @@ def test_bug_of_graft_is_called_so(
 ) -> None:
     """Any exception that is none of ours, with its traceback in a file."""
     monkeypatch.setattr(bugs, "HOME", tmp_path)
-    monkeypatch.setattr(command_line, "complete", lambda *_: patches.load_series(None))  # type: ignore[arg-type]
+    monkeypatch.setattr(validation, "complete", lambda *_: patches.load_series(None))  # type: ignore[arg-type]
     assert command_line.main(arguments=["undevelop"]) == 4
     said = capsys.readouterr().err
     assert re.match(
