@@ -1,6 +1,5 @@
-// For operators that are being edited: registrations pass functions as pointers. The dispatcher's boxed function is then
-// one for all kernels of the same type, not one for each kernel, and less is compiled. A call goes through one pointer
-// more for each kernel.
+// For operators that are being edited: they register functions as pointers. All kernels of one type then share a boxed
+// function, so less is compiled. A call reads one more pointer for each kernel.
 #pragma once
 
 #include <torch/library.h>
