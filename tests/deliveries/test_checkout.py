@@ -536,8 +536,7 @@ def test_thin_wheel(stock_copy: Environment, checkout: Path, tmp_path: Path) -> 
         CHANGES[name].make(checkout)
     make("undevelop", stock_copy)
     # Another one would have a torch of another commit.
-    shutil.copytree(stock_copy.folder, tmp_path / "other", symlinks=True, copy_function=os.link)
-    other = Environment(tmp_path / "other")
+    other = stock_copy.copied_to(tmp_path / "other")
     options = ("--pin", "installed", "--name", "my_fix", "--out", tmp_path)
     make("thin-wheel", stock_copy, "--source", checkout, *options)
     (wheel,) = tmp_path.glob("my_fix-*.whl")

@@ -282,7 +282,7 @@ def test_operators_of_develop_are_taken_instead_of_a_wheel_s(
 
 
 def test_another_torch_is_refused_in_one_line(both: Environment) -> None:
-    version = both.packages / "torch/version.py"
+    version = both.own("torch/version.py")
     text = version.read_text()
     version.write_text(text.replace("git_version = '", "git_version = '0"))
     try:

@@ -61,9 +61,16 @@ class Environment:
         return environment
 
     def copied_to(self, folder: Path) -> Environment:
-        """Copy it, which is faster than creating another one."""
-        shutil.copytree(self.folder, folder, symlinks=True)
+        """Copy it; files are hard links, because copies of gigabytes take longer than most tests. See ``own``."""
+        shutil.copytree(self.folder, folder, symlinks=True, copy_function=os.link)
         return Environment(folder)
+
+    def own(self, name: str) -> Path:
+        """Return a file of the packages that a test may write to: no other environment has it any more."""
+        path = self.packages / name
+        copy = path.with_name(f"{path.name}.own")
+        shutil.copy2(path, copy)
+        return copy.replace(path)
 
     def pip(self, *arguments: str | Path) -> None:
         command: list[str | Path] = [self.python, "-m", "pip", "-q", "--disable-pip-version-check", *arguments]
