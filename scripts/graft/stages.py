@@ -144,9 +144,9 @@ def _make(
     compiler's, because they are more precise.
     """
     steps = job.steps
-    # Links need these indexes at the end, and the generator leaves a core idle.
-    bound = [job.base.libraries / name for name in ALWAYS_BOUND]
-    Thread(target=keep_indexes, args=[bound], daemon=True).start()
+    if products_of:  # links need these indexes at the end, and the generator leaves a core idle
+        bound = [job.base.libraries / name for name in ALWAYS_BOUND]
+        Thread(target=keep_indexes, args=[bound], daemon=True).start()
     with Generator(job.layout, job.snapshot, job.base, cuda.how) as generator:
         with steps.step("generate"):
             _, files = run_all(generator.start, lambda: _check_base(job))
