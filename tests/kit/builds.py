@@ -22,7 +22,7 @@ from typing import Any
 
 from graft.core.console import say
 from graft.core.errors import CommandError, UsageError
-from graft.core.files import write_atomically
+from graft.core.files import Layer, write_atomically
 from graft.core.layout import HOME, INTERPRETER, Layout
 from graft.core.process import run
 from graft.inputs.native import load_native
@@ -215,8 +215,14 @@ class _Builds:
             return
         requirements = self.folder / "develop.txt"
         requirements.write_text("numpy\n", encoding="utf-8")
-        with environment_in(self.folder / "develop", next(self.base.glob("*.whl")), requirements) as python:
+        wheel = next(self.base.glob("*.whl"))
+        with environment_in(self.folder / "develop", wheel, requirements, [Layer("imported", _import)]) as python:
             yield python
+
+
+def _import(environment: Path) -> None:
+    """Write bytecode into the environment, as users have it: from pip, or from their first import."""
+    run([environment / "bin/python", "-I", "-c", "import torch"])
 
 
 def table(rows: Sequence[TimedBuild]) -> str:
