@@ -58,8 +58,8 @@ struct TileArgs {
   int64_t next_element, next_weight, next_start, next_out;
 };
 
-// Without vectors, on x86-64 before AVX2, the registers hold one sum or two. There are loops, which add in the same
-// order: they compile in a third of the time and run for a quarter longer.
+// Without vectors, on x86-64 before AVX2, the registers hold one sum or two. Loops are used there, which add in the
+// same order: they compile in a third of the time and take a quarter longer.
 #if defined(CPU_CAPABILITY_AVX2) || defined(CPU_CAPABILITY_AVX512) || defined(__aarch64__)
 constexpr bool kIsUnrolled = true;
 #else

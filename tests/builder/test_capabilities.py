@@ -74,9 +74,9 @@ def test_flags_of_settings_are_for_the_capability_that_lacks_them(
     assert all(f"-m{each}" in unit.flags for unit in units.values() for each in unit.features)
 
 
-@pytest.mark.parametrize("is_for_edits", [True, False])
+@pytest.mark.parametrize(("is_for_edits", "sanitizers"), [(True, ()), (True, ("address",)), (False, ())])
 def test_large_units_have_two_parts_where_edits_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_edits: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_edits: bool, sanitizers: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
@@ -84,15 +84,16 @@ def test_large_units_have_two_parts_where_edits_matter(
     for name, files in {"large": ("formulas", "operators", "library", "bindings"), "small": ("library",)}.items():
         write(layout.generated / "units" / name, {f"{each}.cpp": "" for each in files})
     write(layout.generated, {FRAGMENTS: "{}"})
-    toolchain = Toolchain("g++", "", "c++20", is_for_edits=is_for_edits)
+    toolchain = Toolchain("g++", "", "c++20", is_for_edits=is_for_edits, sanitizers=sanitizers)
     units = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain).units()
+    is_quick = is_for_edits and not sanitizers
     parts = ["large/formulas", "large/operators"] if is_for_edits else ["large/library"]
     generated = [unit for unit in units.library if not unit.is_own]
     assert [str(unit.source) for unit in generated] == [
         f"generated/units/{name}.cpp" for name in (*parts, "small/library")
     ]
-    assert all(("-O1" in unit.flags) is is_for_edits for unit in (*generated, *units.bindings))
-    assert all(("graft_registered.h" in unit.flags) is is_for_edits for unit in generated)
+    assert all(("-O1" in unit.flags) is is_quick for unit in (*generated, *units.bindings))
+    assert all(("graft_registered.h" in unit.flags) is is_quick for unit in generated)
     assert "graft_registered.h" not in units.bindings[0].flags
 
 

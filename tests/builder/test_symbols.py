@@ -6,11 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from graft.base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex
+from graft.base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex, keep_indexes
 from graft.compile.trampolines import bind_hidden, in_pytorch
 from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
 from graft.deliver.wheel import newer_symbols
+from helpers import write
 
 HIDDEN = """
 extern "C" {
@@ -102,6 +103,14 @@ def test_symbols_of_another_build_are_read_anew(library: Path, tmp_path: Path) -
     index_of(library, tmp_path / "cache")
     other = compile_cpp(HIDDEN + "int more;", tmp_path / library.name, "-shared", "-Wl,--build-id=sha1")
     assert index_of(other, tmp_path / "cache").find(["more"], EXPORTED).keys() == {"more"}
+
+
+def test_indexes_are_kept_of_what_can_be_read(library: Path, tmp_path: Path) -> None:
+    write(tmp_path, {"libempty.so": "", "libdamaged.so": "\x7fELF"})
+    damaged = [tmp_path / name for name in ("libmissing.so", "libempty.so", "libdamaged.so")]
+    keep_indexes([*damaged, library], tmp_path / "kept")
+    (kept,) = (tmp_path / "kept").glob("*.npy")
+    assert kept.name.startswith(library.name)
 
 
 def test_build_id_is_what_readelf_says(library: Path) -> None:

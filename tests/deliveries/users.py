@@ -11,7 +11,7 @@ import venv
 from pathlib import Path
 
 from graft.core.layout import PACKAGES, REPOSITORY
-from helpers import write
+from helpers import linked, write
 
 KERNEL = """#include <ATen/ops/NAME_native.h>
 
@@ -61,12 +61,12 @@ class Environment:
         return environment
 
     def copied_to(self, folder: Path) -> Environment:
-        """Copy it; files are hard links, because copies of gigabytes take longer than most tests. See ``own``."""
-        shutil.copytree(self.folder, folder, symlinks=True, copy_function=os.link)
+        """Copy it; files are links, because copies of gigabytes take longer than most tests. See ``own``."""
+        shutil.copytree(self.folder, folder, symlinks=True, copy_function=linked)
         return Environment(folder)
 
     def own(self, name: str) -> Path:
-        """Return a file of the packages that a test may write to: no other environment has it any more."""
+        """Return a file of the packages that a test may write to: no other environment has it until the next copy."""
         path = self.packages / name
         copy = path.with_name(f"{path.name}.own")
         shutil.copy2(path, copy)

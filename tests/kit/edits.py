@@ -83,7 +83,7 @@ def edits_of(native: NativeFolder) -> list[Edit]:
         Edit("kernel edited", 6, 4, usual, edit_kernel),
         Edit("slowest kernel edited", 6, None, largest if largest != usual else None, edit_kernel),
         Edit("documentation edited", 3, 1, next(iter(native.docs), None), edit_docs),
-        Edit("derivative formula edited", 12, None, formulas, edit_formula),
+        Edit("derivative formula edited", 12, 8, formulas, edit_formula),
         Edit("operator added", 12, 12, Path(), add_operator),
         Edit("operator removed", 12, None, Path(), remove_operator),
     ]

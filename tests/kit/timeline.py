@@ -1,4 +1,4 @@
-"""A picture of a build: what each core does, second by second."""
+"""A picture of a build: what runs at each second."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _WIDTH, _LANE, _TOP = 1000, 34, 30
 
 # What a command compiles, by a part of its target, and its color.
 _KINDS = {
-    "linked/": ("link", "#8c564b"),
-    "generated/": ("generated", "#4c72b0"),
-    ".AVX512.": ("AVX512", "#b5cf6b"),
-    ".AVX2.": ("AVX2", "#8ca252"),
-    "native/": ("the folder's sources", "#637939"),
-    "": ("fixed", "#9c9ede"),
+    "linked/": ("link", "#c49c94"),
+    "generated/": ("generated", "#aec7e8"),
+    ".AVX512.": ("AVX512", "#dbdb8d"),
+    ".AVX2.": ("AVX2", "#b5cf6b"),
+    "native/": ("the folder's sources", "#98df8a"),
+    "": ("fixed", "#c5b0d5"),
 }
-_STEP = ("other steps", "#bbbbbb")
+_STEP = ("other steps", "#d9d9d9")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _drawn(lanes: list[list[Task]], seconds: float) -> str:
             )
             parts.append(f"<rect {shape}><title>{escape(tip)}</title></rect>")
             if len(task.name) * 5 < width:
-                parts.append(f'<text x="{x + 2:.1f}" y="{y + 19}" fill="white">{escape(task.name)}</text>')
+                parts.append(f'<text x="{x + 2:.1f}" y="{y + 19}">{escape(task.name)}</text>')
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if seconds / step < 16)
     for second in range(0, int(seconds) + 1, step):
         parts.append(f'<text x="{second * scale:.1f}" y="{bottom + 14}">{second} s</text>')

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from helpers import kernel
+from helpers import kernel, linked
 from sessions import Folder, Raised, Session
 
 TEXTS = {
@@ -229,7 +229,7 @@ def test_folder_without_permission_is_one_line(where: Path, folder: Folder) -> N
 def test_torch_that_was_upgraded_on_disk_asks_for_a_restart(where: Path, folder: Folder) -> None:
     folder.restore()
     copy = where / "torch-copy"
-    shutil.copytree(os.environ["GRAFT_STOCK"], copy, symlinks=True, copy_function=_linked)
+    shutil.copytree(os.environ["GRAFT_STOCK"], copy, symlinks=True, copy_function=linked)
     paths = os.pathsep.join([str(copy), *sys.path])
     with Session(where, PYTHONPATH=paths) as session:
         assert session.value("torch.__file__").startswith(str(copy))
@@ -240,13 +240,6 @@ def test_torch_that_was_upgraded_on_disk_asks_for_a_restart(where: Path, folder:
         said = session.error(f"graft.load({str(folder.path)!r})")
         assert "UsageError" in said and "restart" in said
     shutil.rmtree(copy)
-
-
-def _linked(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def test_two_processes_load_the_same_folder_at_once(where: Path, folder: Folder) -> None:

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.elf import ElfFile
-from ..core.errors import GraftError
 from ..core.files import file_lock, write_atomically
 from ..core.layout import HOME
 
@@ -163,11 +162,13 @@ class SymbolIndex:
         return found
 
 
-def keep_indexes(libraries: Iterable[Path]) -> None:
-    """Make the indexes of libraries that are not kept yet, in a second or two each. Errors are for who needs them."""
+def keep_indexes(libraries: Iterable[Path], folder: Path = INDEXES) -> None:
+    """Make the indexes of libraries that are not kept yet, in a second or two each. The link that needs one reports
+    what is wrong with its library.
+    """
     for path in libraries:
-        with suppress(GraftError, OSError):
-            SymbolIndex(path)
+        with suppress(Exception):
+            SymbolIndex(path, folder)
 
 
 def _entries(library: SymbolFile) -> npt.NDArray[Any]:

@@ -48,7 +48,7 @@ def bring_up_to_date(
     work, toolchain = layout.work, snapshot.toolchain
     every = [*(unit for product in products for unit in product.units), *others]
     # Each once. Mistakes are in the user's own, which come first; of them those for CUDA last, which take minutes. What
-    # is compiled once more for another CPU capability is at the end: short commands, which keep all cores busy.
+    # is compiled once more for another CPU capability is at the end, since few mistakes are of one capability alone.
     again = set(toolchain.capabilities[1:])
     units = sorted(
         dict.fromkeys(every), key=lambda unit: (unit.capability in again, bool(unit.narrow), unit.compiler == NVCC)

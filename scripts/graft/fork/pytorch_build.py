@@ -86,7 +86,7 @@ class PyTorchBuild:
         objects = os.environ.get("CCACHE_DIR", str(self.cache.folder.parent / "ccache"))
         ccache = {"CCACHE_DIR": objects, "CCACHE_BASEDIR": str(self.tree.path), "CCACHE_NOHASHDIR": "1"}
         launched = {
-            LAUNCHER: self.launcher or shutil.which("ccache", path=path) or "",
+            LAUNCHER: self.launcher or ("ccache" if shutil.which("ccache", path=path) else ""),
             **{f"CMAKE_{language}_COMPILER_LAUNCHER": str(self._launcher) for language in ("C", "CXX")},
         }
         ours = {"PATH": path, "CXX": self.toolchain.compiler, "MAX_JOBS": str(self.jobs), "NINJA_STATUS": _STATUS}
