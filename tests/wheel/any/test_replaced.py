@@ -67,12 +67,13 @@ def test_stock_is_left_again() -> None:
 def test_stock_is_nested_and_in_every_thread() -> None:
     """torch.compile stores nothing until the outermost block ends."""
     with ThreadPoolExecutor() as others:
-        assert _caches() == others.submit(_caches).result() == (True, True)
+        before = _caches()
+        assert any(before) and others.submit(_caches).result() == before  # old releases use only one
         with _graft.stock():
             with _graft.stock():
                 pass
             assert _caches() == others.submit(_caches).result() == (False, False)
-        assert _caches() == others.submit(_caches).result() == (True, True)
+        assert _caches() == others.submit(_caches).result() == before
 
 
 def _caches() -> tuple[bool, bool]:

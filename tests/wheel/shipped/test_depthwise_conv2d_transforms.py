@@ -104,9 +104,9 @@ def test_vmap_nested_and_at_other_dimensions() -> None:
 
 def test_exported_with_padding_by_name() -> None:
     """A 4 x 3 kernel needs one more row of zeros at the bottom than at the top."""
-    weight, bias = torch.ones(6, 1, 4, 3), torch.ones(6)
-    function = partial(torch.depthwise_conv2d, weight=weight, bias=bias, padding="same", dilation=(1, 2))
-    check_exported(lambda x: function(x), torch.randn(2, 3, 9, 8))
+    function = partial(torch.depthwise_conv2d, padding="same", dilation=(1, 2))
+    inputs = torch.randn(2, 3, 9, 8), torch.ones(6, 1, 4, 3), torch.ones(6)
+    check_exported(lambda x, weight, bias: function(x, weight, bias), *inputs)
 
 
 @pytest.mark.parametrize("memory_format", FORMATS)
