@@ -188,6 +188,10 @@ def test_launcher_is_put_before_each_compiler(
         for language in ("C", "CXX"):
             command = [build.variables[f"CMAKE_{language}_COMPILER_LAUNCHER"], "g++", "-c"]
             assert run(command, env=build.variables).stdout == said
+    tried = tree / "build/CMakeFiles/CMakeScratch/TryCompile-1"
+    tried.mkdir(parents=True)
+    command = [build.variables["CMAKE_C_COMPILER_LAUNCHER"], "echo", "compiled here"]
+    assert run(command, cwd=tried, env=build.variables).stdout == "compiled here\n"
 
 
 MISSING = "\nint f() { return missing; }\n"

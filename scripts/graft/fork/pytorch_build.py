@@ -98,9 +98,11 @@ class PyTorchBuild:
 
     def write_launcher(self) -> None:
         """Write the script that commands have in place of the launcher. ninja compiles again what another command
-        compiled, so that another launcher would compile everything.
+        compiled, so that another launcher would compile everything. What CMake tries is compiled here: what a launcher
+        fails at would count as missing.
         """
-        write_if_changed(self._launcher, f'#!/bin/sh\nexec ${LAUNCHER} "$@"\n')
+        tried = 'case $PWD in */CMakeFiles/*) exec "$@" ;; esac'
+        write_if_changed(self._launcher, f'#!/bin/sh\n{tried}\nexec ${LAUNCHER} "$@"\n')
         self._launcher.chmod(0o755)
 
     def configure(self) -> None:
