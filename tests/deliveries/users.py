@@ -11,7 +11,9 @@ import venv
 from pathlib import Path
 
 from graft.core.layout import PACKAGES, REPOSITORY
-from helpers import linked, write
+from helpers import write
+
+from tests.kit.environments import copy_environment
 
 KERNEL = """#include <ATen/ops/NAME_native.h>
 
@@ -61,8 +63,8 @@ class Environment:
         return environment
 
     def copied_to(self, folder: Path) -> Environment:
-        """Copy it; files are links, because copies of gigabytes take longer than most tests. See ``own``."""
-        shutil.copytree(self.folder, folder, symlinks=True, copy_function=linked)
+        """Copy it. Files are links; see ``own``."""
+        copy_environment(self.folder, folder)
         return Environment(folder)
 
     def own(self, name: str) -> Path:

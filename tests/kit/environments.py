@@ -1,7 +1,7 @@
 """The virtual environments for tests, random calls and benchmarks: each contains a rebuilt wheel.
 
 There is one for each native folder, pin, Python and purpose. A new wheel is installed over the old one; after any other
-change the environment is created again.
+change the environment is created again. The other packages in them are links to those of one environment.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from zipfile import ZipFile
 
 from graft.core.console import say
 from graft.core.environments import ENVIRONMENTS, install, make_virtual_environment, name_of_python, package_alone
 from graft.core.errors import RefusedError, UsageError
-from graft.core.files import Layer, delete, free_bytes, held, take
+from graft.core.files import STAMP, Layer, delete, free_bytes, held, take
 from graft.core.layout import BYTECODE, HOME, IS_CHECKOUT, REPOSITORY, Layout
 from graft.core.process import run
 from graft.deliver.built import load_built
@@ -33,12 +33,12 @@ REQUIREMENTS = REPOSITORY / "tests/requirements.txt"
 _OTHER_PACKAGES, _CUDA_PACKAGES, _CUDA_DOWNLOAD = 1024**3, 5 * 1024**3, 3 * 1024**3
 
 # Purposes of environments.
-TEST, SANITIZED = "test", "sanitized"
+TEST, SANITIZED, STOCK = "test", "sanitized", "stock"
 
 
 def folder_of(purpose: str, layout: Layout) -> Path:
-    """Return a folder that no other native folder, pin or Python shares."""
-    itself = f"{layout.title}\0{layout.pin}\0{name_of_python()}"
+    """Return a folder that no other pin or Python shares, and no other native folder but for the official torch."""
+    itself = f"{'' if purpose == STOCK else layout.title}\0{layout.pin}\0{name_of_python()}"
     return ENVIRONMENTS / f"{purpose}-{hashlib.sha256(itself.encode()).hexdigest()[:12]}"
 
 
@@ -57,11 +57,18 @@ def wheel_environment(
 def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence[Layer] = ()) -> Iterator[Path]:
     """Hold such an environment in ``folder``."""
 
+    required = hashlib.sha256(requirements.read_bytes()).hexdigest()
+
+    def make_packages(target: Path) -> None:
+        make_virtual_environment(target)
+        install(target, "--requirement", requirements, what="what the tests need")
+
     def make(target: Path) -> None:
         say(f"creating an environment in {folder}")
-        make_virtual_environment(target)
         require_space(target, wheel)
-        install(target, "--requirement", requirements, what="what the tests need")
+        packages = ENVIRONMENTS / f"packages-{name_of_python()}-{required[:12]}"
+        with held(packages, [Layer(required, make_packages)]):
+            copy_environment(packages, target)
 
     def add_wheel(target: Path) -> None:
         if any(target.glob("lib/python*/site-packages/torch")):
@@ -70,9 +77,40 @@ def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence
         else:
             install(target, wheel, what=f"{wheel.name} and what it requires")
 
-    required = hashlib.sha256(requirements.read_bytes()).hexdigest()
     with held(folder, [Layer(required, make), Layer(identity(wheel), add_wheel), *more]):
         yield folder / "bin/python"
+
+
+def copy_environment(source: Path, target: Path) -> None:
+    """Copy a virtual environment. Its files are links, because copies of gigabytes take longer than most tests. Its
+    programs name the Python of the copy.
+    """
+    shutil.copytree(
+        source,
+        target,
+        symlinks=True,
+        copy_function=linked,
+        ignore=shutil.ignore_patterns(STAMP),
+        dirs_exist_ok=True,
+    )
+    old, new = os.fsencode(source), os.fsencode(target)
+    for path in (target / "pyvenv.cfg", *(target / "bin").iterdir()):
+        if not path.is_symlink() and old in (content := path.read_bytes()):
+            own = path.with_name(f"{path.name}~")  # the source has the file, too
+            shutil.copy2(path, own)
+            own.write_bytes(content.replace(old, new))
+            own.replace(path)
+
+
+def linked(source: str, target: str) -> None:
+    """For ``copy_function`` of ``copytree``: link files where that is possible. Headers are copied: to a build that
+    reads one, another link looks like a change.
+    """
+    if "/include/" not in source:
+        with suppress(OSError):  # another file system
+            os.link(source, target)
+            return
+    shutil.copy2(source, target)
 
 
 def require_space(folder: Path, wheel: Path) -> None:
@@ -121,7 +159,8 @@ def unpacked(layout: Layout, purpose: str, wheel: Path) -> Iterator[Path]:
 
 
 def discard(layout: Layout, purposes: Sequence[str]) -> None:
-    """Delete the folders of these purposes once they are unused; the environment of a CUDA wheel takes 5 GB.
+    """Delete the folders of these purposes once they are unused; the environment of a CUDA wheel takes 5 GB. What
+    all environments of a Python link stays.
 
     The lock file stays: otherwise a waiting process and a later one would lock different files.
     """

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,17 +85,6 @@ def require_capability(capability: str) -> None:
     needed = {"AVX2": "avx2", "AVX512": "avx512f"}.get(capability.upper())
     if needed and needed not in processor_flags():
         pytest.skip(f"this processor has no {capability.upper()}")
-
-
-def linked(source: str, target: str) -> None:
-    """For ``copy_function`` of ``copytree``: link files where that is possible. Headers are copied: to a build that
-    reads one, another link looks like a change.
-    """
-    if "/include/" not in source:
-        with suppress(OSError):  # another file system
-            os.link(source, target)
-            return
-    shutil.copy2(source, target)
 
 
 def alter_build_id(path: Path) -> None:

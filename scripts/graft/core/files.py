@@ -22,7 +22,7 @@ from .console import say
 from .errors import UsageError
 
 # The file that describes the content of such a folder. It is written last, and deleted first.
-_STAMP = "holds.json"
+STAMP = "holds.json"
 
 # Seconds until a process says for which other process it waits.
 _SAID_AFTER = 5.0
@@ -92,7 +92,7 @@ def delete(path: Path) -> None:
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
     else:
-        (path / _STAMP).unlink(missing_ok=True)
+        (path / STAMP).unlink(missing_ok=True)
         shutil.rmtree(path)
 
 
@@ -273,15 +273,15 @@ def _bring_up_to_date(folder: Path, layers: Sequence[Layer]) -> None:
         delete(folder)
         folder.mkdir()
         there = []
-    (folder / _STAMP).unlink(missing_ok=True)
+    (folder / STAMP).unlink(missing_ok=True)
     for layer, old in zip_longest(layers, there):
         if layer.content != old:
             layer.add(folder)
-    (folder / _STAMP).write_text(json.dumps(wanted), encoding="utf-8")
+    (folder / STAMP).write_text(json.dumps(wanted), encoding="utf-8")
 
 
 def _content(folder: Path) -> list[str]:
     try:
-        return list(json.loads((folder / _STAMP).read_text(encoding="utf-8")))
+        return list(json.loads((folder / STAMP).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return []
