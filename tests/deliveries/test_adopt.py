@@ -182,7 +182,7 @@ def folder(installed: Environment, tmp_path_factory: pytest.TempPathFactory) -> 
         "--own",
         "nonzero_of",
         "--own",
-        "python_twice",
+        "heads::python_twice",
         "--report",
         native.parent / "r",
     )
@@ -341,6 +341,7 @@ def test_mistakes(installed: Environment, tmp_path: Path) -> None:
         "broken": "cannot import it: ModuleNotFoundError: No module named 'no_such_module'",
         "empty": "importing it registers no operator",
         "no_such_package": "cannot import it: ModuleNotFoundError: No module named 'no_such_package'",
+        "their-ext-1.0": "their-ext-1.0: no such folder",  # no module has this name
     }
     for package, fault in faults.items():
         said = make("adopt", installed, package, "--native", tmp_path / "ops", is_right=False)

@@ -90,7 +90,7 @@ def _asked(folder: Path, own: argparse.Namespace) -> Asked:
 
 def _source_in(words: Sequence[str], folder: Path) -> tuple[str, tuple[str, ...]]:
     """Return the source tree that the first word names, seen from the folder, and the modules."""
-    if not words or not ("/" in words[0] or words[0].startswith(("~", "."))):
+    if not words or all(part.isidentifier() for part in words[0].split(".")):
         return "", tuple(words)
     tree = expanded(words[0])
     if not tree.is_dir():
@@ -155,8 +155,8 @@ def _planned(
         "taken": sorted({*found["taken"]} - ours | theirs),
         "modules": asked.modules,
         "prefix": asked.prefix,
-        "methods": asked.methods,
-        "own": asked.own,
+        "methods": [*map(_without_namespace, asked.methods)],
+        "own": [*map(_without_namespace, asked.own)],
     }
     with TemporaryDirectory(prefix="graft-adopt-") as folder:
         file = Path(folder) / "request.json"
@@ -170,6 +170,10 @@ def _planned(
         lines = [f"{name}: the extension has no such operator; {nearest(name, answer['known'])}" for name in unknown]
         raise UsageError("\n".join(lines), todo="correct --own or --methods, or the lines of adopt.toml")
     return answer
+
+
+def _without_namespace(operator: str) -> str:
+    return operator.rpartition("::")[2]
 
 
 def _developed(python: str, folder: Path) -> list[Path]:
