@@ -32,7 +32,7 @@ from graft.options import Request
 from helpers import write
 
 from tests.kit import environments, testing
-from tests.kit.environments import STOCK, TEST, folder_of, unpacked, wheel_environment
+from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
 from tests.kit.nights import faults_of
 from tests.kit.parts import Suite, run_parts
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
@@ -78,18 +78,18 @@ def test_folders_that_are_tested_at_once_have_environments_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed, layouts = requirements(tmp_path), [layout_of(tmp_path / name) for name in "ab"]
-    folders = {folder_of(purpose, each) for purpose in (TEST, STOCK) for each in layouts}  # one of them for both
+    folders = {folder_of(purpose, each) for purpose in (TEST, "stock") for each in layouts}
     folders |= {folder_of(TEST, layout_of(tmp_path / "a", "2"))}
     wheels = [fake_wheel(tmp_path / name, f"1+graft.{name}") for name in "ab"]
     with (
         wheel_environment(layouts[0], TEST, wheels[0], needed) as first,
         wheel_environment(layouts[1], TEST, wheels[1], needed) as second,
-        unpacked(layouts[0], STOCK, wheels[0]) as stock,
+        unpacked(layouts[0], "stock", wheels[0]) as stock,
     ):
         assert [torch_of(python) for python in (first, second)] == ["1+graft.a", "1+graft.b"]
         assert (stock / "torch/__init__.py").is_file()
     monkeypatch.setattr(sys, "base_prefix", "/another")
-    assert len({*folders, folder_of(TEST, layouts[0])}) == 5
+    assert len({*folders, folder_of(TEST, layouts[0])}) == 6
 
 
 def test_environment_has_the_wheel_that_is_tested(tmp_path: Path) -> None:
@@ -106,9 +106,8 @@ def test_environment_has_the_wheel_that_is_tested(tmp_path: Path) -> None:
     assert said == ["1+a one", "1+b two", "1+b three", "1+b three"]
 
 
-def test_packages_of_environments_are_links_and_their_programs_their_own(tmp_path: Path) -> None:
-    """What is written into one environment is in no other."""
-    needed, pythons = write(tmp_path, {"requirements.txt": "ninja\n"}) / "requirements.txt", []
+def test_packages_of_environments_are_links_and_programs_name_their_python(tmp_path: Path) -> None:
+    needed, pythons = requirements(tmp_path), []
     for name in "ab":
         layout = layout_of(tmp_path / name)
         with wheel_environment(layout, TEST, fake_wheel(tmp_path / name, "1"), needed) as python:
@@ -118,7 +117,8 @@ def test_packages_of_environments_are_links_and_their_programs_their_own(tmp_pat
         done = subprocess.run([folder / "bin/pip", "--version"], capture_output=True, text=True, check=True)
         assert f"from {folder}/" in done.stdout
     first, second = (next(folder.glob("lib/python*/site-packages")) for folder in folders)
-    assert (first / "ninja/__init__.py").samefile(second / "ninja/__init__.py")
+    assert (first / "pip/__init__.py").samefile(second / "pip/__init__.py")
+    assert not (first / "torch/__init__.py").samefile(second / "torch/__init__.py")
     assert not (folders[0] / STAMP).samefile(folders[1] / STAMP)
 
 
@@ -288,7 +288,7 @@ def test_parts_are_chosen(layout: Layout, request_for: Request, chosen: list[str
     for parts, message in ((["builder"], "has no such tests"), (["wheel", "whale"], "--parts whale: no such tests")):
         with pytest.raises(UsageError, match=message):
             testing.run_tests(request_for, [], parts)
-    assert all(folder_of(purpose, layout).is_dir() for purpose in (TEST, STOCK))
+    assert all(folder_of(purpose, layout).is_dir() for purpose in (TEST, "stock"))
 
 
 def test_environments_are_deleted_also_behind_tests_that_fail(

@@ -172,14 +172,23 @@ def test_a_large_unit_has_parts_and_each_formula_is_in_one(units_of: Generate) -
     parts = {name: set(re.findall('"(.*)"', before[f"{name}.cpp"])) for name in ("formulas0", "formulas1", "operators")}
     whole = set(re.findall('"(.*)"', before["library.cpp"]))
     of_formulas = {"autograd/Functions.cpp", "autograd/VariableType.cpp"}
-    assert whole == parts["operators"] | of_formulas
-    assert parts["operators"].isdisjoint(of_formulas)
+    assert whole == {name for name in before if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name)}
+    assert parts.pop("operators") == whole - of_formulas
+    assert parts == {part: {f"{part}/{name}" for name in of_formulas} for part in ("formulas0", "formulas1")}
     for name, defined in (("Functions", r"(\w+)::apply\("), ("VariableType", r'm\.impl\("(\w+)"')):
-        own = [re.findall(defined, before[f"formulas{number}/autograd/{name}.cpp"]) for number in (0, 1)]
+        own = [re.findall(defined, before[f"{part}/autograd/{name}.cpp"]) for part in parts]
         assert sorted(own[0] + own[1]) == sorted(re.findall(defined, before[f"autograd/{name}.cpp"]))
         assert min(map(len, own)) >= 8
     changed = {name for name in before if before[name] != after[name] and name.endswith(".cpp")}
     assert changed == {"autograd/Functions.cpp", "formulas0/autograd/Functions.cpp"}
+
+
+def test_small_units_and_formulas_that_are_none_have_no_parts(units_of: Generate, four: Texts) -> None:
+    assert not [name for name in four["u_first"] if name.startswith(("formulas", "operators"))]
+    composite = [entry(f"c_{number}", more="") for number in range(8)]
+    (unit,) = units_of(composite, []).values()
+    assert "operators.cpp" in unit
+    assert "formulas0.cpp" not in unit
 
 
 def included(text: str) -> set[str]:

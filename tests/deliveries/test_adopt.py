@@ -341,7 +341,8 @@ def test_mistakes(installed: Environment, tmp_path: Path) -> None:
         "broken": "cannot import it: ModuleNotFoundError: No module named 'no_such_module'",
         "empty": "importing it registers no operator",
         "no_such_package": "cannot import it: ModuleNotFoundError: No module named 'no_such_package'",
-        "their-ext-1.0": "their-ext-1.0: no such folder",  # no module has this name
+        "their-ext-1.0": "cannot import it: ModuleNotFoundError: No module named 'their-ext-1'",
+        "./their-ext-1.0": "./their-ext-1.0: no such folder",
     }
     for package, fault in faults.items():
         said = make("adopt", installed, package, "--native", tmp_path / "ops", is_right=False)

@@ -1,7 +1,8 @@
 """The virtual environments for tests, random calls and benchmarks: each contains a rebuilt wheel.
 
 There is one for each native folder, pin, Python and purpose. A new wheel is installed over the old one; after any other
-change the environment is created again. The other packages in them are links to those of one environment.
+change the environment is created again. Its other packages are links to those of one environment for each Python and
+list of requirements, which stays until `make clean`.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ REQUIREMENTS = REPOSITORY / "tests/requirements.txt"
 _OTHER_PACKAGES, _CUDA_PACKAGES, _CUDA_DOWNLOAD = 1024**3, 5 * 1024**3, 3 * 1024**3
 
 # Purposes of environments.
-TEST, SANITIZED, STOCK = "test", "sanitized", "stock"
+TEST, SANITIZED = "test", "sanitized"
 
 
 def folder_of(purpose: str, layout: Layout) -> Path:
-    """Return a folder that no other pin or Python shares, and no other native folder but for the official torch."""
-    itself = f"{'' if purpose == STOCK else layout.title}\0{layout.pin}\0{name_of_python()}"
+    """Return a folder that no other native folder, pin or Python shares."""
+    itself = f"{layout.title}\0{layout.pin}\0{name_of_python()}"
     return ENVIRONMENTS / f"{purpose}-{hashlib.sha256(itself.encode()).hexdigest()[:12]}"
 
 
@@ -82,8 +83,8 @@ def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence
 
 
 def copy_environment(source: Path, target: Path) -> None:
-    """Copy a virtual environment. Its files are links, because copies of gigabytes take longer than most tests. Its
-    programs name the Python of the copy.
+    """Copy a virtual environment. Its files are links, because copies of gigabytes take longer than most tests: they
+    may be replaced, as pip does, but not written to. Its programs name the Python of the copy.
     """
     shutil.copytree(
         source,
@@ -95,7 +96,7 @@ def copy_environment(source: Path, target: Path) -> None:
     )
     old, new = os.fsencode(source), os.fsencode(target)
     for path in (target / "pyvenv.cfg", *(target / "bin").iterdir()):
-        if not path.is_symlink() and old in (content := path.read_bytes()):
+        if path.is_file() and not path.is_symlink() and old in (content := path.read_bytes()):
             own = path.with_name(f"{path.name}~")  # the source has the file, too
             shutil.copy2(path, own)
             own.write_bytes(content.replace(old, new))
@@ -159,8 +160,7 @@ def unpacked(layout: Layout, purpose: str, wheel: Path) -> Iterator[Path]:
 
 
 def discard(layout: Layout, purposes: Sequence[str]) -> None:
-    """Delete the folders of these purposes once they are unused; the environment of a CUDA wheel takes 5 GB. What
-    all environments of a Python link stays.
+    """Delete the folders of these purposes once they are unused; the environment of a CUDA wheel takes 5 GB.
 
     The lock file stays: otherwise a waiting process and a later one would lock different files.
     """

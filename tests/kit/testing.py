@@ -27,7 +27,6 @@ from graft.options import DEVELOP, SOURCE, THIN, WHEEL, Request
 from graft.verbs import build, develop, of_checkout, thin_wheel
 
 from .environments import (
-    STOCK,
     TEST,
     base_wheel_of,
     discard,
@@ -125,7 +124,7 @@ def run_tests(
                 run_parts(python, parts, variables, extra, junit, are_skips_known, request.jobs)
         finally:
             if is_discarding:
-                discard(layout, (purpose_of(delivery), STOCK, "emulated"))
+                discard(layout, (purpose_of(delivery), "stock", "emulated"))
                 discard(_grammar(layout), ("grammar",))
 
 
@@ -246,7 +245,7 @@ def beside_stock(
     """
     with (
         wheel_environment(layout, purpose, wheel, more=more) as python,
-        unpacked(layout, STOCK, base_wheel_of(layout)) as stock,
+        unpacked(layout, "stock", base_wheel_of(layout)) as stock,
     ):
         variables = {"GRAFT_BASE": str(layout.base), "GRAFT_STOCK": str(stock), "GRAFT_NATIVE": named(layout)}
         yield python, {**variables, "GRAFT_CUDA_ARCHS": layout.cuda.archs}

@@ -11,8 +11,10 @@ import uuid
 from pathlib import Path
 
 import pytest
-from helpers import kernel, linked
+from helpers import kernel
 from sessions import Folder, Raised, Session
+
+from tests.kit.environments import linked
 
 TEXTS = {
     "native_functions.yaml": "- func: scaled(Tensor self) -> Tensor\n  variants: function, method\n"

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,6 +80,7 @@ def _asked(folder: Path, own: argparse.Namespace) -> Asked:
     source, modules = _source_in(own.modules, folder)
     given = {"source": source, "modules": modules, "prefix": own.prefix, "methods": methods, "own": tuple(own.own)}
     asked = with_given(read_asked(folder), given)
+    asked = replace(asked, methods=_without_namespaces(asked.methods), own=_without_namespaces(asked.own))
     if not asked.modules and not asked.source:
         raise UsageError(
             "no package is given",
@@ -88,15 +89,19 @@ def _asked(folder: Path, own: argparse.Namespace) -> Asked:
     return asked
 
 
+def _without_namespaces(operators: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(operator.rpartition("::")[2] for operator in operators))
+
+
 def _source_in(words: Sequence[str], folder: Path) -> tuple[str, tuple[str, ...]]:
     """Return the source tree that the first word names, seen from the folder, and the modules."""
-    if not words or all(part.isidentifier() for part in words[0].split(".")):
+    first = words[0] if words else ""
+    tree, is_path = expanded(first), "/" in first or first.startswith(("~", "."))
+    is_module = all(part.isidentifier() for part in first.split("."))
+    if not first or is_module or not (is_path or tree.is_dir()):
         return "", tuple(words)
-    tree = expanded(words[0])
     if not tree.is_dir():
-        raise UsageError(
-            f"{words[0]}: no such folder", todo="give the folder of the extension's setup.py, or a package"
-        )
+        raise UsageError(f"{first}: no such folder", todo="give the folder of the extension's setup.py, or a package")
     return os.path.relpath(tree, folder), tuple(words[1:])
 
 
@@ -155,8 +160,8 @@ def _planned(
         "taken": sorted({*found["taken"]} - ours | theirs),
         "modules": asked.modules,
         "prefix": asked.prefix,
-        "methods": [*map(_without_namespace, asked.methods)],
-        "own": [*map(_without_namespace, asked.own)],
+        "methods": asked.methods,
+        "own": asked.own,
     }
     with TemporaryDirectory(prefix="graft-adopt-") as folder:
         file = Path(folder) / "request.json"
@@ -170,10 +175,6 @@ def _planned(
         lines = [f"{name}: the extension has no such operator; {nearest(name, answer['known'])}" for name in unknown]
         raise UsageError("\n".join(lines), todo="correct --own or --methods, or the lines of adopt.toml")
     return answer
-
-
-def _without_namespace(operator: str) -> str:
-    return operator.rpartition("::")[2]
 
 
 def _developed(python: str, folder: Path) -> list[Path]:

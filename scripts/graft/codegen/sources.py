@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import product, repeat
-from math import ceil
 from pathlib import Path
 
-from . import KERNELS, MISSING, torchgen
+from . import KERNELS, MISSING, PART_OF_FORMULAS, torchgen
 from .operators import Replacements, Selection
 from .output import Output
 from .rules import generate_decompositions
@@ -92,7 +91,8 @@ def write_library(out: Output, first: str = "") -> None:
     _write_unit(out, "library", _included_together(out), first)
 
 
-# More operators than this are compiled in parts where edits matter: the headers cost as much as five operators.
+# Units of more operators than this have parts where edits matter: the headers cost as much as five operators. They have a
+# multiple of 8; see Operators.units.
 _MOST_TOGETHER = 5
 
 # The headers cost as much as the formulas of about so many.
@@ -106,13 +106,13 @@ def write_parts(selection: Selection, out: Output) -> None:
     size = len(selection.together)
     if size <= _MOST_TOGETHER:
         return
-    for number, part in enumerate(selection.divided(repeat(_MOST_FORMULAS, ceil(size / _MOST_FORMULAS)))):
-        of_part = Output(out.folder / f"formulas{number}")
+    for number, part in enumerate(selection.divided(repeat(_MOST_FORMULAS, size // _MOST_FORMULAS))):
+        name = f"{PART_OF_FORMULAS}{number}"
+        of_part = Output(out.folder / name)
         generate_autograd_sources(part, of_part, only_formulas=True)
-        included = [f"{of_part.folder.name}/{name}" for name in _OF_FORMULAS if Path(name) in of_part.names]
-        out.names |= {Path(name) for name in included}
-        if included:
-            _write_unit(out, of_part.folder.name, included)
+        out.names |= {Path(name, each) for each in of_part.names}
+        if included := [f"{name}/{each}" for each in _OF_FORMULAS if Path(each) in of_part.names]:
+            _write_unit(out, name, included)
     _write_unit(out, "operators", [name for name in _included_together(out) if name not in _OF_FORMULAS])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base.base import Base
-from ..codegen import FRAGMENTS
+from ..codegen import FRAGMENTS, PART_OF_FORMULAS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import SOURCES, Layout
 from ..inputs.includes import text_with_headers
@@ -219,7 +219,7 @@ class UnitFinder:
 
     def _operators(self, folder: Path) -> list[Unit]:
         """Return the unit of the operators in ``folder``; where edits matter, those of its parts if it is large."""
-        parts = [path for name in ("formulas*", "operators") for path in sorted(folder.glob(f"{name}.cpp"))]
+        parts = [path for name in (f"{PART_OF_FORMULAS}*", "operators") for path in sorted(folder.glob(f"{name}.cpp"))]
         chosen = parts if self._toolchain.is_for_edits and parts else [folder / "library.cpp"]
         return [self._generated(folder, path.stem) for path in chosen]
 
