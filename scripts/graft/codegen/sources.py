@@ -91,8 +91,8 @@ def write_library(out: Output, first: str = "") -> None:
     _write_unit(out, "library", _included_together(out), first)
 
 
-# Units of more operators than this have parts where edits matter: the headers cost as much as five operators. They have a
-# multiple of 8; see Operators.units.
+# Units of more operators have parts where edits matter: headers cost as much as five operators. A multiple of 8 are in
+# such a unit; see Operators.units.
 _MOST_TOGETHER = 5
 
 # The headers cost as much as the formulas of about so many.
