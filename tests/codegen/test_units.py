@@ -16,6 +16,7 @@ from graft.codegen.known import known_operators
 from graft.codegen.operators import Operators
 from graft.codegen.output import Output
 from graft.codegen.rules import read_policies
+from graft.codegen.sources import LARGE
 from graft.codegen.torchgen import IGNORED_KEYS
 from graft.inputs.entries import read_entries
 from graft.inputs.merge import PACKAGED
@@ -161,34 +162,17 @@ def test_each_operator_is_registered_in_one_unit(four_and_one: Texts) -> None:
     assert defined == {"u_first": of_first, "u_last": {"u_last"}}
 
 
-def test_a_large_unit_has_parts_and_each_formula_is_in_one(units_of: Generate) -> None:
-    names = [f"l_{number}" for number in range(15)]
+def test_a_large_unit_has_two_parts_and_what_depends_on_formulas_is_in_one(units_of: Generate) -> None:
+    names = [f"l_{number}" for number in range(LARGE + 3)]
     entries = [entry(name, more=EXPLICIT + "  variants: function, method\n") for name in names]
-    entries = [*entries[:7], VIEW, *entries[7:], VIEW_COPY]
-    unchanged = [formula(name, "grad") for name in names[1:]]
-    unchanged.append(formula("u_view", "grad", "(Tensor(a) self) -> Tensor(a)"))
-    units = [units_of(entries, [formula(names[0], text), *unchanged]) for text in ("grad * 2", "grad * 3")]
-    before, after = (texts[names[0]] for texts in units)
-    parts = {name: set(re.findall('"(.*)"', before[f"{name}.cpp"])) for name in ("formulas0", "formulas1", "operators")}
-    whole = set(re.findall('"(.*)"', before["library.cpp"]))
-    of_formulas = {"autograd/Functions.cpp", "autograd/VariableType.cpp"}
-    assert whole == {name for name in before if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name)}
-    assert parts.pop("operators") == whole - of_formulas
-    assert parts == {part: {f"{part}/{name}" for name in of_formulas} for part in ("formulas0", "formulas1")}
-    for name, defined in (("Functions", r"(\w+)::apply\("), ("VariableType", r'm\.impl\("(\w+)"')):
-        own = [re.findall(defined, before[f"{part}/autograd/{name}.cpp"]) for part in parts]
-        assert sorted(own[0] + own[1]) == sorted(re.findall(defined, before[f"autograd/{name}.cpp"]))
-        assert min(map(len, own)) >= 8
-    changed = {name for name in before if before[name] != after[name] and name.endswith(".cpp")}
-    assert changed == {"autograd/Functions.cpp", "formulas0/autograd/Functions.cpp"}
-
-
-def test_small_units_and_formulas_that_are_none_have_no_parts(units_of: Generate, four: Texts) -> None:
-    assert not [name for name in four["u_first"] if name.startswith(("formulas", "operators"))]
-    composite = [entry(f"c_{number}", more="") for number in range(8)]
-    (unit,) = units_of(composite, []).values()
-    assert "operators.cpp" in unit
-    assert "formulas0.cpp" not in unit
+    before, after = (units_of(entries, [formula(names[0], text)]) for text in ("grad * 2", "grad * 3"))
+    (unit,) = (texts for texts in before.values() if "formulas.cpp" in texts)
+    assert unit["library.cpp"] == '#include "formulas.cpp"\n#include "operators.cpp"\n'
+    parts = [set(re.findall('"(.*)"', unit[f"{part}.cpp"])) for part in ("formulas", "operators")]
+    assert parts[0].isdisjoint(parts[1])
+    assert parts[0] | parts[1] == {name for name in unit if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name)}
+    changed = {name for name, text in unit.items() if text != after[names[0]][name]}
+    assert {name for name in changed if name.endswith(".cpp")} == {"autograd/Functions.cpp"} < parts[0]
 
 
 def included(text: str) -> set[str]:

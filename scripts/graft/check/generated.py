@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tree_sitter import Node, QueryCursor
 
-from ..codegen import PART_OF_FORMULAS
 from ..codegen.operators import Operators, Selection
 from ..codegen.output import Output
 from ..codegen.torchgen import ComputeBatchRulePlumbing, NativeFunction
@@ -59,9 +58,7 @@ def check_generated(natives: NativeFolders, operators: Operators, generated: Out
 def _texts_of(unit: Selection, generated: Output) -> list[str]:
     """Return the C++ that is generated for the operators of a unit."""
     folder = Path("units", unit.functions[0].root_name)
-    # A part repeats what the unit has.
-    others = ("narrow", PART_OF_FORMULAS)
-    names = [name for name in generated.names if name.is_relative_to(folder) and not name.parts[2].startswith(others)]
+    names = [name for name in generated.names if name.is_relative_to(folder) and "narrow" not in name.parts]
     plumbing = filter(None, map(ComputeBatchRulePlumbing(), unit.functions))
     return [*(generated.read(name) for name in sorted(names) if name.suffix in (".cpp", ".h")), *plumbing]
 

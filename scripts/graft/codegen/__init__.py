@@ -22,9 +22,6 @@ OPERATOR_HEADERS = {"Functions": "", "NativeFunctions": "_native", "Operators": 
 # The unit that replaces kernels and formulas of the base. No operator has such a name.
 REPLACED = "Replaced__"
 
-# How the names of a unit's parts begin that have its derivative formulas.
-PART_OF_FORMULAS = "formulas"
-
 # Printed when the sources are complete, so that compilation can start before the rest is generated.
 SOURCES_ARE_THERE = "sources are there"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -178,9 +178,19 @@ class Operators:
         last two digits make one unit, as the headers take longer than three operators: 27 names make units of 16, 8
         and 3. An operator added at the end of the YAML is compiled with the last few.
         """
-        number = len(self.new.together)
-        digits = [1 << digit for digit in range(number.bit_length() - 1, 1, -1)]
-        return self.new.divided(filter(None, [*(number & digit for digit in digits), number & 3]))
+        # A view and its copy, which are generated together, count as one.
+        leader = {f.root_name: g.view.root_name for g in self.new.view_groups for f in g.functions()}
+        groups: dict[str, set[str]] = {}
+        for f in self.new.functions:
+            groups.setdefault(leader.get(f.root_name, f.root_name), set()).add(f.root_name)
+        waiting = list(groups.values())
+        units: list[Selection] = []
+        digits = [1 << digit for digit in range(len(groups).bit_length() - 1, 1, -1)]
+        for size in filter(None, [*(len(groups) & digit for digit in digits), len(groups) & 3]):
+            roots = set[str]().union(*waiting[:size])
+            units.append(Selection(self, [f for f in self.new.functions if f.root_name in roots]))
+            del waiting[:size]
+        return units
 
     @cached_property
     def roots_by_name(self) -> dict[str, str]:
@@ -220,23 +230,6 @@ class Selection:
     def added(self) -> Selection:
         """Those of the functions that the base does not have."""
         return Selection(self.whole, [f for f in self.functions if f in self.whole.new])
-
-    @property
-    def together(self) -> list[set[str]]:
-        """The root names. A view and its copy, which are generated together, count as one."""
-        leader = {f.root_name: g.view.root_name for g in self.view_groups for f in g.functions()}
-        groups: dict[str, set[str]] = {}
-        for f in self.functions:
-            groups.setdefault(leader.get(f.root_name, f.root_name), set()).add(f.root_name)
-        return list(groups.values())
-
-    def divided(self, sizes: Iterable[int]) -> list[Selection]:
-        """Divide the functions into parts of so many root names, counted as ``together``."""
-        waiting, parts = iter(self.together), []
-        for size in sizes:
-            roots = set[str]().union(*islice(waiting, size))
-            parts.append(Selection(self.whole, [f for f in self.functions if f.root_name in roots]))
-        return parts
 
     @property
     def overloads(self) -> list[NativeFunction]:

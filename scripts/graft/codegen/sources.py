@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import product, repeat
-from pathlib import Path
+from itertools import product
 
-from . import KERNELS, MISSING, PART_OF_FORMULAS, torchgen
+from . import KERNELS, MISSING, torchgen
 from .operators import Replacements, Selection
 from .output import Output
 from .rules import generate_decompositions
@@ -42,9 +41,9 @@ def generate_aten_sources(selection: Selection, out: Output) -> None:
     torchgen.gen_source_files(selection.arguments, functionalization)
 
 
-def generate_autograd_sources(selection: Selection, out: Output, *, only_formulas: bool = False) -> None:
-    """Generate the autograd nodes and kernels of the operators below ``out``; if ``only_formulas``, only what depends
-    on derivative formulas.
+def generate_autograd_sources(selection: Selection, out: Output, *, is_replaced: bool = False) -> None:
+    """Generate the autograd nodes and kernels of the operators below ``out``; if ``is_replaced``, only what depends on
+    derivative formulas.
     """
     target, templates = str(out.folder / "autograd"), selection.whole.autograd_templates
     yaml_files = "", ""  # torchgen does not read them here
@@ -52,11 +51,14 @@ def generate_autograd_sources(selection: Selection, out: Output, *, only_formula
     with torchgen.autograd_writes(out, ".cpp"):
         torchgen.gen_variable_type(target, *yaml_files, formulas, templates, keys)
         torchgen.gen_autograd_functions_lib(target, selection.infos, templates)
-        if not only_formulas:
+        if not is_replaced:
             torchgen.gen_inplace_or_view_type(target, *yaml_files, formulas, templates)
             torchgen.gen_trace_type(target, selection.functions, templates)
             torchgen.gen_view_funcs(target, formulas, templates)
 
+
+# More operators than this are compiled in two units where edits matter: the headers cost as much as five operators.
+LARGE = 5
 
 # The sources that depend on derivative formulas.
 _OF_FORMULAS = ("autograd/Functions.cpp", "autograd/VariableType.cpp")
@@ -72,7 +74,7 @@ def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
     torchgen.gen_source_files(kernels.arguments, manager, keys=KEYS_BUT_CUDA)
     generate_decompositions(kernels, out, "ATen", is_replaced=True)
     if formulas.functions:
-        generate_autograd_sources(formulas, out, only_formulas=True)
+        generate_autograd_sources(formulas, out, is_replaced=True)
     if how == KERNELS:
         generate_cuda(kernels, how, out, _SWITCHED)
     write_library(out, _SWITCHED)
@@ -82,50 +84,28 @@ def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
 _SWITCHED = '#include "graft_replaced.h"\n'
 
 
-def write_library(out: Output, first: str = "") -> None:
-    """Write ``library.cpp``, the translation unit that includes the generated sources, behind the text ``first``.
+def write_library(out: Output, first: str = "", *, is_divided: bool = False) -> None:
+    """Write ``library.cpp``, the translation unit that includes the generated sources, behind the text ``first``. If
+    ``is_divided``, it has two parts, units of their own where edits matter; one has what depends on formulas.
 
     Formulas come first because they include the most. Sources that forbid the header with all operators come last,
     because the others include it. Inner loops repeat declarations of ATen's headers, so they need a unit without those.
     """
-    _write_unit(out, "library", _included_together(out), first)
-
-
-# Units of more operators have parts where edits matter: headers cost as much as five operators. A multiple of 8 are in
-# such a unit; see Operators.units.
-_MOST_TOGETHER = 5
-
-# The headers cost as much as the formulas of about so many.
-_MOST_FORMULAS = 8
-
-
-def write_parts(selection: Selection, out: Output) -> None:
-    """Write the parts of a large ``library.cpp``, which are units of their own where edits matter: formulas of a few
-    operators each, and all that does not depend on formulas.
-    """
-    size = len(selection.together)
-    if size <= _MOST_TOGETHER:
-        return
-    for number, part in enumerate(selection.divided(repeat(_MOST_FORMULAS, size // _MOST_FORMULAS))):
-        name = f"{PART_OF_FORMULAS}{number}"
-        of_part = Output(out.folder / name)
-        generate_autograd_sources(part, of_part, only_formulas=True)
-        out.names |= {Path(name, each) for each in of_part.names}
-        if included := [f"{name}/{each}" for each in _OF_FORMULAS if Path(each) in of_part.names]:
-            _write_unit(out, name, included)
-    _write_unit(out, "operators", [name for name in _included_together(out) if name not in _OF_FORMULAS])
-
-
-def _included_together(out: Output) -> list[str]:
-    names = [name for name in out.names if name.suffix == ".cpp" and str(name.parent) in ("ATen", "autograd")]
-    return sorted(
+    names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
+    together = sorted(
         (name.as_posix() for name in names if not name.name.startswith("UfuncCPU_")),
         key=lambda name: (name not in _OF_FORMULAS, "#define TORCH_ASSERT" in out.read(name), name),
     )
+    if is_divided:
+        of_formulas = [name for name in together if name in _OF_FORMULAS]
+        _write_unit(out, "formulas.cpp", first, of_formulas)
+        _write_unit(out, "operators.cpp", first, together[len(of_formulas) :])
+        together = ["formulas.cpp", "operators.cpp"]
+    _write_unit(out, "library.cpp", first, together)
 
 
-def _write_unit(out: Output, stem: str, included: Iterable[str], first: str = "") -> None:
-    out.write(f"{stem}.cpp", first + "".join(f'#include "{each}"\n' for each in included))
+def _write_unit(out: Output, name: str, first: str, included: Iterable[str]) -> None:
+    out.write(name, first + "".join(f'#include "{each}"\n' for each in included))
 
 
 def generate_cuda(selection: Selection, how: str, out: Output, first: str = "") -> None:

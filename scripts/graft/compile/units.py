@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base.base import Base
-from ..codegen import FRAGMENTS, PART_OF_FORMULAS
+from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import SOURCES, Layout
 from ..inputs.includes import text_with_headers
@@ -30,6 +30,9 @@ _GENERATED = ("-ftrack-macro-expansion=0",)
 # For what is being edited. They save a fifth to a third of the compile time; calls take 3 to 6 % longer.
 _QUICK = ("-O1", "-finline-small-functions", "-findirect-inlining", "-fpartial-inlining")
 _QUICK_REGISTRATIONS = ("-include", "graft_registered.h")
+
+# The parts of a large ``library.cpp``, which are units of their own where edits matter.
+_PARTS_OF_LIBRARY = ("formulas", "operators")
 
 # The names of the compilers in the ninja file.
 CXX, NVCC = "cxx", "nvcc"
@@ -218,10 +221,9 @@ class UnitFinder:
         return text_with_headers(self._layout.sources, source, self._natives.searched)
 
     def _operators(self, folder: Path) -> list[Unit]:
-        """Return the unit of the operators in ``folder``; where edits matter, those of its parts if it is large."""
-        parts = [path for name in (f"{PART_OF_FORMULAS}*", "operators") for path in sorted(folder.glob(f"{name}.cpp"))]
-        chosen = parts if self._toolchain.is_for_edits and parts else [folder / "library.cpp"]
-        return [self._generated(folder, path.stem) for path in chosen]
+        parts = [kind for kind in _PARTS_OF_LIBRARY if (folder / f"{kind}.cpp").is_file()]
+        kinds = parts if self._toolchain.is_for_edits and parts else ["library"]
+        return [self._generated(folder, kind) for kind in kinds]
 
     def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
         """Return the unit of the generated source ``kind`` in ``folder``, and of those that it includes."""
