@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
-from graft.adopt.asked import FILE, Asked, read_asked
+from graft.adopt.asked import FILE, Asked, is_tree, read_asked, with_given
 from graft.adopt.folder import facts_of, record_of, write
 from graft.adopt.names import Names
 from graft.adopt.overloads import ambiguous
@@ -186,6 +186,25 @@ def test_written_folder_is_adopts_but_for_what_is_the_authors(tmp_path: Path) ->
     (folder / "native_functions.yaml").write_bytes(b"[]\r\n")
     with pytest.raises(UsageError, match=r"native_functions.yaml: it was edited since `graft adopt` wrote it"):
         record_of(folder)
+
+
+def test_operators_are_named_with_or_without_their_namespace() -> None:
+    asked = with_given(Asked(own=("nms", "ns::scan")), {"own": ("ns::nms", "lpc"), "methods": ("all",)})
+    assert (asked.own, asked.methods) == (("nms", "scan", "lpc"), ("all",))
+
+
+@pytest.mark.parametrize("word", ["their_ext", "their_ext.ops", "their-ext", ""])
+def test_module_may_have_the_name_of_a_folder(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_ext").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert not is_tree(word)
+
+
+@pytest.mark.parametrize("word", ["their-ext-1.0", "./their_ext", "~/their_ext", ".", "no/folder"])
+def test_source_tree_has_a_name_that_no_module_has(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their-ext-1.0").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert is_tree(word)
 
 
 def test_comments_of_what_is_asked_stay() -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from ..deliver.develop import current_tree, note_of
 from ..inputs.native import FUNCTIONS
 from ..inputs.settings import settings_of
 from ..options import Request
-from .asked import FILE, Asked, read_asked, with_given
+from .asked import FILE, Asked, is_tree, read_asked, with_given
 from .dispatcher import ask
 from .folder import facts_of, hash_of, record_of, write
 from .project import project_text
@@ -80,7 +80,6 @@ def _asked(folder: Path, own: argparse.Namespace) -> Asked:
     source, modules = _source_in(own.modules, folder)
     given = {"source": source, "modules": modules, "prefix": own.prefix, "methods": methods, "own": tuple(own.own)}
     asked = with_given(read_asked(folder), given)
-    asked = replace(asked, methods=_without_namespaces(asked.methods), own=_without_namespaces(asked.own))
     if not asked.modules and not asked.source:
         raise UsageError(
             "no package is given",
@@ -89,19 +88,15 @@ def _asked(folder: Path, own: argparse.Namespace) -> Asked:
     return asked
 
 
-def _without_namespaces(operators: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(operator.rpartition("::")[2] for operator in operators))
-
-
 def _source_in(words: Sequence[str], folder: Path) -> tuple[str, tuple[str, ...]]:
     """Return the source tree that the first word names, seen from the folder, and the modules."""
-    first = words[0] if words else ""
-    tree, is_path = expanded(first), "/" in first or first.startswith(("~", "."))
-    is_module = all(part.isidentifier() for part in first.split("."))
-    if not first or is_module or not (is_path or tree.is_dir()):
+    if not words or not is_tree(words[0]):
         return "", tuple(words)
+    tree = expanded(words[0])
     if not tree.is_dir():
-        raise UsageError(f"{first}: no such folder", todo="give the folder of the extension's setup.py, or a package")
+        raise UsageError(
+            f"{words[0]}: no such folder", todo="give the folder of the extension's setup.py, or a package"
+        )
     return os.path.relpath(tree, folder), tuple(words[1:])
 
 

@@ -125,8 +125,16 @@ def _is_texts(value: Any) -> bool:
 def with_given(asked: Asked, given: Mapping[str, Any]) -> Asked:
     """Return what is asked for, with what was given on the command line: more operators, or another value."""
     added = {name: (*getattr(asked, name), *value) for name, value in given.items() if name in ("own", "methods")}
-    return replace(asked, **{name: value for name, value in given.items() if value} | _unique(added))
+    return replace(asked, **{name: value for name, value in given.items() if value} | _operators(added))
 
 
-def _unique(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(dict.fromkeys(values)) for name, values in lists.items()}
+def _operators(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return each operator once, without the namespace that it may be called by."""
+    return {name: tuple(dict.fromkeys(each.rpartition("::")[2] for each in values)) for name, values in lists.items()}
+
+
+def is_tree(word: str) -> bool:
+    """Return whether a word names a source tree: a path, or a folder with a name that no module can have."""
+    if "/" in word or word.startswith(("~", ".")):
+        return True
+    return not all(part.isidentifier() for part in word.split(".")) and bool(word) and Path(word).is_dir()
