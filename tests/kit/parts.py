@@ -11,7 +11,7 @@ from pathlib import Path
 
 from graft.core.console import Steps, say
 from graft.core.errors import GraftError
-from graft.core.layout import REPOSITORY
+from graft.core.layout import HOME, REPOSITORY
 
 from .environments import run_python
 
@@ -22,6 +22,8 @@ _NOTHING_COLLECTED = 5
 # Each process imports torch and needs about a gigabyte.
 _MOST_PROCESSES = 8
 
+# What each test file cost in the last run of a part.
+COSTS = HOME / "costs"
 
 # The number of lines shown if pytest crashed.
 _MOST_LINES = 60
@@ -92,6 +94,8 @@ def run_parts(
         results = junit and junit / f"{number}-{part.kind}.xml"
         plugin = ["-p", "tests.kit.skips", "--skips-of", part.kind, *([] if extra else ["--all-of-it"])]
         more, options = {**variables, **part.variables, **part.prepare()}, plugin if are_skips_known else []
+        if not extra:
+            options += ["-p", "tests.kit.costs", "--costs", str(COSTS / f"{number}-{part.kind}.json")]
         outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs, options)
     conclude(outcomes, extra)
 
