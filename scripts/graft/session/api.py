@@ -101,7 +101,7 @@ def load(
 ) -> Operators:
     """Build the operators of a native folder and add them to the torch of this process; again after an edit.
 
-    What is compiled is kept in ``GRAFT_HOME``, or ``~/.cache/graft``: objects take at most 2 GB, and ``graft clean``
+    What is compiled is kept in ``GRAFT_HOME``, or ``~/.cache/graft``: objects take at most 4 GB, and ``graft clean``
     deletes all. ``MAX_JOBS`` bounds the number of compilers. CUDA kernels are compiled for the GPUs of this machine.
     Of several processes one builds, and the others wait for it, for at most ``GRAFT_LOCK_TIMEOUT`` seconds.
 
