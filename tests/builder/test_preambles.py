@@ -77,6 +77,24 @@ def test_another_preamble_or_header_is_compiled_anew(edited: Build) -> None:
     assert uses(edited, f"{PREAMBLE}#define MORE\n{function(6)}int g() {{ return beside.more; }}\n") == [False]
 
 
+def test_the_two_that_were_used_last_stay(edited: Build) -> None:
+    """Each has up to half a gigabyte."""
+    names = ("Mine", "Second", "Third")
+    edited.units = [Unit(SOURCE.with_stem(name), Path(f"objects/native/cpu/{name}.o")) for name in names]
+
+    def edit(number: int, *edited_names: str) -> set[str]:
+        for name in edited_names:
+            edited.write(str(SOURCE.with_stem(name)), PREAMBLE + function(number))
+        edited.make()
+        return {path.name.partition(".")[0] for path in edited.layout.work.rglob("*.gch")}
+
+    assert edit(1, *names) == set()
+    assert edit(2, "Mine") == {"Mine"}
+    assert edit(3, "Second") == {"Mine", "Second"}
+    assert edit(4, "Mine") == {"Mine", "Second"}
+    assert edit(5, "Third") == {"Mine", "Third"}
+
+
 def test_header_that_a_flag_names_is_in_it(edited: Build) -> None:
     """Compilers use one precompiled header, and none behind another one."""
     edited.write("src/ATen/native/First.h", "#pragma once\nstruct First {};\n")
