@@ -130,17 +130,6 @@ def test_builds_that_are_killed_at_any_moment(developer: Developer, project: Pat
     assert not developer.run(VALUE).stderr
 
 
-@pytest.mark.slow
-def test_one_of_four_imports_builds(developer: Developer, project: Path) -> None:
-    edit(project, ".tanh()", ".tanh().add(2)")
-    processes = [developer.start(VALUE) for _ in range(4)]
-    results = [process.communicate() for process in processes]
-    assert all(out.startswith("2.0 2.76") for out, _ in results), results
-    assert "".join(said for _, said in results).count(BUILT) == 1
-    edit(project, ".tanh().add(2)", ".tanh()")
-    assert developer.run(VALUE).stdout.startswith("0.0 0.76")
-
-
 def test_headers_that_no_folder_of_the_build_has(developer: Developer, project: Path, tmp_path: Path) -> None:
     """One elsewhere, and one in a folder that is read once a source asks for it."""
     elsewhere, asked = tmp_path / "added.h", project / "native/lib/opt.h"
