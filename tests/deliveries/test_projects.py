@@ -100,18 +100,6 @@ def test_edited_kernel_is_compiled_at_the_next_import(developer: Developer, proj
     edit(project, ".tanh().add(1)", ".tanh()")
 
 
-BUILT = "my_ops: building what was edited ...\n"
-
-
-@pytest.mark.parametrize("text", [None, "{"])
-def test_state_that_a_kill_left_means_build(developer: Developer, project: Path, text: str | None) -> None:
-    (state,) = project.glob("build/graft-*/my_ops/edited.json")
-    state.unlink() if text is None else state.write_text(text)
-    done = developer.run(VALUE)
-    assert done.stdout.startswith("0.0 0.76") and done.stderr == BUILT
-    assert not developer.run(VALUE).stderr
-
-
 @pytest.mark.slow
 def test_builds_that_are_killed_at_any_moment(developer: Developer, project: Path) -> None:
     """Each with all of its processes, in an import after an edit."""
