@@ -23,7 +23,7 @@ kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op adopt pin apply export \
-    import test test-all test-sanitize test-nightly test-mutants test-matrix fuzz surfaces bench bench-build bench-peers lint dist clean clean-bases
+    import test test-all test-sanitize test-nightly test-mutants test-matrix fuzz surfaces bench bench-build bench-peers lint dist clean clean-cache clean-all
 
 help: ## print this
 	@echo 'Targets:'
@@ -84,8 +84,10 @@ dist: ## build the wheel of Graft itself, which installs the command graft, into
 	$(run) hatchling build -t wheel -d dist
 clean: ## delete build/ and dist/
 	rm -rf build dist
-clean-bases: ## delete the downloaded torches, which all clones share
-	$(graft)
+clean-cache: ## delete what all clones share: the downloaded torches, objects, environments
+	$(run) graft clean --cache $(ARGS)
+clean-all: ## list all that Graft ever wrote on this machine, ask, and delete it; ARGS=--yes does not ask
+	$(run) graft clean --all $(ARGS)
 
 # These are folders, so make would say that there is nothing to do.
 build native: meant = `make patch-and-build` builds the wheel of NATIVE

@@ -64,6 +64,15 @@ def _adopting(parser: argparse.ArgumentParser) -> None:
     _report(parser)
 
 
+def _cleaning(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--cache", action="store_true", help="delete the torches, objects, environments that builds share"
+    )
+    what.add_argument("--all", action="store_true", help="delete all that Graft ever wrote, and undo every develop")
+    parser.add_argument("--yes", action="store_true", help="with --all: do not ask")
+
+
 # The options that are paths.
 _PATHS = ("native", "out", "wheel", "source", "project")
 
@@ -112,8 +121,7 @@ VERBS = (
         *("pin native source branch diff", RELEASE),
     ),
     Verb("export", "write that fork as patches", "graft.fork.export:export_fetched", f"{_TREE} out", RELEASE),
-    Verb("clean", "delete environments, and what was built", "graft.verbs:clean", "", NONE),
-    Verb("clean-bases", "delete the downloaded torches, which all builds share", "graft.base.shared:clean_bases"),
+    Verb("clean", "delete what was built; --cache: what all builds share", "graft.cleaning:clean", "", NONE, _cleaning),
 )
 
 

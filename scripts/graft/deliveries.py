@@ -16,7 +16,8 @@ from .base.installed import Environment, base_of
 from .core.console import Steps, say
 from .core.errors import UsageError
 from .core.files import build_lock, file_lock, lay_out_files
-from .core.layout import LOADED, Layout
+from .core.layout import HOME, LOADED, REPOSITORY, Layout, store
+from .core.places import BUILDS, NATIVE, note_place
 from .deliver.built import Built, fingerprint_of, forget_gone, save_built, unchanged
 from .deliver.delivered import Delivered, announce, how_to_install
 from .inputs.accepted import tell
@@ -250,6 +251,10 @@ def run(delivery: Delivery, request: Request) -> Delivered:
     if not delivery.has_beside:
         refuse_beside(snapshot)
     noted = delivery.noted(snapshot)
+    note_place(BUILDS, HOME)
+    for native in layout.natives:
+        if not any(native.is_relative_to(folder) for folder in (REPOSITORY, HOME, store())):
+            note_place(NATIVE, native)
     with delivery.lock():
         if built := unchanged(layout, snapshot, noted, delivery.fingerprint):
             delivery.announce_unchanged(built.path)

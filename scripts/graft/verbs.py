@@ -1,4 +1,4 @@
-"""The verbs that build: a wheel, develop, a thin wheel; and what checks a folder or deletes what was built."""
+"""The verbs that build: a wheel, develop, a thin wheel; and what checks a folder."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .base.installed import Environment, find_environment, find_site, layout_of,
 from .checkout.live import Live, RefusedOperatorsError
 from .core.console import Steps, say
 from .core.errors import GraftError, UsageError
-from .core.files import build_lock, delete, files_below
-from .core.layout import DEBUG, DEVELOP, HOME, Layout, TorchVersion, expanded
+from .core.files import build_lock
+from .core.layout import DEBUG, DEVELOP, Layout, TorchVersion, expanded
 from .deliver.delivered import Delivered, announce
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.accepted import tell
@@ -27,25 +27,6 @@ from .inputs.saves import wait_for_save
 from .inputs.settings import settings_of
 from .inputs.snapshot import take_snapshot
 from .options import SOURCE, Request
-
-# The folders in the cache folder. The first pattern is that of pins.
-_CACHES = (
-    *("[0-9]*.[0-9]*.[0-9]*", "bytecode", "cuda-toolkits", "environments", "grammar", "hypothesis"),
-    *(
-        "bugs",
-        "checkouts",
-        "inline",
-        "loads",
-        "objects",
-        "operators",
-        "package-*",
-        "patches",
-        "sanitized",
-        "symbols",
-        "thin",
-        "watches",
-    ),
-)
 
 
 def build(request: Request) -> Delivered:
@@ -197,15 +178,6 @@ def thin_files(
                 error.what = f"for torch {delivery.layout.pin}:\n{error.what}"
             raise
     return read_together(package, folders), deliveries
-
-
-def clean(request: Request) -> None:
-    """Delete what is in the cache folder. Other files there, if ``GRAFT_HOME`` is a user's folder, stay."""
-    there = [path for name in _CACHES for path in HOME.glob(name) if path.is_dir() and not path.is_symlink()]
-    size = sum((path / name).lstat().st_size for path in there for name in files_below(path))
-    for path in there:
-        delete(path)
-    say(f"deleted {size / 1e9:.1f} GB in {HOME}" if there else f"nothing to do: {HOME} has no downloads or builds")
 
 
 def check(request: Request, own: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from graft.base.base import Base
-from graft.compile import link
+from graft.compile import incremental, link
 from graft.compile.incremental import bring_up_to_date
 from graft.compile.link import Linker
 from graft.compile.manifest import Outside
@@ -135,7 +135,7 @@ class Build:
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
-    monkeypatch.setattr(Layout, "store", tmp_path / "store")
+    monkeypatch.setattr(incremental, "objects_of_all", lambda: tmp_path / "store")
     program = write(tmp_path, {"a compiler": COMPILER}) / "a compiler"
     program.chmod(0o755)
     units = [

@@ -15,21 +15,7 @@ from graft.core.errors import BuildError, MissingError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs.pyproject import read_toml
 from graft.options import AS_VARIABLES, OPTIONS, SHARED
-from helpers import write
 from packaging.requirements import Requirement
-
-
-def test_clean_deletes_builds_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """``GRAFT_HOME`` may be a folder with other things."""
-    monkeypatch.setattr(verbs, "HOME", tmp_path)
-    write(tmp_path, {"2.13.0+cpu/cp311/base/a": "ab", "environments/b": "c", "notes.txt": "", "2.13/mine": ""})
-    (tmp_path / "symbols").symlink_to(tmp_path / "2.13")
-    verbs.clean(asked())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["2.13", "notes.txt", "symbols"]
-    assert (tmp_path / "2.13/mine").is_file()
-    assert f"deleted 0.0 GB in {tmp_path}" in capsys.readouterr().err
 
 
 def test_an_error_of_one_of_several_torches_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from builds import GXX, Build, Compiler
-from graft.compile import ninja
+from graft.compile import incremental, ninja
 from graft.compile.manifest import inputs_of
 from graft.compile.units import Unit
 from graft.core.errors import BuildError
@@ -226,7 +226,7 @@ def test_time_that_goes_back_after_a_failed_build(real: Real, header: Path) -> N
 def test_time_that_goes_back_after_a_killed_build(real: Real, header: Path) -> None:
     """Its objects are there, and nothing was noted."""
     assert real.value() == "1"
-    for path in (*real.build.layout.work.glob("objects/*.json"), *real.build.layout.store.glob("*/*")):
+    for path in (*real.build.layout.work.glob("objects/*.json"), *incremental.objects_of_all().glob("*/*")):
         path.unlink()
     real.write("f.h", "#define VAL 2\n", 1_577_750_400)
     assert real.value() == "2"

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from asking import asked
-from graft import verbs
 from graft.base import fetch as fetching
 from graft.base import find
 from graft.base.base import Base
-from graft.base.shared import clean_bases, share_tree, share_wheel
+from graft.base.shared import bases, share_tree, share_wheel
 from graft.core import layout as layout_module
 from graft.core.console import Steps
-from graft.core.layout import Layout, TorchVersion, bases
+from graft.core.files import delete
+from graft.core.layout import Layout, TorchVersion
 from graft.inputs.pin import pin_of
 from helpers import write
 from test_find import TAG, Sources, sources  # noqa: F401
@@ -92,21 +91,6 @@ def test_what_fails_or_was_killed_is_not_taken_for_a_base(
     assert (tree / "torch/text.py").is_file() and not (tree / "torch/of_a_killed_build.py").exists()
 
 
-def test_one_command_deletes_them_and_clean_does_not(
-    clone: Callable[[str], Base], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = clone("first")
-    monkeypatch.setattr(verbs, "HOME", bases().parent)
-    verbs.clean(asked())
-    assert base.wheel.is_file() and base.tree.is_dir()
-    clean_bases()
-    assert f"deleted 0.0 GB in {bases()}\n" in capsys.readouterr().err
-    assert not bases().exists() and not base.wheel.is_file() and not base.tree.is_dir()
-    clean_bases()
-    assert "nothing to do: " in capsys.readouterr().err
-    assert clone("first").wheel.is_file() and base.tree.is_dir()
-
-
 def as_user(act: Callable[[], object]) -> int:
     """Run ``act`` as a user whom permissions bind. Return 0 if it succeeded."""
     if child := os.fork():
@@ -136,7 +120,7 @@ def test_owner_needs_no_more_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         tree = share_tree("0", lambda partial: write(partial, {"torch/deep/a.py": ""}))
         with pytest.raises(PermissionError):
             (tree / "torch/deep/a.py").write_text("")
-        clean_bases()
+        delete(bases())
         assert not bases().exists()
 
     assert as_user(act) == 0

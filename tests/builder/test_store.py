@@ -203,23 +203,29 @@ def test_store_deletes_what_was_not_used_for_longest(
 def test_store_deletes_what_a_killed_build_left(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = tmp_path / "store/key/state.o.partial-1"
     left.parent.mkdir(parents=True)
-    left.write_text("half of an object")
+    left.write_text("half of an object" * 1000)
     set_back(left)
     build.run()
     assert left.is_file()
-    monkeypatch.setattr(store, "_LIMIT", sum(path.stat().st_size for path in tmp_path.glob("store/*/*")) - 1)
+    monkeypatch.setattr(store, "_LIMIT", sum(path.stat().st_size for path in tmp_path.glob("store/*/*")))
+    build.write(A, "// another\n")
     build.run()
     assert not left.parent.exists()
-    assert len([*tmp_path.glob("store/*/*")]) == 6
+    assert len([*tmp_path.glob("store/*/*")]) == 8
 
 
-def test_object_that_a_work_folder_has_is_not_deleted(
-    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would be compiled again in each build, and deleting it frees nothing."""
+def test_objects_that_a_work_folder_has_count(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each clone has some, and would escape the limit."""
     monkeypatch.setattr(store, "_LIMIT", 1)
     build.run()
-    assert build.run() == set()
+    assert not [*tmp_path.glob("store/*/*")]
+    assert all((build.layout.work / unit.target).is_file() for unit in build.units)
+
+
+def test_what_another_version_noted_is_not_used(elsewhere: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have noted less than this one looks for."""
+    monkeypatch.setattr(store, "_MANIFESTS", "those of another version")
+    assert elsewhere.run() == ALL
 
 
 def test_store_of_another_user(elsewhere: Build, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,8 @@ from tests.kit.testing import one_at_a_time, without_warnings_about
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The environments of these tests are separate from this repository's."""
-    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path / "environments")
+    monkeypatch.setattr(environments, "HOME", tmp_path)
+    monkeypatch.setenv("GRAFT_HOME", str(tmp_path))
     yield
 
 

@@ -56,7 +56,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cache(base_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
-    share_builds(folder, base_wheel.parent.resolve())
+    share_builds(folder, folder, base_wheel.parent.resolve())
     return folder
 
 

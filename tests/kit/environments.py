@@ -2,7 +2,7 @@
 
 There is one for each native folder, pin, Python and purpose. A new wheel is installed over the old one; after any other
 change the environment is created again. Its other packages are links to those of one environment for each Python and
-list of requirements, which stays until `make clean`.
+list of requirements, which all clones share.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from graft.core.console import say
-from graft.core.environments import ENVIRONMENTS, install, make_virtual_environment, name_of_python, package_alone
+from graft.core.environments import (
+    ENVIRONMENTS,
+    install,
+    make_virtual_environment,
+    name_of_python,
+    package_alone,
+    shared_environment,
+)
 from graft.core.errors import RefusedError, UsageError
 from graft.core.files import STAMP, Layer, delete, free_bytes, held, take
 from graft.core.layout import BYTECODE, HOME, IS_CHECKOUT, REPOSITORY, Layout
@@ -40,7 +47,7 @@ TEST, SANITIZED = "test", "sanitized"
 def folder_of(purpose: str, layout: Layout) -> Path:
     """Return a folder that no other native folder, pin or Python shares."""
     itself = f"{layout.title}\0{layout.pin}\0{name_of_python()}"
-    return ENVIRONMENTS / f"{purpose}-{hashlib.sha256(itself.encode()).hexdigest()[:12]}"
+    return HOME / ENVIRONMENTS / f"{purpose}-{hashlib.sha256(itself.encode()).hexdigest()[:12]}"
 
 
 @contextmanager
@@ -67,7 +74,7 @@ def environment_in(folder: Path, wheel: Path, requirements: Path, more: Sequence
     def make(target: Path) -> None:
         say(f"creating an environment in {folder}")
         require_space(target, wheel)
-        packages = ENVIRONMENTS / f"packages-{name_of_python()}-{required[:12]}"
+        packages = shared_environment("packages", required)
         with held(packages, [Layer(required, make_packages)]):
             copy_environment(packages, target)
 

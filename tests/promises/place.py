@@ -74,7 +74,7 @@ class Place:
         for name in ("python3", f"python3.{sys.version_info.minor}"):
             write(self.home / "bin", {name: f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
             (self.home / "bin" / name).chmod(0o755)
-        share_builds(self.repository / "build", base, shares)
+        share_builds(self.repository / "build", self.home / ".cache/graft", base, shares)
         self.natives, self.out = [self.home / "my_ops"], self.home / "my_wheel"
         self.prefix: list[str] = []
 

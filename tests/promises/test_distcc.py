@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from graft.core.layout import REPOSITORY, user_cache
+from graft.core.layout import REPOSITORY, store
 from helpers import DERIVED
 from place import Place, sha256
 from test_source_tree import OLDEST
@@ -93,7 +93,7 @@ def test_source_build(servers: Servers) -> None:
         pytest.skip(f"the sources of PyTorch {OLDEST} cannot be downloaded here")
     assert done.returncode == 0, done.stderr
     names = [path.name for folder in ("native", "native/cpu") for path in (REPOSITORY / folder).glob("*.cpp")]
-    built = [path for name in names for path in (user_cache() / OLDEST / "pytorch/build").rglob(f"{name}*.o")]
+    built = [path for name in names for path in (store() / OLDEST / "pytorch/build").rglob(f"{name}*.o")]
     before = hashes(built)
     assert len(before) > len(names)
     for path in built:

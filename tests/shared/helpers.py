@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
-from graft.core.layout import HOME
+from graft.core.layout import store
 
 # What builds derive from a base, by its content: parsed operators and symbol tables. And what they compile.
 DERIVED = ("operators", "symbols")
@@ -43,11 +43,13 @@ Tensor {name}({arguments}) {{
 """
 
 
-def share_builds(build: Path, base: Path, names: Collection[str] = ("base", *DERIVED, OBJECTS)) -> None:
-    """Let builds in the folder ``build`` use what this repository's have: ``base``, ``DERIVED`` and ``OBJECTS``."""
+def share_builds(build: Path, cache: Path, base: Path, names: Collection[str] = ("base", *DERIVED, OBJECTS)) -> None:
+    """Let builds in the folder ``build``, whose store is ``cache``, use what this repository's have: ``base``,
+    ``DERIVED`` and ``OBJECTS``.
+    """
     for name in names:
-        place = Path(base.parents[1].name, base.parent.name, name) if name == "base" else Path(name)
-        theirs, ours = base if name == "base" else HOME / name, build / place
+        place = build / base.parents[1].name / base.parent.name / name if name == "base" else cache / name
+        theirs, ours = base if name == "base" else store() / name, place
         theirs.mkdir(parents=True, exist_ok=True)
         ours.parent.mkdir(parents=True, exist_ok=True)
         ours.symlink_to(theirs)

@@ -12,8 +12,9 @@ from typing import Any
 
 from ..base.base import Base
 from ..base.installed import Environment
+from ..core.elf import ElfFile
 from ..core.errors import CommandError, UsageError
-from ..core.layout import Layout
+from ..core.layout import Layout, store
 from ..core.process import run
 from ..inputs.pin import pin_of
 from ..inputs.toolchain import find_toolchain
@@ -63,8 +64,10 @@ def ask(
 def _probe(base: Base, layout: Layout) -> Path:
     """Return the library that knows the signatures of operators; it is compiled once for each torch."""
     toolchain = find_toolchain(pin_of(layout), layout.cxx)
-    key = hashlib.sha256(f"{_PROBE.read_text(encoding='utf-8')}{toolchain.description}".encode()).hexdigest()[:12]
-    library = layout.base / f"probe-{key}.so"
+    build = ElfFile(base.libraries / "libtorch_cpu.so").build_id
+    parts = (_PROBE.read_text(encoding="utf-8"), toolchain.description, build)
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+    library = store() / f"probes/{key}.so"
     if library.is_file():
         return library
     library.parent.mkdir(parents=True, exist_ok=True)

@@ -17,11 +17,11 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from ..core.console import StepLine, Steps, say
 from ..core.errors import MissingError, RefusedError, UsageError
 from ..core.files import build_lock, delete, free_bytes, sha256_of_file, write_atomically
-from ..core.layout import Layout, TorchVersion, bases
+from ..core.layout import Layout, TorchVersion
 from ..core.pip import UnavailableError, index_option, pip_into
 from ..inputs.pin import VERIFIED, Pin, pinned_file, platform_options, tags_for
 from .base import Base, name_of_python, refuse_unusable
-from .shared import link, share_tree, share_wheel, wheel_with
+from .shared import bases, link, share_tree, share_wheel, wheel_with
 
 # Space for the base wheel, its unpacked tree, objects and the new wheel, with a margin.
 _NEEDED_BYTES = 3 * 1024**3

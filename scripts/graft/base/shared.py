@@ -1,5 +1,5 @@
-"""Base wheels, and what is unpacked of them. All clones of Graft share these, in a folder for each wheel's sha256.
-Complete files never change.
+"""Base wheels, and what is unpacked of them. All builds share these, in a folder for each wheel's sha256. Complete
+files never change.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ..core.console import say
-from ..core.files import delete, file_lock, files_below, require_no_link
-from ..core.layout import bases
+from ..core.files import delete, file_lock, files_below
+from ..core.layout import store
 
 # The mode of files. Folders stay writable, so that `rm -r` works.
 _READ_ONLY = 0o444
+
+
+def bases() -> Path:
+    """Return the folder of base wheels, and of what is unpacked of them."""
+    return store() / "bases"
 
 
 def wheel_with(sha256: str) -> Path | None:
@@ -55,15 +59,6 @@ def link(path: Path, target: Path) -> None:
         return
     delete(path)
     path.symlink_to(target)
-
-
-def clean_bases(_: object = None) -> None:
-    """Delete the base wheels that all clones share. Builds download them again."""
-    folder = bases()
-    require_no_link(folder)
-    size = sum((folder / name).stat().st_size for name in files_below(folder))
-    delete(folder)
-    say(f"deleted {size / 1e9:.1f} GB in {folder}" if size else f"nothing to do: there is nothing in {folder}")
 
 
 def _lock(folder: Path) -> AbstractContextManager[None]:

@@ -19,10 +19,7 @@ import numpy.typing as npt
 
 from ..core.elf import ElfFile
 from ..core.files import file_lock, write_atomically
-from ..core.layout import HOME
-
-# The indexes by build-id, shared by all bases.
-INDEXES = HOME / "symbols"
+from ..core.layout import store
 
 # Increase this when the format changes.
 _FORMAT = 1
@@ -134,13 +131,13 @@ class SymbolIndex:
 
     Args:
         path: the library.
-        folder: the folder of the indexes.
+        folder: the folder of the indexes; by default that of the store, which all bases share.
     """
 
-    def __init__(self, path: Path, folder: Path = INDEXES) -> None:
+    def __init__(self, path: Path, folder: Path | None = None) -> None:
         library = SymbolFile(path)
         self.name, self.build_id = path.name, library.build_id
-        kept = folder / f"{self.name}-{self.build_id}-{_FORMAT}.npy"
+        kept = (folder or store() / "symbols") / f"{self.name}-{self.build_id}-{_FORMAT}.npy"
         # Several links may need it at once, and it takes seconds to make. Print nothing: a link's output is shown as
         # its error.
         with file_lock(kept.with_suffix(".lock"), busy=""):
@@ -162,7 +159,7 @@ class SymbolIndex:
         return found
 
 
-def keep_indexes(libraries: Iterable[Path], folder: Path = INDEXES) -> None:
+def keep_indexes(libraries: Iterable[Path], folder: Path | None = None) -> None:
     """Make the indexes of libraries that are not kept yet, in a second or two each. The link that needs one reports
     what is wrong with its library.
     """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.files import files_below, write_atomically
-from ..core.layout import HOME
+from ..core.layout import store
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from . import torchgen
@@ -47,9 +47,11 @@ class Known:
 
 
 @functools.cache
-def known_operators(tree: Path, kept: Path = HOME / "operators") -> Known:
-    """Return the operators of the base in ``tree``; ``kept`` is the folder in which they are kept."""
-    path = kept / f"{_identity(tree)}.pickle"
+def known_operators(tree: Path, kept: Path | None = None) -> Known:
+    """Return the operators of the base in ``tree``; ``kept`` is the folder in which they are kept, by default the
+    store's.
+    """
+    path = (kept or store() / "operators") / f"{_identity(tree)}.pickle"
     try:
         known = pickle.loads(path.read_bytes())
         if isinstance(known, Known):

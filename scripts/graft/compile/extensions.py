@@ -30,7 +30,7 @@ from .manifest import InputFiles, Outside, is_outside
 from .messages import refuse
 from .nvcc import Compiler, Nvcc, find_nvcc
 from .objects import Objects
-from .store import Store
+from .store import Store, objects_of_all
 from .units import CXX, INCLUDES, NVCC, Unit
 
 # The folder of the objects and libraries, in the work folder.
@@ -173,7 +173,7 @@ class _Build:
             is_cuda = source.suffix == ".cu"
             words = [*self._flags(extension, source, is_cuda=is_cuda)]
             mapped = [f"-Xcompiler={each}" for each in places] if is_cuda else places
-            yield Unit(source, _FOLDER / extension.name / name, (*words, *mapped))
+            yield Unit(source, _FOLDER / extension.name / name, (*words, *mapped), is_of_extension=True)
 
     def _flags(self, extension: Extension, source: Path, *, is_cuda: bool) -> Iterator[str]:
         toolchain, settings = self._toolchain, extension.settings
@@ -213,7 +213,7 @@ class _Build:
         layout, snapshot, work = self._layout, self._snapshot, self._work
         files = self._files()
         files.begin()
-        store = Store(layout.store, files)
+        store = Store(objects_of_all(), files)
         objects = Objects(units, work, files, store, self._compilers, is_for_edits=False)
         notes = [*self._notes()]
         for _ in range(_TRIES):
@@ -222,7 +222,7 @@ class _Build:
             if missing:
                 while notes:
                     line.say(notes.pop(0))
-                text = ninja.text_of_extensions(missing, self._compilers)
+                text = ninja.text_of(missing, (), self._compilers)
                 write_if_changed(work / ninja.EXTENSIONS, text)
                 keep = partial(objects.keep, made)
                 is_made, output = ninja.run(layout, snapshot, jobs, line, lambda: False, keep, ninja.EXTENSIONS)

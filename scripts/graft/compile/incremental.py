@@ -20,7 +20,7 @@ from .nvcc import Compiler, Nvcc
 from .objects import Objects
 from .preambles import Preambles
 from .products import LinkPlan, Product
-from .store import Store
+from .store import Store, objects_of_all
 from .units import INCLUDES, NVCC, Unit
 
 # How often a source is compiled whose headers change meanwhile.
@@ -56,7 +56,7 @@ def bring_up_to_date(
     files = _input_files(layout, snapshot, compilers)
     files.begin()
     # Debug information has paths of the folder.
-    store = Store(layout.own_store if toolchain.has_debug_info else layout.store, files)
+    store = Store(layout.own_objects if toolchain.has_debug_info else objects_of_all(), files)
     objects = Objects(units, work, files, store, compilers, is_for_edits=toolchain.is_for_edits)
     preambles = Preambles(work, files, toolchain.description)
     libraries = Libraries(work, [LinkPlan(each, base.libraries, toolchain, snapshot.note) for each in products])

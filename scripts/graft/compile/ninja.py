@@ -7,11 +7,10 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import ninja
-from ninja.ninja_syntax import Writer, escape, escape_path
+from ninja.ninja_syntax import Writer, escape
 
 from ..core.console import StepLine
 from ..core.layout import Layout
@@ -21,7 +20,7 @@ from ..inputs.snapshot import Snapshot
 from .messages import first_error, is_status
 from .nvcc import Compiler
 from .products import LINKED, Product
-from .units import CXX, INCLUDES, NVCC, Unit
+from .units import INCLUDES, NVCC, Unit
 
 # The file for what stays apart from the operators.
 EXTENSIONS = "extensions.ninja"
@@ -51,46 +50,40 @@ def text_of(units: Sequence[Unit], products: Iterable[Product], compilers: Mappi
     return text.getvalue()
 
 
-def text_of_extensions(units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> str:
-    """Return the ninja file that compiles units of extensions, whose flags have all folders of headers."""
-    text = io.StringIO()
-    writer = Writer(text)  # type: ignore[arg-type]  # says str
-    for name, compiler in compilers.items():
-        command = f"$${LAUNCHER} {_typed(compiler.compiler)} {_typed(*compiler.flags)} $more"
-        compiling = "-MD -MF $out.d -c $in -o $out.part && mv -f $out.part $out"
-        writer.rule(name, command=f"{command} {compiling}", description="$in")
-    for unit in units:
-        variables = {"more": _typed(*unit.flags)}
-        writer.build(
-            [escape_path(str(unit.target))], unit.compiler, [escape_path(str(unit.source))], variables=variables
-        )
-    return text.getvalue()
+def command_of(unit: Unit, compiler: Compiler) -> str:
+    """Return the command that compiles a unit, as a ninja file has it: ``$in`` is the source, ``$out`` the object."""
+    # The shell inserts the launcher, so that changing it recompiles nothing.
+    command = f"SOURCE_DATE_EPOCH={_EPOCH} $${LAUNCHER} {_typed(compiler.compiler)}"
+    flags = _typed(*compiler.flags)
+    compiling = f"{_typed(*unit.flags, *_searched(unit))} -MD -MF $out.d -c $in -o $out.part"
+    complete = "mv -f $out.part $out"
+    wide = f"{command} {flags} {compiling}"
+    if unit.is_tried:
+        # Some immediate operands are constants for the optimizer only, so errors are those of the wheel's build.
+        return f"{{ {wide} -O0 2>$out.errors || {wide}; }} && : >$out.part && {complete}"
+    if unit.narrow:
+        narrow = f"{command} {_typed(*(f'-I{folder}' for folder in unit.narrow))} {flags} {compiling} 2>$out.narrow"
+        again = f"if {_LACKS} $out.narrow; then {wide}; else cat $out.narrow >&2; false; fi"
+        return f"{{ {narrow} || {again}; }} && {complete}"
+    return f"{wide} && {complete}"
+
+
+def _searched(unit: Unit) -> list[str]:
+    """Return the flags for the folders of headers; the flags of an extension's units have all of them."""
+    quoted = quoted_flag(INCLUDES[0])
+    own = [*(f"-I{folder}" for folder in INCLUDES), f"-Xcompiler={quoted}" if unit.compiler == NVCC else quoted]
+    return [] if unit.is_of_extension else own
 
 
 def _write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> None:
-    writer.variable("includes", " ".join(f"-I{folder}" for folder in INCLUDES))
-    quoted = quoted_flag(INCLUDES[0])
-    write_rule = partial(writer.rule, description="$in")
-    for name, compiler in compilers.items():
-        # The shell inserts the launcher, so that changing it recompiles nothing.
-        command = f"$${LAUNCHER} {_typed(compiler.compiler)}"
-        flags = _typed(*compiler.flags)
-        search = f"-Xcompiler={quoted}" if name == NVCC else quoted
-        compiling = f"$more $includes {search} -MD -MF $out.d -c $in -o $out.part"
-        complete = "mv -f $out.part $out"
-        write_rule(name, command=f"{command} {flags} {compiling} && {complete}")
-        if name == CXX:
-            narrow = f"{command} $narrow {flags} {compiling} 2>$out.narrow"
-            wide = f"if {_LACKS} $out.narrow; then {command} {flags} {compiling}; else cat $out.narrow >&2; false; fi"
-            write_rule("narrow", command=f"{{ {narrow} || {wide}; }} && {complete}")
-            # Some immediate operands are constants for the optimizer only, so errors are those of the wheel's build.
-            tried = f"{command} {flags} {compiling} -O0 2>$out.errors || {command} {flags} {compiling}"
-            write_rule("tried", command=f"{{ {tried}; }} && : >$out.part && {complete}")
+    """Write a rule for each command, and what it compiles."""
+    rules: dict[str, str] = {}
     for unit in units:
-        variables = {"more": _typed(*unit.flags), "narrow": _typed(*(f"-I{folder}" for folder in unit.narrow))}
-        rule = "tried" if unit.is_tried else "narrow" if unit.narrow else unit.compiler
-        needed = list(map(str, unit.needed))
-        writer.build([str(unit.target)], rule, [str(unit.source)], implicit=needed, variables=variables)
+        command = command_of(unit, compilers[unit.compiler])
+        if command not in rules:
+            rules[command] = f"compile{len(rules)}"
+            writer.rule(rules[command], command=command, description="$in")
+        writer.build([str(unit.target)], rules[command], [str(unit.source)], implicit=list(map(str, unit.needed)))
 
 
 def _typed(*words: str) -> str:
@@ -148,7 +141,6 @@ def run(
         **UNTRANSLATED,
         LAUNCHER: layout.launcher,
         "NINJA_STATUS": "[%f/%t] ",
-        "SOURCE_DATE_EPOCH": _EPOCH,
         "PYTHONPATH": python_path(),
     }
     return follow(command, read, env=env, watch=show) == 0, output

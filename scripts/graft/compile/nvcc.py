@@ -16,7 +16,7 @@ from ..core.cuda_settings import NO_KERNELS, CudaSettings
 from ..core.errors import CommandError, UsageError
 from ..core.files import Layer, held
 from ..core.keys import COMPILED
-from ..core.layout import HOME
+from ..core.layout import store
 from ..core.pip import UnavailableError, pip_into
 from ..core.process import run
 from ..inputs.native import NativeFiles
@@ -177,7 +177,7 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine, machine: str) -> Path:
 
     # Another list of packages gets another folder, so the files that compilers read now do not change.
     content = hashlib.sha256("\n".join(map(" ".join, packages.items())).encode()).hexdigest()
-    folder = HOME / f"cuda-toolkits/{cuda}-{content[:8]}"
+    folder = store() / f"cuda-toolkits/{cuda}-{content[:8]}"
     with held(folder, [Layer(content, add)]):
         (compiler,) = folder.glob("nvidia/*/bin/nvcc")
     return compiler.parent.parent

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -25,6 +26,9 @@ from .units import CXX, Unit
 
 # The folder of precompiled headers, in the work folder.
 PREAMBLES = "preambles"
+
+# How many are kept in a work folder: each has up to half a gigabyte.
+_KEPT = 2
 
 # The lines that a preamble may consist of; any other line ends it.
 _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\n]*|define[^\n\\]*|pragma once)\n)*')
@@ -55,13 +59,16 @@ class Preambles:
         return {unit: self._with_preamble(unit) for unit in units}
 
     def note(self) -> None:
-        """Note what the headers were made from that were precompiled."""
+        """Note what the headers were made from that were precompiled. Delete all but those that were used last."""
         for maker in self.makers:
             note = self._work / maker.source.with_suffix(".json")
             read = inputs_of(self._work / f"{maker.target}.d")
             manifest, changed = self._files.manifest(read)
             if (self._work / maker.target).is_file() and manifest.is_whole and read and not changed:
                 write_atomically(note, json.dumps({**read_json(note), "manifest": asdict(manifest)}))
+        made = sorted((self._work / PREAMBLES).rglob("*.gch"), key=lambda path: path.stat().st_mtime_ns)
+        for path in made[:-_KEPT]:
+            path.unlink()
 
     def _with_preamble(self, unit: Unit) -> Unit:
         is_own = unit.is_own and unit.compiler == CXX and not unit.is_tried
@@ -83,6 +90,7 @@ class Preambles:
         new = {"stamp": stamp, "source": source, **({"manifest": old["manifest"]} if is_valid else {})}
         write_atomically(note, json.dumps(new))
         if is_valid:
+            os.utime(self._work / made)
             return replace(unit, flags=(*others, "-include", str(header)), needed=(made,))
         (self._work / made).unlink(missing_ok=True)
         if is_edited:

@@ -1,6 +1,6 @@
-"""Objects that builds compiled: of all environments, native folders and releases of PyTorch.
+"""Objects that builds compiled: of all clones, environments, native folders and releases of PyTorch.
 
-An object is found in two steps, as by ccache's direct mode. The compiler, its flags and the source are its key. A key
+An object is found in two steps, as by ccache's direct mode. The compiler's command and the source are its key. A key
 has several objects, each with the manifest of what the compiler looked for; the first that holds is used. ccache starts
 a process for each source. Here headers are read once for all sources.
 """
@@ -15,18 +15,22 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..core.files import files_below, write_atomically
+from ..core.files import write_atomically
+from ..core.layout import store
+from . import manifest as manifests
 from .manifest import InputFiles, Manifest, files_in
+from .ninja import command_of
 from .nvcc import Compiler
-from .units import INCLUDES, Unit
+from .units import Unit
 
 # The number of objects kept for each key: one for each state of the headers.
 _STATES = 8
-# If the store has more bytes, the least recently used objects are deleted.
-_LIMIT = 2_000_000_000
+# If the store has more bytes, the least recently used objects are deleted: also those that a work folder links to, for
+# each clone has some.
+_LIMIT = 4_000_000_000
 
-# Changes with what else decides about objects: the commands in ninja.py.
-_FORMAT = 1
+# What is noted in a manifest is what its module knows: another version's are of another format.
+_MANIFESTS = hashlib.sha256(Path(manifests.__file__).read_bytes()).hexdigest()
 
 # What reading a damaged entry raises.
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -47,12 +51,18 @@ class StoredObject:
     is_new: bool
 
 
+def objects_of_all() -> Path:
+    """Return the folder of the objects that all builds of a user share."""
+    return store() / "objects"
+
+
 class Store:
     """The objects in ``folder``, for a build that finds ``files``."""
 
     def __init__(self, folder: Path, files: InputFiles) -> None:
         self._folder = folder
         self._files = files
+        self._has_grown = False
 
     def find(self, key: str, target: Path, *, is_for_edits: bool) -> StoredObject | None:
         """Make ``target`` an object with this key whose manifest holds. Those that were compiled with a precompiled
@@ -75,6 +85,7 @@ class Store:
         entry = json.dumps({"object": digest, "is_exact": is_exact, "manifest": asdict(manifest)})
         path = self._folder / key / f"{hashlib.sha256(entry.encode()).hexdigest()[:32]}.json"
         if manifest.is_whole:
+            self._has_grown = True
             with suppress(OSError):  # the disk is full, or another build deletes what this one is about to
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _link(target, path.with_suffix(".o"))
@@ -84,17 +95,21 @@ class Store:
         return StoredObject(manifest, path.stem, is_new=True)
 
     def prune(self) -> None:
-        """Delete the least recently used objects while the store is too large; also what killed builds left."""
+        """If this build added objects, delete the least recently used ones while the store is too large; also what
+        killed builds left.
+        """
+        if not self._has_grown:
+            return
         with suppress(OSError):  # another build deletes, too
-            entries: dict[Path, list[tuple[Path, os.stat_result]]] = {}
-            for path in (self._folder / name for name in files_below(self._folder)):
-                entries.setdefault(path.with_name(path.name.partition(".")[0]), []).append((path, path.stat()))
+            entries: dict[str, list[tuple[Path, os.stat_result]]] = {}
+            for key in os.scandir(self._folder):
+                for file in os.scandir(key):
+                    entry = f"{key.name}/{file.name.partition('.')[0]}"
+                    entries.setdefault(entry, []).append((Path(file.path), file.stat()))
             size = sum(status.st_size for files in entries.values() for _, status in files)
             for files in sorted(entries.values(), key=lambda files: max(status.st_mtime_ns for _, status in files)):
                 if size <= _LIMIT:
                     break
-                if any(status.st_nlink > 1 for _, status in files):  # a work folder has the object
-                    continue
                 size -= sum(status.st_size for _, status in files)
                 _delete(*(path for path, _ in files))
 
@@ -105,10 +120,9 @@ def key_of(unit: Unit, compiler: Compiler, work: Path, files: InputFiles) -> str
     own = [flag[2:] for flag in unit.flags if flag.startswith("-Igenerated/units/")]
     headers = sorted(files_in(work, [*own, *map(str, unit.narrow)]))
     contents = [[name, files.hash(name)] for name in (str(unit.source), *headers)]
-    command = [compiler.compiler, *compiler.flags, *unit.flags, *map(str, unit.narrow), unit.is_tried]
     program = Path(shutil.which(compiler.compiler) or compiler.compiler).stat()  # it may be a script
-    described = [_FORMAT, *INCLUDES, compiler.description, program.st_size, program.st_mtime_ns]
-    return hashlib.sha256(json.dumps([described, command, contents]).encode()).hexdigest()
+    described = [_MANIFESTS, compiler.description, program.st_size, program.st_mtime_ns]
+    return hashlib.sha256(json.dumps([described, command_of(unit, compiler), contents]).encode()).hexdigest()
 
 
 def _bring(stored: Path, target: Path, digest: str) -> bool:

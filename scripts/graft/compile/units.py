@@ -55,6 +55,7 @@ class Unit:
             folder. A source that needs more is compiled without them.
         needed: files that must be built first, relative to the work folder.
         is_tried: whether it is compiled only to find errors; the target stays empty.
+        is_of_extension: whether it belongs to an extension, whose flags have all folders of headers.
         capability: the CPU capability that it is compiled for; empty if it is compiled once.
         features: what the processor must have besides, as g++ calls it.
     """
@@ -65,6 +66,7 @@ class Unit:
     narrow: tuple[Path, ...] = ()
     needed: tuple[Path, ...] = ()
     is_tried: bool = False
+    is_of_extension: bool = False
     capability: str = ""
     features: tuple[str, ...] = ()
 

@@ -21,11 +21,12 @@ from .bugs import say_error
 from .console import StepLine, say
 from .errors import GraftError, MissingError
 from .files import Layer, delete, held, write_if_changed
-from .layout import BYTECODE, DISTRIBUTION, HOME, IS_CHECKOUT, PACKAGE, PACKAGES, REPOSITORY
+from .layout import BYTECODE, DISTRIBUTION, HOME, IS_CHECKOUT, PACKAGE, PACKAGES, REPOSITORY, store
 from .pip import INDEX, indexes_of_uv
 from .process import environment, follow, run
 
-ENVIRONMENTS = HOME / "environments"
+# The folder of environments, in the store and in ``HOME``.
+ENVIRONMENTS = "environments"
 
 _REQUIREMENTS = "requirements.txt"
 
@@ -71,8 +72,9 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
     # The user's modules may have the names of the builder's.
     for name in (os.environ.keys() - environment().keys()) | {"PYTHONPATH"}:
         os.environ.pop(name, None)
-    folder, requirements = ENVIRONMENTS / f"builder-{name_of_python()}", Path(packages, _REQUIREMENTS)
+    requirements = Path(packages, _REQUIREMENTS)
     content = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    folder = shared_environment("builder", content)
 
     def make(folder: Path) -> None:
         say(f"creating the builder's virtual environment for {sys.executable}")
@@ -93,6 +95,13 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
         return say_error(error)
     except KeyboardInterrupt:
         return 130
+
+
+def shared_environment(purpose: str, content: str) -> Path:
+    """Return the place in the store of an environment of this Python. What it contains is a part of its name: clones of
+    other versions have others.
+    """
+    return store() / ENVIRONMENTS / f"{purpose}-{name_of_python()}-{content[:12]}"
 
 
 def require_all() -> None:

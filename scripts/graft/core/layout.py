@@ -1,4 +1,6 @@
-"""The layout of folders. Everything that a build writes is below ``HOME``, except for the wheel."""
+"""The layout of folders. What a build writes is below ``HOME``, except for the wheel, and for what all builds of a user
+share, which is below ``store()``.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +27,19 @@ IS_CHECKOUT = (PACKAGES.parent / "scripts/environment.py").is_file()
 REPOSITORY = PACKAGES.parent if IS_CHECKOUT else PACKAGE / "repository"
 
 
-def user_cache() -> Path:
-    """Return the folder of what all clones share, below XDG_CACHE_HOME or ~/.cache."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".cache") / "graft"
+def store() -> Path:
+    """Return the folder of what all builds of a user share, whatever their clone, checkout or environment: base wheels,
+    objects, the builder's environments, and what is read once of each torch. It is ``GRAFT_HOME``, or a folder below
+    XDG_CACHE_HOME or ~/.cache.
+    """
+    if given := os.environ.get("GRAFT_HOME"):
+        return Path(given).expanduser().absolute()
+    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (caches if caches.is_absolute() else Path.home() / ".cache") / "graft"
 
 
-def _given_home() -> Path | None:
-    given = os.environ.get("GRAFT_HOME")
-    return Path(given).expanduser().absolute() if given else None
-
-
-def bases() -> Path:
-    """Return the folder of base wheels, and of what is unpacked of them. All clones share it."""
-    return (_given_home() or user_cache()) / "bases"
-
-
-# The folder of what was built, of objects and environments.
-HOME = _given_home() or (REPOSITORY / "build" if IS_CHECKOUT else user_cache())
+# The folder of what is built: of work folders, and of environments for tests.
+HOME = REPOSITORY / "build" if IS_CHECKOUT and not os.environ.get("GRAFT_HOME") else store()
 # Installed pins are not written to: `graft pin` copies them.
 OWN_PATCHES = REPOSITORY / "patches" if IS_CHECKOUT else HOME / "patches"
 PATCHES = OWN_PATCHES if OWN_PATCHES.is_dir() else REPOSITORY / "patches"
@@ -180,12 +177,7 @@ class Layout:
         return self.pin_build / "base"
 
     @property
-    def store(self) -> Path:
-        """The objects that builds have compiled, for other builds."""
-        return HOME / "objects"
-
-    @property
-    def own_store(self) -> Path:
+    def own_objects(self) -> Path:
         """The objects that are of use in this folder only."""
         return self.work / "store"
 

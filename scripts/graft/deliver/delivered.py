@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.console import say
 from ..core.files import sha256_of_file
+from ..core.places import WHEEL, note_place
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Delivered:
 
 def announce(wheel: Path, seconds: float) -> None:
     """Print what was built."""
+    note_place(WHEEL, wheel)
     say(f"{wheel}\n  {wheel.stat().st_size:,} bytes, sha256 {sha256_of_file(wheel)}\n  {seconds:.1f} s in all")
     say(how_to_install(wheel))
 

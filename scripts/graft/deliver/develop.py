@@ -27,6 +27,7 @@ from ..core.errors import BuildError
 from ..core.files import delete, read_json, write_atomically
 from ..core.folders import shown
 from ..core.layout import IS_CHECKOUT, REPOSITORY
+from ..core.places import DEVELOPED, forget_place, note_place
 from ..core.system_errors import remedy
 
 _PTH = "torch_graft.pth"
@@ -103,6 +104,7 @@ def use_tree(environment: Environment, tree: Path) -> None:
     if not note:
         raise BuildError(f"{tree}: another command deleted it meanwhile", todo="run this one again")
     now = note["natives"]
+    note_place(DEVELOPED, environment.packages)
     try:
         write_atomically(pth, _pth_text(tree.name))
     except OSError as error:
@@ -142,6 +144,8 @@ def remove_trees(packages: Path) -> bool:
             )
         elif trees.exists():
             trees.rmdir()
+        if not used:
+            forget_place(DEVELOPED, packages)
     except OSError as error:
         raise BuildError(f"{error.filename}: {error.strerror}", todo=remedy(error, trees)) from error
     return is_there

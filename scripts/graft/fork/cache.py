@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..core.errors import MissingError
 from ..core.files import build_lock, free_bytes
-from ..core.layout import Layout, user_cache
+from ..core.layout import Layout, store
 from ..inputs.pin import Pin
 from ..inputs.snapshot import Snapshot, take_snapshot
 
@@ -57,8 +57,8 @@ class Cache:
 
 
 def cache_of(pin: Pin) -> Cache:
-    """Return the folders of ``pin``, below XDG_CACHE_HOME or ~/.cache."""
-    return Cache(user_cache() / pin.path.parent.name)
+    """Return the folders of ``pin``."""
+    return Cache(store() / pin.path.parent.name)
 
 
 def snapshot_for_tree(layout: Layout) -> Snapshot:

@@ -23,6 +23,7 @@ from ..core.console import say
 from ..core.errors import GraftError, UsageError
 from ..core.files import delete, lay_out_files, require_no_link, write_atomically
 from ..core.layout import ABI, DEVELOP, DISTRIBUTION, HOME, TorchVersion
+from ..core.places import EDITABLE, note_place
 from ..core.wording import spelling
 from ..deliver.built import load_built
 from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
@@ -107,6 +108,7 @@ def build_editable(folder: Path, out: Path, settings: ConfigSettings) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     with locked(str(place), f"another process builds the operators of {folder}; waiting for it to end"):
         files = build_in_place(project, environment, settings)
+    note_place(EDITABLE, place)
     return write_wheel(
         folder,
         project.config,

@@ -1,0 +1,39 @@
+"""What Graft wrote outside of the store, and for whom: noted there, so that `graft clean --all` finds it."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+
+from .files import write_if_changed
+from .layout import store
+
+# The kinds of places: folders of builds, site-packages with `make develop`, and what is the user's: wheels, editable
+# installs, native folders.
+BUILDS, DEVELOPED, WHEEL, EDITABLE, NATIVE = "builds", "developed", "wheel", "editable", "native"
+
+
+def note_place(kind: str, path: Path) -> None:
+    """Note that Graft wrote something there."""
+    with suppress(OSError):  # a store that cannot be written to
+        write_if_changed(_note(kind, path), str(path))
+
+
+def forget_place(kind: str, path: Path) -> None:
+    """Forget a place where nothing is left."""
+    with suppress(OSError):
+        _note(kind, path).unlink(missing_ok=True)
+
+
+def places(kind: str) -> list[Path]:
+    """Return the places of a kind that still exist. Forget the others."""
+    found = [Path(note.read_text(encoding="utf-8")) for note in sorted((store() / "places").glob(f"{kind}-*"))]
+    for path in found:
+        if not path.exists():
+            forget_place(kind, path)
+    return [path for path in found if path.exists()]
+
+
+def _note(kind: str, path: Path) -> Path:
+    return store() / f"places/{kind}-{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
