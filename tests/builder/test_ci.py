@@ -10,35 +10,54 @@ from pathlib import Path
 import pytest
 from graft.core.layout import REPOSITORY
 
+from tests.other_pythons import one_of
+
 _MAKE = """#!/bin/sh
 echo "make $*"
-case "$*" in *"$FAILS"*) exit 2 ;; *" OUT="*) mkdir -p "${*##*OUT=}" ;; esac
+echo "in $XDG_CACHE_HOME${GRAFT_HOME:-}"
+case "$*" in *"$FAILS"*) exit 2 ;; esac
 """
+_GIT = "#!/bin/sh\necho 0a1b2c3d\n"
 
 
-def _run(folder: Path, fails: str) -> subprocess.CompletedProcess[str]:
+def _run(folder: Path, fails: str, **variables: str) -> subprocess.CompletedProcess[str]:
     for name in (".ci/run", "tests/readme_folder.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(REPOSITORY / ".ci/run", folder / ".ci/run")
     (folder / "tests/readme_folder.py").touch()
-    (folder / "tests/other_pythons.py").write_text("print('/of/this', '/of/that', sep='\\n')")
+    (folder / "tests/other_pythons.py").write_text("import sys\nprint('/of' + '/'.join(sys.argv[1:]))")
     programs = folder / "bin"
     programs.mkdir()
-    for name, text in (("make", _MAKE), ("apt-get", "#!/bin/sh\necho lists\n")):
+    for name, text in (("make", _MAKE), ("apt-get", "#!/bin/sh\necho lists\n"), ("git", _GIT)):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "FAILS": fails}
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "FAILS": fails, "GRAFT_HOME": "/user"}
+    environment.pop("GRAFT_CI_CACHE", None)
     command = [folder / ".ci/run"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, env={**environment, **variables}, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_passes(tmp_path):
-    ran = _run(tmp_path, "no such command")
+    ran = _run(tmp_path, "no such command", XDG_CACHE_HOME="/cache")
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "make surfaces" in ran.stdout
-    assert all(f"make patch-and-build PYTHON={name} NATIVE=" in ran.stdout for name in ("/of/this", "/of/that"))
+    assert "make patch-and-build PYTHON=/of--one/0a1b2c3d NATIVE=" in ran.stdout
+    assert {line for line in ran.stdout.splitlines() if line.startswith("in ")} == {"in /cache/graft-ci"}
 
 
-@pytest.mark.parametrize("fails", ["lint", "check-source", "test", "surfaces", "deliveries", "soft_clip", "/of/that"])
+def test_a_run_can_have_a_cache_of_its_own(tmp_path):
+    assert "\nin /empty\n" in _run(tmp_path, "no such command", GRAFT_CI_CACHE="/empty").stdout
+
+
+@pytest.mark.parametrize("fails", ["lint", "check-source", "test", "deliveries", "patch-and-build"])
 def test_fails_with_what_it_runs(tmp_path, fails):
     assert _run(tmp_path, fails).returncode == 2
+
+
+def test_a_commit_chooses_one_python():
+    names = ["3.10", "3.12", "3.13"]
+    assert {*map(str, (one_of(names, f"{number:040x}") for number in (0, 1 << 128, 2 << 128)))} == {
+        str([name]) for name in names
+    }
+    assert one_of([], "0a1b2c3d") == []

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from graft.core.environments import shared_environment
 from graft.core.files import Layer, held
 from users import Environment, make
 
@@ -19,12 +20,12 @@ def base_wheel() -> Path:
 
 @pytest.fixture(scope="session")
 def environment(base_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the official torch; each test leaves it unchanged. One process of pytest creates it, and each
-    has a copy.
+    """An environment with the official torch; each test leaves it unchanged. It is a copy of one that all
+    clones share.
     """
-    top = tmp_path_factory.getbasetemp()
-    shared = (top.parent if "PYTEST_XDIST_WORKER" in os.environ else top) / "official"
-    layer = Layer(base_wheel.name, lambda folder: Environment.new(folder, str(base_wheel)))
+    name = base_wheel.resolve().parent.name  # in the store, it is the wheel's hash
+    shared = shared_environment("official", name)
+    layer = Layer(name, lambda folder: Environment.new(folder, str(base_wheel)))
     with held(shared, [layer]):
         return Environment(shared).copied_to(tmp_path_factory.mktemp("environment") / "copy")
 

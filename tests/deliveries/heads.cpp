@@ -1,5 +1,9 @@
 // An extension as the field writes them: kernels by value, lambdas, schemas from signatures, written arguments.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/sub.h>
 #include <torch/library.h>
 
 using at::Tensor;

@@ -392,6 +392,7 @@ def test_head_that_does_not_descend_from_the_commit_of_the_wheel(
     assert is_there(stock_copy, "composite") and not is_there(stock_copy, "structured")
 
 
+@pytest.mark.slow
 def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> None:
     for name in ("Python", "composite"):
         run_git(checkout, "checkout", "--quiet", "-b", name, "main")

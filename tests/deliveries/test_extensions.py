@@ -1,5 +1,5 @@
 """Extensions as their authors write them, delivered as libraries of their own from their source trees: projects that
-both have a module ``_C`` and a C++ function ``top_heads``, beside an operator ``top_heads``.
+both have a module ``_C`` and a C++ function ``soft_clip``, beside the README's operator.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graft.adopt.builds import as_settings, their_build
 from graft.core.errors import UsageError
 from graft.core.layout import INTERPRETER
 from helpers import write
-from users import Environment, make
+from users import CLIP_EDITED, Environment, make, write_clip
 
 # One with pybind11, whose module Python imports.
 ALPHA = {
@@ -46,11 +46,12 @@ setup(
 )
 """,
     "LICENSE": "Anyone may use alpha.\n",
-    "include/alpha.h": "#pragma once\n#include <ATen/ATen.h>\nat::Tensor top_heads(const at::Tensor& x);\n",
-    "csrc/ops.cpp": """#include <alpha.h>
+    "include/alpha.h": "#pragma once\n#include <ATen/core/Tensor.h>\nat::Tensor soft_clip(const at::Tensor& x);\n",
+    "csrc/ops.cpp": """#include <ATen/TensorOperators.h>
+#include <alpha.h>
 #include <torch/library.h>
-at::Tensor top_heads(const at::Tensor& x) { return x + ALPHA_STEP; }
-at::Tensor twice(const at::Tensor& x) { return top_heads(top_heads(x)); }
+at::Tensor soft_clip(const at::Tensor& x) { return x + ALPHA_STEP; }
+at::Tensor twice(const at::Tensor& x) { return soft_clip(soft_clip(x)); }
 TORCH_LIBRARY(alpha, m) { m.def("twice(Tensor x) -> Tensor", &twice); }
 """,
     "csrc/deep/module.cpp": """#include "alpha.h"
@@ -91,8 +92,8 @@ setuptools.setup(
 """,
     "ops.cc": """#include <ATen/ops/mul.h>
 #include <torch/library.h>
-at::Tensor top_heads(const at::Tensor& x) { return at::mul(x, 3); }
-TORCH_LIBRARY(beta, m) { m.def("thrice", &top_heads); }
+at::Tensor soft_clip(const at::Tensor& x) { return at::mul(x, 3); }
+TORCH_LIBRARY(beta, m) { m.def("thrice", &soft_clip); }
 """,
     "python/beta/__init__.py": """
 import importlib.machinery
@@ -104,54 +105,39 @@ torch.ops.load_library(finder.find_spec("_C", [os.path.dirname(__file__)]).origi
 """,
 }
 
-NATIVE = {
-    "native/native_functions.yaml": """
-- func: top_heads(Tensor self) -> Tensor
-  variants: function, method
-  dispatch:
-    CompositeExplicitAutograd: top_heads
-""",
-    "native/TopHeads.cpp": """
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/neg.h>
-namespace at::native {
-Tensor top_heads(const Tensor& self) { return self.neg(); }
-}
-""",
-}
-
 VALUES = """
 import torch
 def there(name):
     return hasattr(getattr(torch.ops, name), {"alpha": "twice", "beta": "thrice"}[name])
-x = torch.ones(2)
-print(there("alpha"), there("beta"), torch.top_heads(x)[0].item(), end=" ")
+x = torch.full((2,), 50.0)
+print(there("alpha"), there("beta"), torch.soft_clip(x)[0].item(), end=" ")
 import alpha
 print(there("alpha"), there("beta"), torch.ops.alpha.twice(x)[0].item(), end=" ")
 print(alpha.answer(), alpha.name, alpha.__version__, end=" ")
 import beta
-print(torch.ops.beta.thrice(x)[0].item(), x.top_heads()[0].item(), torch.ops.alpha.twice(x)[0].item())
+print(torch.ops.beta.thrice(x)[0].item(), x.soft_clip()[0].item(), torch.ops.alpha.twice(x)[0].item())
 """
-EXPECTED = "False False -1.0 True False 5.0 42 alpha 1.5 3.0 -1.0 5.0"
+EXPECTED = "False False 1.0 True False 54.0 42 alpha 1.5 150.0 1.0 54.0"
 
 
-@pytest.fixture
-def folder(environment: Environment, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with both projects, and a native folder ``ops/native`` whose settings are what their builds say."""
-    write(tmp_path, {f"alpha/{name}": text for name, text in ALPHA.items()})
-    write(tmp_path, {f"beta/{name}": text for name, text in BETA.items()})
+    folder = tmp_path_factory.mktemp("extensions")
+    write(folder, {f"alpha/{name}": text for name, text in ALPHA.items()})
+    write(folder, {f"beta/{name}": text for name, text in BETA.items()})
     texts = ['[project]\nname = "adopted"\nversion = "1.0"\n[tool.graft]\nnative = "native"\n\n']
     packages: list[str] = []
     for name in ("alpha", "beta"):
-        build = their_build(tmp_path / name, environment.python)
-        written = tmp_path / "ops/written" / name
+        build = their_build(folder / name, environment.python)
+        written = folder / "ops/written" / name
         write(written, {file: content.decode() for file, content in build.written.items()})
-        table, _, rest = as_settings(build, tmp_path / "ops", written).partition("\n\n")
+        table, _, rest = as_settings(build, folder / "ops", written).partition("\n\n")
         packages += table.splitlines()[bool(packages) :]
         texts.append(rest)
     texts.insert(1, "\n".join([*packages, "", ""]))
-    write(tmp_path / "ops", {**NATIVE, "pyproject.toml": "\n".join(texts)})
-    return tmp_path
+    write_clip(write(folder / "ops", {"pyproject.toml": "\n".join(texts)}) / "native")
+    return folder
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -206,12 +192,12 @@ def test_develop(folder: Path, stock: Environment) -> None:
     # Their Python is theirs; an edit needs no build.
     write(folder, {"alpha/alpha/deep/__init__.py": "name = 'edited'\n"})
     assert "edited" in stock.run(VALUES).stdout
-    yaml = NATIVE["native/native_functions.yaml"].replace("function, method", "method")
-    write(folder / "ops", {"native/native_functions.yaml": yaml})
+    write(folder / "ops", {"native/SoftClip.cpp": CLIP_EDITED})
     assert "compile and link extensions: 0 of 3 sources" in make("develop", stock, "--native", folder / "ops/native")
     write(folder, {"alpha/include/alpha.h": f"{ALPHA['include/alpha.h']}#undef ALPHA_STEP\n#define ALPHA_STEP 5\n"})
     assert "compile and link extensions: 2 of 3 sources" in make("develop", stock, "--native", folder / "ops/native")
     assert stock.run("import torch, alpha; print(torch.ops.alpha.twice(torch.ones(1)).item())").stdout == "11.0\n"
+    write(folder / "alpha", ALPHA)
 
 
 def test_copies_are_refused(folder: Path, stock: Environment) -> None:
@@ -229,8 +215,10 @@ def test_copies_are_refused(folder: Path, stock: Environment) -> None:
     for act in ("import alpha", f"torch.ops.load_library({str(copy)!r})"):
         tried = "\n".join([*code.splitlines()[:1], "import torch", f"try: {act}", "except ImportError as e: print(e)"])
         assert stock.run(tried).stdout.strip() == said
+    copy.unlink()
 
 
+@pytest.mark.slow
 def test_thin_wheel(folder: Path, stock: Environment) -> None:
     out = folder / "out"
     make(

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from graft.core.layout import PACKAGES, REPOSITORY
 from helpers import write
+from snippets import shown_operator
 
 from tests.kit.environments import copy_environment
 
-KERNEL = """#include <ATen/ops/NAME_native.h>
+_KERNEL = """#include <ATen/ops/NAME_native.h>
 
 namespace at::native {
 
@@ -26,13 +27,13 @@ Tensor NAME(const Tensor& self, const Scalar& limit) {
 } // namespace at::native
 """
 
-ENTRY = """- func: NAME(Tensor self, Scalar limit=1) -> Tensor
+_ENTRY = """- func: NAME(Tensor self, Scalar limit=1) -> Tensor
   variants: function, method
   dispatch:
     CompositeExplicitAutograd: NAME
 """
 
-FORMULA = """- name: NAME(Tensor self, Scalar limit=1) -> Tensor
+_FORMULA = """- name: NAME(Tensor self, Scalar limit=1) -> Tensor
   self: grad * (self <= limit)
   result: auto_linear
 """
@@ -40,8 +41,52 @@ FORMULA = """- name: NAME(Tensor self, Scalar limit=1) -> Tensor
 
 def write_operator(folder: Path, name: str) -> Path:
     """Write a native folder with one operator, which clips values above a limit."""
-    texts = {"native_functions.yaml": ENTRY, "derivatives.yaml": FORMULA, f"{name}.cpp": KERNEL}
+    texts = {"native_functions.yaml": _ENTRY, "derivatives.yaml": _FORMULA, f"{name}.cpp": _KERNEL}
     return write(folder, {file: text.replace("NAME", name) for file, text in texts.items()})
+
+
+# The README's operator. Tests that edit it do so in the same way: each state is compiled once for all of them.
+CLIP = shown_operator()
+CLIP_EDITED = CLIP["SoftClip.cpp"].replace(".tanh()", ".tanh().add(1)")
+
+# Shows which of the two kernels there is.
+CLIPPED = "torch.soft_clip(torch.tensor([0., 50.])).tolist()"
+AS_WRITTEN, AS_EDITED = "[0.0, 1.0]", "[1.0, 2.0]"
+
+# The same with an operator that has two results, and one that writes an argument.
+CLIPS = {
+    **CLIP,
+    "native_functions.yaml": CLIP["native_functions.yaml"]
+    + """
+- func: clip_apart(Tensor self, Scalar limit) -> (Tensor below, Tensor above)
+  dispatch:
+    CompositeExplicitAutograd: clip_apart
+
+- func: clip_into(Tensor x, Tensor(a!) out) -> ()
+  dispatch:
+    CPU: clip_into
+""",
+    "ClipApart.cpp": """#include <ATen/ops/clip_apart_native.h>
+#include <ATen/ops/clip_into_native.h>
+
+namespace at::native {
+
+std::tuple<Tensor, Tensor> clip_apart(const Tensor& self, const Scalar& limit) {
+  return {self.clamp_max(limit), self.clamp_min(limit)};
+}
+
+void clip_into(const Tensor& x, Tensor& out) {
+  out.copy_(x.clamp_max(1));
+}
+
+} // namespace at::native
+""",
+}
+
+
+def write_clip(folder: Path) -> Path:
+    """Write a native folder with the README's operator ``soft_clip``."""
+    return write(folder, CLIP)
 
 
 class Environment:
@@ -108,15 +153,18 @@ class Environment:
         return self.run(f"{code}; runpy.run_module('torch._graft', run_name='__main__')").stdout
 
     def content(self) -> dict[str, str]:
-        """Return the hash of every file, and the target of each link."""
+        """Return what tells whether a file was written to, for each, and the target of each link."""
         return {
-            str(path.relative_to(self.folder)): str(path.readlink()) if path.is_symlink() else _hash(path)
+            str(path.relative_to(self.folder)): str(path.readlink()) if path.is_symlink() else _state(path)
             for path in sorted(self.folder.rglob("*"))
             if path.is_symlink() or path.is_file()
         }
 
 
-def _hash(path: Path) -> str:
+def _state(path: Path) -> str:
+    status = path.stat()
+    if status.st_size > 1_000_000:  # to read the libraries takes seconds
+        return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

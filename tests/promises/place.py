@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
+from graft.core.environments import ENVIRONMENTS
 from graft.core.layout import REPOSITORY
 from graft.options import OF_MAKE, OPTIONS, SHARED
 from helpers import DERIVED, OBJECTS, interruptible, of_the_base_wheel, share_builds, write
@@ -43,7 +44,8 @@ class Place:
     Args:
         folder: the folder that contains both.
         base: the unpacked base.
-        shares: what it takes from this repository's builds: ``base``, or it downloads one; ``DERIVED``; ``OBJECTS``.
+        shares: what it takes from this repository's builds: ``base``, or it downloads one; ``DERIVED``; ``OBJECTS``;
+            the environments of the builder.
         umask: the umask of its commands; -1 for that of the tests.
         variables: environment variables of its commands.
 
@@ -58,7 +60,7 @@ class Place:
         folder: Path,
         base: Path,
         *,
-        shares: Collection[str] = ("base", *DERIVED, OBJECTS),
+        shares: Collection[str] = ("base", *DERIVED, OBJECTS, ENVIRONMENTS),
         umask: int = -1,
         **variables: str,
     ) -> None:

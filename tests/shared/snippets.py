@@ -135,6 +135,12 @@ def documents() -> list[Path]:
     return sorted(REPOSITORY / each for each in found if each.parts[0] not in ("build", "dist"))
 
 
+def shown_operator() -> dict[str, str]:
+    """Return the files of the operator in the README's script: entry, formula and kernel."""
+    (script,) = (each for each in snippets_of(REPOSITORY / "README.md") if each.file == "~/soft_clip.py")
+    return {name.removeprefix("~/my_ops/"): text for name, text in _saved(script.text).items()}
+
+
 def write_shown_folder(folder: Path) -> None:
     """Write the folder shown as ``~/my_ops``, with a reference for the operator in its samples.py."""
     files = {name: text for path in documents() for each in snippets_of(path) for name, text in each.files.items()}
