@@ -18,6 +18,12 @@ from graft.core.files import file_lock
 from graft.core.layout import HOME
 from sessions import Folder, stock_variables
 
+TWICE_ENTRY = """- func: twice(Tensor self) -> Tensor
+  variants: function, method
+  dispatch:
+    CPU: twice_cpu
+"""
+
 CUBED_ENTRY = """- func: cubed(Tensor self) -> Tensor
   variants: function, method
   dispatch:
@@ -25,6 +31,7 @@ CUBED_ENTRY = """- func: cubed(Tensor self) -> Tensor
 """
 
 ENTRIES = f"""{CUBED_ENTRY}
+{TWICE_ENTRY}
 - func: soft_clip(Tensor self, Scalar limit=1) -> Tensor
   structured_delegate: soft_clip.out
   variants: function, method
@@ -37,11 +44,6 @@ ENTRIES = f"""{CUBED_ENTRY}
   structured: True
   dispatch:
     CPU: soft_clip_out
-
-- func: twice(Tensor self) -> Tensor
-  variants: function, method
-  dispatch:
-    CPU: twice_cpu
 
 - func: clip_twice(Tensor self, Scalar limit=1) -> Tensor
   variants: function, method
@@ -63,13 +65,15 @@ ENTRIES = f"""{CUBED_ENTRY}
     CompositeExplicitAutograd: picked
 """
 
-FORMULAS = """- name: soft_clip(Tensor self, Scalar limit=1) -> Tensor
-  self: grad * (1 - (result / limit).pow(2))
-  result: auto_element_wise
-
-- name: twice(Tensor self) -> Tensor
+TWICE_FORMULA = """- name: twice(Tensor self) -> Tensor
   self: 2 * grad
   result: auto_linear
+"""
+
+FORMULAS = f"""{TWICE_FORMULA}
+- name: soft_clip(Tensor self, Scalar limit=1) -> Tensor
+  self: grad * (1 - (result / limit).pow(2))
+  result: auto_element_wise
 
 - name: cubed(Tensor self) -> Tensor
   self: 3 * grad * self * self
@@ -253,6 +257,15 @@ TEXTS = {
 }
 
 
+# One of its operators, for deliveries that compile everything again.
+SMALL = {
+    "native_functions.yaml": TWICE_ENTRY,
+    "derivatives.yaml": TWICE_FORMULA,
+    "Factor.h": FACTOR,
+    "Twice.cpp": TWICE,
+}
+
+
 def edited(*edits: tuple[str, str, str], without: tuple[str, ...] = (), **more: str) -> dict[str, str]:
     """Return the texts with edits: a file, what is in it, and what that becomes, everywhere."""
     texts = {name: text for name, text in TEXTS.items() if name not in without}
@@ -374,11 +387,11 @@ def _build_all() -> None:
         folders = [Folder(_PLACE / name / "clipped", texts).path for name, texts in VARIANTS.items()]
         _build(folders[:1], jobs)
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(lambda number: _build(folders[1 + number :: jobs], 1), range(jobs)))
+            list(pool.map(_build, [folders[1 + number :: jobs] for number in range(jobs)]))
         built.write_text(run)
 
 
-def _build(folders: Sequence[Path], jobs: int) -> None:
+def _build(folders: Sequence[Path], jobs: int = 1) -> None:
     program = "import sys, graft\nfor folder in sys.argv[1:]: graft.build(folder)"
     variables = stock_variables(_PLACE, MAX_JOBS=str(jobs))
     subprocess.run([sys.executable, "-c", program, *folders], env=variables, check=True)
