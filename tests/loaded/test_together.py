@@ -83,7 +83,7 @@ def test_six_processes_on_an_empty_home(where: Path) -> None:
 @pytest.mark.slow
 def test_fork_during_a_build_that_is_killed(session: Session) -> None:
     """The child that was forked meanwhile does not keep the lock."""
-    session.run("import os, threading, time\nload(2)")
+    session.run("import os, threading, time\ntimes(2)")
     session.run(
         textwrap.dedent("""
         def background():
@@ -101,7 +101,7 @@ def test_fork_during_a_build_that_is_killed(session: Session) -> None:
     os.kill(builder, signal.SIGKILL)
     said = session.run("thread.join(); print(error)")
     assert said.startswith("the process that builds was killed") and "MAX_JOBS=1" in said
-    session.run("os.environ['GRAFT_LOCK_TIMEOUT'] = '20'\nload(3)")  # an error if the child had the lock
+    session.run("os.environ['GRAFT_LOCK_TIMEOUT'] = '20'\ntimes(3)")  # an error if the child had the lock
     assert session.value("torch.times(torch.ones(1)).item()") == 3
     assert "waiting" not in session.run("print(lines)")
     session.run("os.kill(child, 9); os.waitpid(child, 0)")
@@ -110,7 +110,7 @@ def test_fork_during_a_build_that_is_killed(session: Session) -> None:
 @pytest.mark.slow
 def test_child_of_a_fork_during_a_build_loads(session: Session) -> None:
     """The thread that holds the lock of the process is not in the child."""
-    session.run("import os, threading\nload(2)")
+    session.run("import os, threading\ntimes(2)")
     session.run("thread = threading.Thread(target=times, args=(5,))\nthread.start()")
     builder_of(session)
     session.run(

@@ -201,7 +201,7 @@ static void cubed_kernel(TensorIteratorBase& iter) {
   cpu_kernel(iter, [](double a) -> double { return a * a * a; });
 }
 
-REGISTER_DISPATCH(cubed_stub, &cubed_kernel)
+ALSO_REGISTER_AVX512_DISPATCH(cubed_stub, &cubed_kernel)
 
 } // namespace at::native
 """
