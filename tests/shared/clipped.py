@@ -206,9 +206,18 @@ ALSO_REGISTER_AVX512_DISPATCH(cubed_stub, &cubed_kernel)
 } // namespace at::native
 """
 
-PICKED = """#include <ATen/core/Tensor.h>
+PICKED = """#include <ATen/FunctionalInverses.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/every_second_native.h>
 #include <ATen/ops/picked_native.h>
+
+namespace at::functionalization {
+
+Tensor FunctionalInverses::every_second_inverse(const Tensor& base, const Tensor& view, InverseReturnMode mode) {
+  return base.slice_scatter(view, 0, 0, std::nullopt, 2);
+}
+
+} // namespace at::functionalization
 
 namespace at::native {
 
