@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from stock_process import run
 
+# tests/loaded shows the same from outside.
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).with_name("caches_program.py")
 
 

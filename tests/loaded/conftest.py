@@ -1,6 +1,4 @@
-"""A session for each file, which all of its tests edit. The file's ``NATIVE`` has the name and the texts of its native
-folder.
-"""
+"""A session for each file, in which all of its tests load variants of one folder."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clipped import LOAD, TEXTS, variant
 from sessions import Folder, Session
 
 
@@ -18,27 +17,24 @@ def where(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def folder(request: pytest.FixtureRequest, where: Path) -> Folder:
-    """The native folder."""
-    name, texts = request.module.NATIVE
-    return Folder(where / name, texts)
-
-
-@pytest.fixture(scope="module")
 def only(request: pytest.FixtureRequest, where: Path) -> Iterator[Session]:
     """The session, which ends well. It begins with the file's ``BEGINNING``."""
     with Session(where) as session:
-        session.run(getattr(request.module, "BEGINNING", ""))
+        session.run(LOAD + getattr(request.module, "BEGINNING", ""))
         yield session
         assert session.ended() == 0
 
 
 @pytest.fixture
-def session(request: pytest.FixtureRequest, only: Session, folder: Folder) -> Session:
-    """The session with the first version loaded, after which it runs the file's ``LOADED``."""
-    folder.restore()
-    only.load(folder.path)
-    only.run(f"folder = {str(folder.path)!r}")
+def session(request: pytest.FixtureRequest, only: Session) -> Session:
+    """The session with the first variant loaded, after which it runs the file's ``LOADED``."""
+    only.load(variant("first"))
     only.run(getattr(request.module, "LOADED", ""))
     only.said()
     return only
+
+
+@pytest.fixture
+def folder(where: Path) -> Folder:
+    """A folder that is edited in place, at first like the first variant."""
+    return Folder(where / "clipped", TEXTS)

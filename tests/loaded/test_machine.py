@@ -10,115 +10,75 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clipped import VARIANTS
 from helpers import write
-from sessions import Raised, Session
-
-YAML = "- func: surrounded(Tensor self) -> Tensor\n  dispatch:\n    CPU: surrounded_cpu\n"
-CPP = """#include <ATen/ATen.h>
-namespace at::native {
-Tensor surrounded_cpu(const Tensor& self) { return self.mul(%s); }
-}
-"""
-
-
-@pytest.fixture(scope="module")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("machine")
+from sessions import Folder, Raised, Session, compilers, home_with_objects
 
 
 @pytest.fixture
-def native(where: Path) -> Path:
-    return write(where / "surrounded", {"native_functions.yaml": YAML, "Surrounded.cpp": CPP % 2})
-
-
-@pytest.fixture
-def session(where: Path, native: Path) -> Iterator[Session]:
-    with Session(where, GRAFT_HOME=str(where / "home"), MAX_JOBS="1") as session:
-        session.run(f"folder = {str(native)!r}")
+def session(where: Path, folder: Folder) -> Iterator[Session]:
+    with Session(where, MAX_JOBS="1") as session:
+        session.run(f"folder = {str(folder.path)!r}")
         yield session
 
 
-def compilers(session: Session) -> list[int]:
-    """Return the compilers that run for a session."""
-    parents = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            pid, _, rest = status.read_text().partition(" (")
-        except OSError:
-            continue
-        name, _, fields = rest.rpartition(") ")
-        parents[int(pid)] = (name, int(fields.split()[1]))
-
-    def is_below(pid: int) -> bool:
-        return pid == session.process.pid or (pid in parents and is_below(parents[pid][1]))
-
-    return [pid for pid, (name, _) in parents.items() if name == "cc1plus" and is_below(pid)]
-
-
-def test_never_more_compilers_than_max_jobs(session: Session) -> None:
-    session.send("graft.load(folder)\ntorch.surrounded(torch.ones(1)).item()")
+def test_compiles_never_with_more_compilers_than_max_jobs(session: Session, folder: Folder) -> None:
+    folder.make_new("Twice.cpp", "ClipTwice.cpp", "SoftClip.cpp")
+    session.send("graft.load(folder)\ntorch.twice(torch.ones(1)).item()")
     most = 0
     assert session.process.stdout
     while not select.select([session.process.stdout], [], [], 0)[0]:
-        most = max(most, len(compilers(session)))
+        most = max(most, len(compilers(session.process.pid)))
         time.sleep(0.02)
     assert float(session.answer()) == 2
     assert most == 1
 
 
-def reads(compiler: int, source: str) -> bool:
-    """Return whether a compiler compiles a source: others are only asked for the folders that they search."""
-    try:
-        return source.encode() in Path(f"/proc/{compiler}/cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def test_killed_compiler_is_reported_as_killed(session: Session, native: Path) -> None:
-    write(native, {"Surrounded.cpp": CPP % 3 + "// edited\n"})
+def test_compiles_until_a_compiler_is_killed_which_is_reported(session: Session, folder: Folder) -> None:
+    folder.become(VARIANTS["header"])
+    folder.make_new("Twice.cpp")
     session.send("graft.load(folder)")
-    while not (found := [pid for pid in compilers(session) if reads(pid, "Surrounded.cpp")]):
+    # Others are only asked for the folders that they search.
+    while not (found := compilers(session.process.pid, "Twice.cpp")):
         time.sleep(0.01)
-    os.kill(found[0], signal.SIGKILL)
+    os.kill(found.pop(), signal.SIGKILL)
     with pytest.raises(Raised) as caught:
         session.answer()
     assert "a compiler was killed" in str(caught.value) and "MAX_JOBS=1" in str(caught.value)
     session.run("graft.load(folder)")
-    assert session.value("torch.surrounded(torch.ones(1)).item()") == 3
+    assert session.value("torch.twice(torch.ones(1)).item()") == 70
 
 
-def test_folders_with_any_name_and_another_ninja(where: Path, native: Path) -> None:
+def test_folders_with_any_name_and_another_ninja(where: Path) -> None:
     """A notebook's kernel may have another PATH than the environment."""
     broken = write(where / "bin", {"ninja": "#!/bin/sh\nexit 77\n"})
     (broken / "ninja").chmod(0o755)
-    texts = {"native_functions.yaml": YAML, "Surrounded.cpp": CPP % 4}
-    odd = write(where / "Ordner mit Ümlaut 'und' \"Quotes\" $x", texts)
+    odd = Folder(where / "Ordner mit Ümlaut 'und' \"Quotes\" $x", VARIANTS["header"]).path
     path = os.pathsep.join([str(broken), os.environ["PATH"]])
-    with Session(where, GRAFT_HOME=str(odd / "the home"), HOME=str(odd), PATH=path) as session:
+    with Session(where, GRAFT_HOME=home_with_objects(odd / "the home"), HOME=str(odd), PATH=path) as session:
         session.run(f"graft.load({str(odd)!r}, name='odd')")
-        assert session.value("torch.surrounded(torch.ones(1)).item()") == 4
+        assert session.value("torch.twice(torch.ones(1)).item()") == 70
 
 
-def test_content_decides_not_dates(session: Session, native: Path) -> None:
-    source = native / "Surrounded.cpp"
-    session.run("graft.load(folder)")
-    for factor, when in ((5, time.time() + 1e8), (6, 1e8), (7, 1e8)):
-        write(native, {"Surrounded.cpp": CPP % factor})
+def test_content_decides_not_dates(session: Session, folder: Folder) -> None:
+    source = folder.path / "Factor.h"
+    for name, when, result in (("first", time.time() + 1e8, 2), ("header", 1e8, 70), ("first", 1e8, 2)):
+        folder.become(VARIANTS[name])
         os.utime(source, (when, when))
         session.run("graft.load(folder)")
-        assert session.value("torch.surrounded(torch.ones(1)).item()") == factor
-    before = session.run("graft.loaded()['surrounded'].built")
+        assert session.value("torch.twice(torch.ones(1)).item()") == result
+    before = session.run("graft.loaded()['clipped'].built")
     os.utime(source, (2e9, 2e9))
     session.run("graft.load(folder)")
-    assert session.run("graft.loaded()['surrounded'].built") == before
+    assert session.run("graft.loaded()['clipped'].built") == before
 
 
-def test_crash_in_a_child_is_an_exit_code(session: Session, native: Path) -> None:
+def test_crash_in_a_child_is_an_exit_code(session: Session, folder: Folder) -> None:
     """As the README says: try a kernel that may crash in a process of its own first."""
-    write(native, {"Surrounded.cpp": CPP % "*static_cast<volatile int*>(nullptr)"})
+    folder.edit("Twice.cpp", "2 * factor()", "*static_cast<volatile int*>(nullptr)")
     session.run(
         "import multiprocessing\n"
-        "def tried(x):\n    return torch.surrounded(x)\n"
+        "def tried(x):\n    return torch.twice(x)\n"
         "graft.load(folder)\n"
         "child = multiprocessing.get_context('fork').Process(target=tried, args=(torch.ones(1),))\n"
         "child.start(); child.join()"

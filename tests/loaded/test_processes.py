@@ -10,16 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from clipped import INLINE, variant
 from graft.core.layout import PACKAGES
-from helpers import kernel, write
-from sessions import Folder, Session, stock_variables
-
-TEXTS = {
-    "native_functions.yaml": "- func: scaled(Tensor self) -> Tensor\n  variants: function, method\n"
-    "  dispatch:\n    CompositeExplicitAutograd: scaled\n",
-    "derivatives.yaml": "- name: scaled(Tensor self) -> Tensor\n  self: grad * 2\n  result: auto_linear\n",
-    "Scaled.cpp": kernel("scaled", "const Tensor& self", "return self.mul(2);"),
-}
+from helpers import write
+from sessions import Session, stock_variables
 
 SCRIPT = """
 import multiprocessing, sys
@@ -28,8 +22,8 @@ import torch
 def child(queue):
     try:
         leaf = torch.ones(2, requires_grad=True)
-        torch.scaled(leaf).sum().backward()
-        queue.put([leaf.scaled().tolist(), leaf.grad.tolist()])
+        torch.twice(leaf).sum().backward()
+        queue.put([leaf.twice().tolist(), leaf.grad.tolist()])
     except BaseException as error:
         queue.put(f"{type(error).__name__}: {error}")
 
@@ -58,15 +52,15 @@ import sys, threading
 import torch, graft
 graft.load(sys.argv[1])
 leaf = torch.ones(2, requires_grad=True)
-kept = torch.scaled(leaf)
-compiled = torch.compile(torch.scaled, backend="eager")(leaf)
+kept = torch.twice(leaf)
+compiled = torch.compile(torch.twice, backend="eager")(leaf)
 def call():
-    for _ in range(1000): torch.scaled(leaf).sum().backward()
+    for _ in range(1000): torch.twice(leaf).sum().backward()
 thread = threading.Thread(target=call)  # one that goes on to the end ends Python with PyTorch's own operators, too
 thread.start()
 if sys.argv[2]: thread.join()
-torch.kept_to_the_end = kept, compiled, torch.ops.aten.scaled.default
-if sys.argv[2] == "1": graft.unload("scaled")
+torch.kept_to_the_end = kept, compiled, torch.ops.aten.twice.default
+if sys.argv[2] == "1": graft.unload("clipped")
 if sys.argv[2] == "2": del sys.modules["graft"], graft
 """
 
@@ -75,18 +69,6 @@ if sys.argv[2] == "2": del sys.modules["graft"], graft
 def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("processes")
     return write(folder, {"script.py": SCRIPT, "at_the_end.py": AT_THE_END})
-
-
-@pytest.fixture(scope="module")
-def scaled(where: Path) -> Path:
-    return Folder(where / "scaled", TEXTS).path
-
-
-@pytest.fixture(scope="module")
-def edited(where: Path) -> Path:
-    """The same folder with another kernel, under the same name."""
-    texts = {**TEXTS, "Scaled.cpp": TEXTS["Scaled.cpp"].replace("mul(2)", "mul(4)")}
-    return Folder(where / "edited/scaled", texts).path
 
 
 def run(where: Path, *command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -101,59 +83,62 @@ def output(where: Path, *command: str | Path, **variables: str) -> str:
     return done.stdout.strip()
 
 
-def from_child(where: Path, scaled: Path, code: str, *options: str, before: str = "pass") -> str:
+def from_child(where: Path, code: str, *options: str, before: str = "pass") -> str:
     """Return the output of a process that one starts which has loaded the folder."""
     parent = (
-        f"import subprocess, sys, graft; graft.load({str(scaled)!r}); {before}\n"
+        f"import subprocess, sys, graft; graft.load({str(variant('first'))!r}); {before}\n"
         f"print(subprocess.check_output([sys.executable, *{list(options)}, '-c', {code!r}], text=True))"
     )
     return output(where, "-c", parent)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_process_that_is_started_has_them(where: Path, scaled: Path, method: str) -> None:
-    assert output(where, "script.py", method, "late", scaled) == "([[2.0, 2.0], [2.0, 2.0]], 0)"
+def test_process_that_is_started_has_them(where: Path, method: str) -> None:
+    assert output(where, "script.py", method, "late", variant("first")) == "([[2.0, 2.0], [2.0, 2.0]], 0)"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_process_has_the_last_version(where: Path, scaled: Path, edited: Path, method: str) -> None:
-    assert output(where, "script.py", method, "early", scaled, edited) == "([[4.0, 4.0], [2.0, 2.0]], 0)"
+def test_process_has_the_last_version(where: Path, method: str) -> None:
+    assert (
+        output(where, "script.py", method, "early", variant("first"), variant("header"))
+        == "([[70.0, 70.0], [2.0, 2.0]], 0)"
+    )
 
 
-def test_forkserver_that_is_older_says_so(where: Path, scaled: Path) -> None:
-    said = output(where, "script.py", "forkserver", "early", scaled)
+def test_forkserver_that_is_older_says_so(where: Path) -> None:
+    said = output(where, "script.py", "forkserver", "early", variant("first"))
     assert "AttributeError" in said and "graft.load" in said
 
 
-def test_child_of_a_child_has_them(where: Path, scaled: Path) -> None:
-    inner = "import torch; print(torch.scaled(torch.ones(1)).item())"
+def test_child_of_a_child_has_them(where: Path) -> None:
+    inner = "import torch; print(torch.twice(torch.ones(1)).item())"
     outer = (
         f"import subprocess, sys, torch; print(subprocess.check_output([sys.executable, '-c', {inner!r}], text=True))"
     )
-    assert from_child(where, scaled, outer) == "2.0"
+    assert from_child(where, outer) == "2.0"
 
 
-def test_child_after_unload_has_none(where: Path, scaled: Path) -> None:
-    inner = "import torch; print(hasattr(torch, 'scaled'))"
-    assert from_child(where, scaled, inner, before="graft.unload('scaled')") == "False"
+def test_child_after_unload_has_none(where: Path) -> None:
+    inner = "import torch; print(hasattr(torch, 'twice'))"
+    assert from_child(where, inner, before="graft.unload('clipped')") == "False"
 
 
-def test_isolated_child_has_none(where: Path, scaled: Path) -> None:
+def test_isolated_child_has_none(where: Path) -> None:
     paths = [os.environ["GRAFT_STOCK"], str(PACKAGES), str(where / "installed")]
-    inner = f"import sys; sys.path[:0] = {paths}; import torch; print(hasattr(torch, 'scaled'), torch.__file__)"
-    assert from_child(where, scaled, inner, "-I").startswith(f"False {paths[0]}")
+    inner = f"import sys; sys.path[:0] = {paths}; import torch; print(hasattr(torch, 'twice'), torch.__file__)"
+    assert from_child(where, inner, "-I").startswith(f"False {paths[0]}")
 
 
-def test_child_with_another_torch_has_none(where: Path, scaled: Path, tmp_path: Path) -> None:
+def test_child_with_another_torch_has_none(where: Path, tmp_path: Path) -> None:
     """The file names the torch that it is for."""
     code = (
-        f"import os, graft, torch; graft.load({str(scaled)!r}); from graft.session import inherited\n"
+        f"import os, graft, torch; graft.load({str(variant('first'))!r}); from graft.session import inherited\n"
         "print(inherited._FOLDER / os.environ['TORCH_GRAFT_LOADS'])"
     )
     file = Path(output(where, "-c", code))
     given = json.loads(file.read_text())
     other = file.with_name("0123456789abcdef")
-    child = "import torch; print(hasattr(torch, 'scaled'))"
+    child = "import torch; print(hasattr(torch, 'twice'))"
     assert output(where, "-c", child, TORCH_GRAFT_LOADS=file.name) == "True"
     try:
         other.write_text(json.dumps({**given, "torch": "0" * 40}))
@@ -168,11 +153,12 @@ def test_wrong_name_is_one_line(where: Path, name: str) -> None:
     assert (done.returncode, done.stdout.strip(), len(done.stderr.splitlines())) == (0, "1.0", 1)
 
 
-def test_processes_end_well(where: Path, scaled: Path) -> None:
-    run(where, "at_the_end.py", scaled, "0")  # built
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_processes_end_well(where: Path, times: int) -> None:
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda number: run(where, "at_the_end.py", scaled, str(number % 3)), range(12)))
-    assert [(each.returncode, each.stderr) for each in done] == [(0, "")] * 12
+        ways = ["0", "1", "2"] * times
+        done = list(pool.map(lambda way: run(where, "at_the_end.py", variant("first"), way), ways))
+    assert [(each.returncode, each.stderr) for each in done] == [(0, "")] * len(ways)
 
 
 AGAIN = {
@@ -186,25 +172,23 @@ AGAIN = {
 
 
 @pytest.mark.parametrize("how", AGAIN)
-def test_package_that_is_imported_again_keeps_one_state(where: Path, scaled: Path, edited: Path, how: str) -> None:
+def test_package_that_is_imported_again_keeps_one_state(where: Path, how: str) -> None:
     with Session(where) as session:
-        session.load(scaled)
-        session.run("function = torch.scaled; compiled = torch.compile(lambda x: torch.scaled(x), backend='aot_eager')")
+        session.load(variant("first"))
+        session.run("function = torch.twice; compiled = torch.compile(lambda x: torch.twice(x), backend='aot_eager')")
         session.run("leaf = torch.ones(2, requires_grad=True); compiled(leaf).sum().backward()")
         session.run(AGAIN[how])
-        assert session.value("list(graft.loaded())") == ["scaled"]
-        session.load(edited)
-        assert session.value("[torch.scaled(leaf).tolist(), torch.scaled is function]") == [[4.0, 4.0], True]
-        formula = Folder(where / f"{how.replace(' ', '_')}/scaled", TEXTS)
-        formula.edit("derivatives.yaml", "grad * 2", "grad * 7")
-        session.load(formula.path)
-        assert session.value("torch.autograd.grad(compiled(leaf).sum(), leaf)[0].tolist()") == [7.0, 7.0]
-        session.run("graft.unload('scaled')")
-        assert session.value("hasattr(torch, 'scaled')") is False
+        assert session.value("list(graft.loaded())") == ["clipped"]
+        session.load(variant("header"))
+        assert session.value("[torch.twice(leaf).tolist(), torch.twice is function]") == [[70.0, 70.0], True]
+        session.load(variant("formula"))
+        assert session.value("torch.autograd.grad(compiled(leaf).sum(), leaf)[0].tolist()") == [200.0, 200.0]
+        session.run("graft.unload('clipped')")
+        assert session.value("hasattr(torch, 'twice')") is False
         assert session.ended() == 0
 
 
-def test_public_functions_are_callable_when_all_modules_are_imported(where: Path, scaled: Path) -> None:
+def test_public_functions_are_callable_when_all_modules_are_imported(where: Path) -> None:
     code = (
         "import graft, importlib, pkgutil, types, torch\n"
         "for each in pkgutil.walk_packages(graft.__path__, 'graft.'):\n"
@@ -213,12 +197,11 @@ def test_public_functions_are_callable_when_all_modules_are_imported(where: Path
         "        except ModuleNotFoundError as error: print(error.name)\n"
         "assert {'build', 'load', 'load_cell', 'load_inline', 'loaded', 'swap', 'unload'} < set(graft.__all__)\n"
         "assert all(callable(getattr(graft, name)) for name in graft.__all__)\n"
-        f"ops = graft.load({str(scaled)!r})\n"
-        "assert list(graft.loaded()) == ['scaled'] and ops.scaled(torch.ones(1)).item() == 2\n"
-        "graft.unload('scaled')\n"
-        "with graft.load_inline('scaled_too(Tensor self) -> Tensor',"
-        " cpp='Tensor scaled_too(const Tensor& self) { return self.mul(3); }') as ops:\n"
-        "    assert ops.scaled_too(torch.ones(1)).item() == 3\n"
+        f"ops = graft.load({str(variant('first'))!r})\n"
+        "assert list(graft.loaded()) == ['clipped'] and ops.twice(torch.ones(1)).item() == 2\n"
+        "graft.unload('clipped')\n"
+        f"{INLINE}\n"
+        "with times(3) as ops:\n    assert ops.times(torch.ones(1)).item() == 3\n"
         "assert issubclass(graft.BuildError, graft.GraftError)\n"
     )
     done = run(where, "-c", code)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from clipped import TEXTS
-from sessions import Folder, Session
+from clipped import variant
+from sessions import Session
 
 # Exchanges what was built, without a build.
 TOOLS = """
@@ -57,15 +57,13 @@ def stress(work, right, change):
     return wrong[:3], all(calls)
 """
 
-NATIVE = ("clipped", TEXTS)
 BEGINNING = TOOLS
 LOADED = "first = built()"
 
 
-def test_threads_find_the_old_kernel_or_the_new_one(session: Session, folder: Folder) -> None:
-    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(10)")
+def test_threads_find_the_old_kernel_or_the_new_one(session: Session) -> None:
     session.run("right = [result()[0]]")
-    session.load(folder.path)
+    session.load(variant("kernel"))
     session.run("second = built(); right.append(result()[0])")
     assert session.value("first != second and right[0] != right[1]")
     assert session.value(
@@ -73,9 +71,8 @@ def test_threads_find_the_old_kernel_or_the_new_one(session: Session, folder: Fo
     ) == ([], True)
 
 
-def test_threads_run_backward_while_a_kernel_is_exchanged(session: Session, folder: Folder) -> None:
-    folder.edit("Twice.cpp", "mul(2)", "mul(20)")
-    session.load(folder.path)
+def test_threads_run_backward_while_a_kernel_is_exchanged(session: Session) -> None:
+    session.load(variant("header"))
     session.run(
         "second = built()\n"
         "def work():\n"
@@ -89,40 +86,33 @@ def test_threads_run_backward_while_a_kernel_is_exchanged(session: Session, fold
     assert session.value("stress(work, right, lambda: exchange(100, [second, first]))") == ([], True)
 
 
-def test_threads_call_while_a_formula_is_exchanged(session: Session, folder: Folder) -> None:
-    folder.edit("derivatives.yaml", "self: grad *", "self: 100 * grad *")
-    session.load(folder.path)
+def test_threads_call_while_a_formula_is_exchanged(session: Session) -> None:
+    session.load(variant("formula"))
     session.run("second = built(); right = [result()]; loads.use('clipped', first); right.append(result())")
     assert session.value("right[0] != right[1]")
     assert session.value("stress(result, right, lambda: exchange(12, [second, first]))") == ([], True)
 
 
-def test_threads_call_while_a_meta_function_changes_the_size(session: Session, folder: Folder) -> None:
-    folder.edit(
-        "SoftClip.cpp", "auto size = self.sizes().vec();", "auto size = std::vector<int64_t>{self.size(0) * 64};"
-    )
-    folder.edit("SoftClipKernel.cpp", "result.narrow(0, 0, self.size(0))", "result.view({64, self.size(0)})")
+def test_threads_call_while_a_meta_function_changes_the_size(session: Session) -> None:
     session.run("work = lambda: torch.soft_clip(x, 2).tolist(); right = [work()]")
-    session.load(folder.path)
+    session.load(variant("size"))
     session.run("second = built(); right.append(work())")
-    assert session.value("[len(each) for each in right]") == [4, 256]
+    assert session.value("[len(each) for each in right]") == [4, 5]
     assert session.value("stress(work, right, lambda: exchange(100, [first, second]))") == ([], True)
 
 
-def test_threads_load_and_call(session: Session, folder: Folder) -> None:
-    session.run(f"right = [torch.soft_clip(x, 2).tolist()]; load = lambda: graft.load({str(folder.path)!r})")
-    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(11)")
-    session.run("loading = threading.Thread(target=load)")
+def test_threads_load_and_call(session: Session) -> None:
+    session.run("right = [torch.soft_clip(x, 2).tolist()]")
+    session.run("loading = threading.Thread(target=load, args=('kernel',))")
     assert session.value(
-        "stress(lambda: (torch.soft_clip(x, 2)[1] / right[0][1]).round().item(), (1.0, 11.0),"
-        " lambda: (loading.start(), load(), loading.join()))"
+        "stress(lambda: (torch.soft_clip(x, 2)[1] / right[0][1]).round().item(), (1.0, 10.0),"
+        " lambda: (loading.start(), load('kernel'), loading.join()))"
     ) == ([], True)
-    assert session.value("(torch.soft_clip(x, 2)[1] / right[0][1]).round().item()") == 11.0
+    assert session.value("(torch.soft_clip(x, 2)[1] / right[0][1]).round().item()") == 10.0
 
 
-def test_many_exchanges_are_silent_and_small(session: Session, folder: Folder) -> None:
-    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(10)")
-    session.load(folder.path)
+def test_many_exchanges_are_silent_and_small(session: Session) -> None:
+    session.load(variant("kernel"))
     session.run(
         "second = built(); exchange(4, [first, second]); before, files = memory(), descriptors()\n"
         "warnings.simplefilter('always')\n"
@@ -133,10 +123,9 @@ def test_many_exchanges_are_silent_and_small(session: Session, folder: Folder) -
     assert session.value("descriptors() - files") == 0
 
 
-def test_memory_of_a_library_is_small(session: Session, folder: Folder, where: Path) -> None:
+def test_memory_of_a_library_is_small(session: Session, where: Path) -> None:
     """A copy of what was built is another library, as that of an edit is."""
-    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(10)")
-    session.load(folder.path)
+    session.load(variant("kernel"))
     built = Path(session.value("str(built())"))
     copies = [shutil.copytree(built, where / f"copies/{number}") for number in range(100)]
     session.run(f"copies = [Path(each) for each in {[str(each) for each in copies]!r}]; exchange(10, copies)")
@@ -149,9 +138,8 @@ def test_memory_of_a_library_is_small(session: Session, folder: Folder, where: P
     assert session.value("torch.soft_clip(x, 2).tolist() == right")
 
 
-def test_attributes_of_tensors_are_as_fast_as_before(session: Session, folder: Folder) -> None:
-    folder.edit("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(10)")
-    session.load(folder.path)
+def test_attributes_of_tensors_are_as_fast_as_before(session: Session) -> None:
+    session.load(variant("kernel"))
     session.run(
         "def attribute(): return min(timeit.repeat(lambda: x.sum, number=50_000, repeat=7))\n"
         "second = built(); before = attribute()\n"

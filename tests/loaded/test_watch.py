@@ -10,23 +10,29 @@ import time
 from pathlib import Path
 
 import pytest
+from clipped import INLINE, TWICE
 from sessions import Folder, Session
 
-CPP = """#include <ATen/ATen.h>
-namespace at::native {
-Tensor watched(const Tensor& self) {
-  return self.mul(2);
-}
-}
-"""
-NATIVE = ("watched", {"native_functions.yaml": "- func: watched(Tensor self) -> Tensor\n", "Watched.cpp": CPP})
 LOADED = """
 ops = graft.load(folder, watch=True)
 swaps = []
 def now():
     swaps.extend(graft.swap())
-    return torch.watched(torch.ones(1)).item()
+    return torch.twice(torch.ones(1)).item()
 """
+
+
+@pytest.fixture
+def session(only: Session, folder: Folder) -> Session:
+    """The session that watches the folder."""
+    only.run(f"folder = {str(folder.path)!r}{LOADED}")
+    only.said()
+    return only
+
+
+def edit(folder: Folder, factor: int) -> None:
+    """Save the kernel, which multiplies by 2 at first, with another factor."""
+    folder.add("Twice.cpp", TWICE.replace("2 * factor()", str(factor)))
 
 
 def becomes(session: Session, value: float, seconds: float = 120) -> None:
@@ -50,58 +56,62 @@ def answers_of(session: Session, name: str) -> Path:
 
 
 def test_a_save_is_loaded_at_a_swap(session: Session, folder: Folder) -> None:
-    folder.edit("Watched.cpp", "mul(2)", "mul(3)")
+    edit(folder, 3)
     time.sleep(1)
-    assert session.value("torch.watched(torch.ones(1)).item()") == 2  # nothing happens in the middle of a program
+    assert session.value("torch.twice(torch.ones(1)).item()") == 2  # nothing happens in the middle of a program
     becomes(session, 3)
-    assert session.value("swaps") == ["watched"]
+    assert session.value("swaps") == ["clipped"]
     assert session.value("graft.swap()") == []
 
 
+@pytest.mark.slow
 def test_the_next_load_of_anything_swaps(session: Session, folder: Folder) -> None:
-    folder.edit("Watched.cpp", "mul(2)", "mul(4)")
+    edit(folder, 4)
     session.run(
+        f"{INLINE}\n"
         "import time\nfor _ in range(300):\n"
-        "    graft.load_inline('beside(Tensor self) -> Tensor', cpp='Tensor beside(const Tensor& self)"
-        " { return self.clone(); }')\n"
-        "    if torch.watched(torch.ones(1)).item() == 4:\n        break\n    time.sleep(0.1)"
+        "    times(2)\n"
+        "    if torch.twice(torch.ones(1)).item() == 4:\n        break\n    time.sleep(0.1)"
     )
-    assert session.value("torch.watched(torch.ones(1)).item()") == 4
-    session.run("graft.unload('beside')")
+    assert session.value("torch.twice(torch.ones(1)).item()") == 4
+    session.run("graft.unload('times')")
 
 
+@pytest.mark.slow
 def test_two_saves_in_a_second_are_one(session: Session, folder: Folder) -> None:
-    folder.edit("Watched.cpp", "mul(2)", "mul(5)")
+    edit(folder, 5)
     time.sleep(0.5)
-    folder.edit("Watched.cpp", "mul(5)", "mul(6)")
+    edit(folder, 6)
     becomes(session, 6)
-    assert session.value("swaps") == ["watched"]
+    assert session.value("swaps") == ["clipped"]
 
 
+@pytest.mark.slow
 def test_half_written_file_and_rename_are_one_save(session: Session, folder: Folder) -> None:
     """As editors save: a part of the file, the rest a moment later; or another file that is renamed."""
-    path = folder.path / "Watched.cpp"
-    text = CPP.replace("mul(2)", "mul(7)")
+    path = folder.path / "Twice.cpp"
+    text = TWICE.replace("2 * factor()", "7")
     with path.open("w") as file:
         file.write(text[:60])
         file.flush()
         time.sleep(0.1)
         file.write(text[60:])
     becomes(session, 7)
-    other = folder.path / ".Watched.cpp.swp"
+    other = folder.path / ".Twice.cpp.swp"
     other.write_text(text.replace("mul(7)", "mul(8)"))
     other.replace(path)
     becomes(session, 8)
-    assert session.value("swaps") == ["watched", "watched"]
+    assert session.value("swaps") == ["clipped", "clipped"]
     assert session.said() == ""
 
 
+@pytest.mark.slow
 def test_git_checkout_is_one_save(session: Session, folder: Folder) -> None:
     git = ["git", "-C", str(folder.path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "two"], ["checkout", "-qb", "nine"]):
         subprocess.run([*git, *command], check=True)
-    folder.edit("Watched.cpp", "mul(2)", "mul(two) + 1")
-    folder.edit("Watched.cpp", "#include <ATen/ATen.h>", '#include <ATen/ATen.h>\n#include "two.h"')
+    folder.edit("Twice.cpp", "2 * factor()", "two + 1")
+    folder.edit("Twice.cpp", "#include <ATen/core", '#include "two.h"\n#include <ATen/core')
     folder.add("two.h", "constexpr int two = 8;\n")
     becomes(session, 9)
     subprocess.run([*git, "add", "-A"], check=True)
@@ -110,51 +120,50 @@ def test_git_checkout_is_one_save(session: Session, folder: Folder) -> None:
     becomes(session, 2)
     subprocess.run([*git, "checkout", "-q", "nine"], check=True)
     becomes(session, 9)
-    assert session.value("swaps") == ["watched"] * 3
+    assert session.value("swaps") == ["clipped"] * 3
     assert session.said() == ""
 
 
-def test_what_does_not_build_prints_a_line(session: Session, folder: Folder) -> None:
-    folder.edit("Watched.cpp", "mul(2)", "mule(2)")
+def test_compiles_a_mistake_that_prints_a_line(session: Session, folder: Folder) -> None:
+    folder.edit("Twice.cpp", "mul(2", "mule(2")
     said = ""
     for _ in range(600):
         assert session.value("now()") == 2
         if said := session.said():
             break
         time.sleep(0.1)
-    assert len(said.splitlines()) == 1 and "Watched.cpp:4" in said and "the old code stays" in said
+    assert len(said.splitlines()) == 1 and "Twice.cpp:8" in said and "the old code stays" in said
     time.sleep(1)
     assert session.value("now()") == 2 and session.said() == ""
-    folder.edit("Watched.cpp", "mule(2)", "mul(10)")
+    edit(folder, 10)
     becomes(session, 10)
 
 
-@pytest.mark.parametrize(
-    "around",
-    [
-        "from torch.fx.experimental.proxy_tensor import make_fx\n"
-        "make_fx(lambda x: (seen.append(graft.swap()), x.sin())[1])(torch.ones(1))",
-        "torch.vmap(lambda x: (seen.append(graft.swap()), x.sin())[1])(torch.ones(1))",
-        "with torch._graft.stock():\n    seen.append(graft.swap())",
-    ],
-    ids=["make_fx", "vmap", "stock"],
-)
-def test_never_in_a_trace_or_in_stock(around: str, session: Session, folder: Folder) -> None:
-    session.run("import torch._graft")
-    folder.edit("Watched.cpp", "mul(2)", "mul(11)")
-    session.run("seen = []")
-    answers, loaded = answers_of(session, "watched"), session.value("str(graft.loaded()['watched'].built)")
+AROUND = """
+import torch._graft
+from torch.fx.experimental.proxy_tensor import make_fx
+seen = []
+make_fx(lambda x: (seen.append(graft.swap()), x.sin())[1])(torch.ones(1))
+torch.vmap(lambda x: (seen.append(graft.swap()), x.sin())[1])(torch.ones(1))
+with torch._graft.stock():
+    seen.append(graft.swap())
+"""
+
+
+def test_never_in_a_trace_or_in_stock(session: Session, folder: Folder) -> None:
+    edit(folder, 11)
+    answers, loaded = answers_of(session, "clipped"), session.value("str(graft.loaded()['clipped'].built)")
     unedited = json.dumps({"built": loaded}).encode()
     while not (answer := answers.read_bytes()).startswith(b"{") or answer == unedited:
         time.sleep(0.1)
-    session.run(around)
-    assert session.value("seen") == [[]]
+    session.run(AROUND)
+    assert session.value("seen") == [[], [], []]
     becomes(session, 11)
 
 
 def test_unload_ends_it(session: Session, folder: Folder) -> None:
     watcher = watcher_of(session)
-    session.run("graft.unload('watched')")
+    session.run("graft.unload('clipped')")
     assert not Path(f"/proc/{watcher}").exists()
     session.run("graft.load(folder, watch=True)")
     watcher = watcher_of(session)

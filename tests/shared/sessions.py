@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
 from graft.core.layout import PACKAGES
-from helpers import write
+from helpers import OBJECTS, share_builds, write
 
 _SERVED = Path(__file__).with_name("served.py")
 # What pip installs beside Graft. Processes that a process starts find its operators by it.
@@ -35,6 +38,12 @@ def stock_variables(folder: Path, **variables: str) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "PYTEST"))}
     env["PYTHONPATH"] = os.pathsep.join([os.environ["GRAFT_STOCK"], str(PACKAGES), str(installed)])
     return {**env, "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), **variables}
+
+
+def home_with_objects(folder: Path) -> str:
+    """Return a folder for GRAFT_HOME: nothing is built there, but builds find the objects of all others."""
+    share_builds(folder, folder, [OBJECTS])
+    return str(folder)
 
 
 class Session:
@@ -124,27 +133,29 @@ class Session:
         self.process.communicate()
 
 
-def agrees(
-    session: Session, where: Path, folders: Iterable[Path], setup: str, programs: Mapping[str, str]
-) -> dict[str, str]:
-    """Check that a session prints for each program what a fresh process prints that has loaded the folders once. Return
+def agrees(session: Session, where: Path, folder: Path, setup: str, programs: Mapping[str, str]) -> dict[str, str]:
+    """Check that a session prints for each program what a fresh process prints that has loaded the folder once. Return
     what it prints.
 
     Args:
         session: the edited session, which has run ``setup`` after its first load.
         where: the folder of both.
-        folders: the native folders, as they are now.
+        folder: the native folder, which no test edits.
         setup: code that the programs need.
         programs: pieces of code, by name.
     """
-    with Session(where) as fresh:
-        for folder in folders:
-            fresh.load(folder)
-        fresh.attempt(setup)
-        expected = {name: fresh.attempt(code) for name, code in programs.items()}
     there = {name: _WHY.sub("", session.attempt(code)) for name, code in programs.items()}
-    assert there == expected
+    assert there == printed_at_first(where, folder, setup, tuple(programs.items()))
     return there
+
+
+@functools.cache
+def printed_at_first(where: Path, folder: Path, setup: str, programs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return what a fresh process prints for each program that has loaded a folder which no test edits."""
+    with Session(where) as fresh:
+        fresh.load(folder)
+        fresh.attempt(setup)
+        return {name: fresh.attempt(code) for name, code in programs}
 
 
 class Folder:
@@ -157,21 +168,20 @@ class Folder:
 
     def __init__(self, path: Path, texts: Mapping[str, str]) -> None:
         self.path = path
-        self._texts = dict(texts)
-        self.restore()
+        self.become(texts)
 
-    def restore(self) -> None:
-        """Make it what it was at first."""
+    def become(self, texts: Mapping[str, str]) -> None:
+        """Make it another version."""
         for path in [path for path in self.path.rglob("*") if path.is_file()]:
-            if str(path.relative_to(self.path)) not in self._texts:
+            if str(path.relative_to(self.path)) not in texts:
                 path.unlink()
-        write(self.path, self._texts)
+        write(self.path, texts)
 
     def edit(self, name: str, before: str, after: str) -> None:
         """Replace text in a file, everywhere; it must be there."""
         text = (self.path / name).read_text()
         assert before in text, (name, before)
-        (self.path / name).write_text(text.replace(before, after))
+        self.add(name, text.replace(before, after))
 
     def add(self, name: str, text: str) -> None:
         """Write a file."""
@@ -180,3 +190,21 @@ class Folder:
     def remove(self, name: str) -> None:
         """Delete a file."""
         (self.path / name).unlink()
+
+    def make_new(self, *names: str) -> None:
+        """Edit sources so that compilers run, with the same results."""
+        for name in names:
+            self.add(name, f"{(self.path / name).read_text()}// {uuid.uuid4()}\n")
+
+
+def compilers(process: int, source: str = "") -> set[int]:
+    """Return the compilers that run for a process: of C++, and of a source."""
+    parents, commands = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            commands[int(path.name)] = (path / "cmdline").read_bytes()
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+    found = {process}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return {each for each in found if b"cc1plus" in commands[each] and source.encode() in commands[each]}
