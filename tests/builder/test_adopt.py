@@ -77,6 +77,10 @@ ENTRIES = {
     # arguments
     ("ns::cut(Tensor x, int from, int default) -> Tensor",): ["cut(Tensor x, int from_, int default_) -> Tensor"],
     ("ns::cut(Tensor self, Tensor input) -> Tensor",): ["cut(Tensor self, Tensor input_) -> Tensor"],
+    ("ns::cut(Tensor x, int from, int from_) -> Tensor",): ["cut(Tensor x, int from_, int from__) -> Tensor"],
+    ('ns::cut(Tensor x, int a=1, Device d="cpu", int b=2) -> Tensor',): [
+        "cut(Tensor x, int a, Device d, int b=2) -> Tensor"
+    ],
     # written arguments
     ("ns::add_(Tensor(a!) x, Tensor y) -> Tensor(a!)",): ["add_(Tensor(a!) self, Tensor y) -> Tensor(a!)"],
     ("ns::add_(Tensor(a!) x, Tensor y) -> ()",): ["add_(Tensor(a!) self, Tensor y) -> Tensor(a!)"],
@@ -88,6 +92,7 @@ ENTRIES = {
         "mul(Tensor x) -> Tensor",
         "mul.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
     ],
+    ("ns::sort(Tensor(a!) x, *, Tensor(b!) out) -> ()",): ["sort(Tensor(a!) x, *, Tensor(b!) out) -> ()"],
     ("ns::mul.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",): ["mul.out(Tensor x, Tensor(a!) out) -> ()"],
     # results
     ("ns::maybe(Tensor x) -> (Tensor?, Tensor)",): ["maybe(Tensor x) -> (Tensor, Tensor)"],
@@ -174,6 +179,7 @@ def test_written_folder_is_adopts_but_for_what_is_the_authors(tmp_path: Path) ->
     folder, facts = tmp_path / "ops", facts_of([], "")
     texts = {"native_functions.yaml": "[]\n", "derivatives.yaml": "# first\n", "old.cpp": "", FILE: "prefix = true\n"}
     write(folder, texts, {"written/data": b"\xff"}, facts, {})
+    assert (folder / "old.cpp").exists()
     (folder / "derivatives.yaml").write_text("# mine\n", encoding="utf-8")
     del texts["old.cpp"]
     write(folder, {**texts, "derivatives.yaml": "# second\n"}, {"written/data": b"\xfe"}, facts, record_of(folder))

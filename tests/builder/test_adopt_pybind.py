@@ -115,6 +115,7 @@ def test_generations(name: str) -> None:
         ("x: torch.Tensor, a: int = 1, b: int", "Tensor x, int a, int b"),
         # Keyword-only arguments have no order.
         ("x: torch.Tensor, *, a: int = 1, b: int", "Tensor x, *, int a=1, int b"),
+        ("x: torch.Tensor, n: int = 1, *, b: int", "Tensor x, int n=1, *, int b"),
         ("x: torch.Tensor, /, n: int = 3", "Tensor x, int n=3"),
         # Positional arguments are passed by position, whatever their name.
         ("x: torch.Tensor, class: int, x: int", "Tensor x, int arg1, int arg2"),
@@ -133,6 +134,7 @@ The first.
 
 1. no overload
 2. over(neither is this)
+3. over(arg0: torch.Tensor) -> int
 
 2. over(arg0: torch.Tensor, arg1: float) -> torch.Tensor
 
@@ -152,7 +154,13 @@ def test_overloads() -> None:
         "over.Tensor_float(Tensor arg0, float arg1) -> Tensor",
     ]
     assert [reason for _, reason in found.left_out] == ["arg1: dict[str, int] is no type of schemas"]
-    assert found.operators[0].doc == "The first.\n\n1. no overload\n2. over(neither is this)"
+    doc = "over()\nOverloaded function.\n\n1. over(x: torch.Tensor, a: float, b: int) -> int\n\n"
+    doc += "2. over(x: torch.Tensor, a: int, b: float) -> int"  # neither is narrower
+    assert [each.partition(" ")[0] for each in _schemas(doc)] == ["over(Tensor", "over.Tensor_int_float(Tensor"]
+    assert (
+        found.operators[0].doc
+        == "The first.\n\n1. no overload\n2. over(neither is this)\n3. over(arg0: torch.Tensor) -> int"
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,6 +258,7 @@ def test_names() -> None:
 def test_split() -> None:
     assert split("a, [b, c], '(', f(g, h) -> {i, j}") == ["a", "[b, c]", "'('", "f(g, h) -> {i, j}"]
     assert split("") == []
+    assert split(r"'\'', '\\', a") == [r"'\''", r"'\\'", "a"]
     assert signatures("f", "f() -> None") and not signatures("f", "g() -> None")
 
 
@@ -259,7 +268,7 @@ def test_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     package, module, other = ModuleType("their"), ModuleType("their._C"), ModuleType("their.plain")
     package.__path__ = [str(tmp_path)]
     module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, str(tmp_path / "_C.so")
-    (tmp_path / "_C.so").write_bytes(b"\x7fELF\0.nv_fatbin\0")
+    (tmp_path / "_C.so").write_bytes(b"\x7fELF\0PyInit__C\0.nv_fatbin\0")
     (tmp_path / "_other.so").write_bytes(b"\x7fELF\0PyInit__other\0")
     (tmp_path / "_kernels.so").write_bytes(b"\x7fELF\0")
     monkeypatch.setattr("graft.adopt.pybind_found._OWNERS", ("module",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.kit.mutants import (
     Fate,
     conclude,
     judge,
+    path_of,
     rounds,
     without_false_alarms,
 )
@@ -106,6 +108,31 @@ def test_wrong_lines_of_several_operators_share_a_build(tmp_path: Path) -> None:
     assert built == ["right\nthird\n", "refused\nanother\n", "refused\nright\n", "right\nanother\n", "wrong\nright\n"]
 
 
+def test_wrong_lines_of_the_builder_need_no_build(tmp_path: Path) -> None:
+    def build() -> tuple[int, str]:
+        raise AssertionError("built")
+
+    copy = copy_in(tmp_path, build)
+    write(tmp_path, {"pytest.ini": "[pytest]\npythonpath = scripts\n", "scripts/code_of.py": CODE})
+    (tmp_path / "code_of.py").unlink()
+    copy.variables = lambda _: {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    texts = ["return x * x", "return 2 * x"]
+    results = [outcome_of(copy, mutant("return x + x", text, "scripts/code_of.py")) for text in texts]
+    assert [each.outcome for each in results] == [KILLED, SURVIVED]
+    assert judge([], {}, copy) == {}
+    # Another text may have the same size, and be written in the same second.
+    assert not Path(cache_from_source(str(tmp_path / "scripts/code_of.py"))).exists()
+
+
+def test_tests_of_the_builder_run_with_its_copy() -> None:
+    def found(tests: str) -> str:
+        mutant = Mutant(1, "scripts/graft/a.py", "right", "wrong", (tests,))
+        return path_of(mutant, Path("/copy"), Path("/base"))
+
+    assert found("tests/codegen/test_check.py") == "/copy/scripts:/base/tree"
+    assert found("tests/loaded") == "/copy/scripts"
+
+
 def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mutants = [
         mutant("return x + x", "return x * x", number=1),
@@ -160,6 +187,15 @@ def test_each_right_text_stands_in_the_sources_once(mutants: dict[Mutant, int]) 
     for each in mutants:
         missing = [word for word in each.tests if word.startswith("tests/") and not (REPOSITORY / word).exists()]
         assert missing == []
+
+
+@pytest.mark.parametrize("package", ["adopt", "check", "checkout", "session"])
+def test_packages_of_the_builder_have_five_wrong_lines_that_ci_finds(package: str, mutants: dict[Mutant, int]) -> None:
+    ours = [mutant for mutant in mutants if mutant.file.startswith(f"scripts/graft/{package}/")]
+    assert len(ours) >= 5
+    assert len({mutant.file for mutant in ours}) >= 5
+    folders = {word.split("/")[1] for mutant in ours for word in mutant.tests if word.startswith("tests/")}
+    assert folders <= {"builder", "codegen", "deliveries", "fork", "loaded", "promises"}
 
 
 def test_each_source_of_an_operator_has_a_mutant(mutants: dict[Mutant, int]) -> None:

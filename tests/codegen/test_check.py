@@ -102,20 +102,24 @@ def test_what_was_found_right_is_checked_again_when_it_changes(
     monkeypatch.setattr(generator, "follow", torchgen)
     folder = tmp_path / "my_ops"
     folder.mkdir()
-    for text in ("", "", "# another\n"):
-        (folder / "native_functions.yaml").write_text(text)
+    file = folder / "native_functions.yaml"
+    kernel = folder / "A.cpp"
+    for path, text in (file, ""), (file, ""), (file, "# another\n"), (kernel, "int a;\n"), (kernel, "int b;\n"):
+        path.write_text(text)
         layout = Layout(TorchVersion("2.13.0+cpu"), (folder,), tmp_path)
         monkeypatch.setattr(Layout, "work", tmp_path / "work")
         snapshot = take_snapshot(layout)
         snapshot.lay_out()
         tree: Any = SimpleNamespace(tree=base)
         with pytest.raises(BuildError) if code else nullcontext() as caught:
-            generator.Generator(layout, snapshot, tree, NO_CUDA).start()
+            made = generator.Generator(layout, snapshot, tree, NO_CUDA)
+            made.start()
+            made.finish()
         if caught:
             assert str(caught.value) == said
             assert caught.value.findings == (Finding(Path("a.yaml"), 1, 0, "wrong", "write it"),)
-    assert len(calls) == (3 if code else 2)
-    assert capfd.readouterr().err.count(said) == (0 if code else 2)
+    assert len(calls) == (5 if code else 4)
+    assert capfd.readouterr().err.count(said) == (0 if code else 4)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from graft.checkout.answer import Answer, Question
+from graft.checkout.changed_entries import composite_name
 from graft.checkout.derive import derive
 from graft.checkout.repository import Repository
 from graft.checkout.versions import WorkingTree
@@ -157,6 +158,7 @@ def test_nothing_changes(checkout: Path, site: Path) -> None:
 
 def test_kernel_and_entry_are_at_their_lines(checkout: Path, site: Path) -> None:
     answer = of(checkout, site, (f"{NATIVE}/Others.cpp", "self / (n", "self / (1 + n"))
+    assert answer.left == {}
     assert entries(answer) == [
         {"func": "third(Tensor self, int n) -> Tensor", "dispatch": {"CPU": "third_cpu"}, "replace": True}
     ]
@@ -271,6 +273,17 @@ def test_another_schema_is_refused_and_the_rest_goes_on(checkout: Path, site: Pa
     assert entries(answer, "derivatives.yaml") == []
 
 
+def test_operators_that_the_torch_has_not_or_otherwise_are_refused(checkout: Path, site: Path) -> None:
+    theirs = FILES[FUNCTIONS].replace("third(Tensor self, int n)", "third(Tensor self, int n, int m)")
+    write(site, {YAML: theirs.partition("- func: fourth")[0]})
+    answer = of(
+        checkout, site, (f"{NATIVE}/Others.cpp", "kThree = 3", "kThree = 4"), (f"{NATIVE}/Others.cpp", "4 *", "5 *")
+    )
+    assert "has another schema: third(Tensor self, int n, int m)" in answer.refused["third"]
+    assert "lacks this operator" in answer.refused["fourth"]
+    assert entries(answer) == []
+
+
 def test_new_operator(checkout: Path, site: Path) -> None:
     answer = of(
         checkout,
@@ -315,6 +328,14 @@ def test_empty_file_makes_a_package(checkout: Path, site: Path) -> None:
     base = git(checkout, "rev-list", "--max-parents=0", "HEAD")
     thin = derive(Question(WorkingTree(Repository(checkout), base), site, is_whole=False))
     assert (thin.files, thin.overlay) == ({"python/mine/__init__.py": b""}, {})
+
+
+@pytest.mark.parametrize(
+    ("operator", "kernel"),
+    [("half", "half"), ("half.Scalar", "half"), ("half.out", "half_out"), ("half.Scalar_out", "half_out")],
+)
+def test_kernel_of_an_entry_without_dispatch_is_named_as_torchgen_does(operator: str, kernel: str) -> None:
+    assert composite_name(operator) == kernel
 
 
 def test_renamed_operator_is_told(checkout: Path, site: Path) -> None:
@@ -388,6 +409,17 @@ BRANCHES = """namespace at::native {
 template <int N> std::enable_if_t<N % 2 == 0, std::pair<int, int>> even() { return {1, N}; }
 template <int N> std::enable_if_t<(N >= 4), int> large() { return N; }
 void half_kernel(int x) {
+#if SOME
+  if (x) {
+#if TWO
+    if (x > 2) {
+#else
+    {
+#endif
+      x = 3;
+    }
+  }
+#endif
 #if ONE
   if (x) {
 #else
@@ -396,6 +428,12 @@ void half_kernel(int x) {
     even<2>();
   }
 }
+#if ONE
+static int eight(int x)
+#else
+static int eight(long x)
+#endif
+{ return 8; }
 struct Of : Base<decltype(large<4>())> { int n; };
 struct __align__(8) Two { int n[2]; };
 [[maybe_unused]] static int seven() { return 7; }
@@ -423,6 +461,7 @@ def test_braces_in_branches_and_comparisons_in_types(
     answer = of(repository(tmp_path / "branches", {**FILES, name: BRANCHES}), site, (name, old, new))
     text = "\n".join(lines(answer, "cpu/Branches.cpp").values())
     assert there in text and gone not in text
+    assert text.count("#if ") == text.count("#endif")
 
 
 def test_source_without_a_brace_is_left_to_the_compiler(checkout: Path, site: Path) -> None:

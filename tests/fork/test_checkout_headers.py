@@ -157,6 +157,10 @@ def test_what_is_compiled_into_each_includer_can_be_laid_over(changes: tuple[str
     ("changes", "why"),
     [
         (("  union {", "  int64_t height_;\n  union {"), f"the data members or bases of {AT}Window change"),
+        (
+            ("double scale_;\n  };", "double scale_;\n  };\n  int64_t last_;"),
+            f"the data members or bases of {AT}Window change",
+        ),
         (("int64_t width_ = 1;", "int32_t width_ = 1;"), f"the data members or bases of {AT}Window change"),
         (("double scale_", "double scale_[2]"), f"the data members or bases of {AT}Window change"),
         (("std::string name_;", "const char* name_;"), f"the data members or bases of {AT}Window change"),

@@ -82,6 +82,7 @@ def changed(*pairs: tuple[str, str]) -> str:
     return text
 
 
+REGISTERED = BEFORE[BEFORE.index("@register") : BEFORE.index("@cached")]
 OTHER_WHEEL = BEFORE + "\n\ndef of_the_wheel():\n    pass\n"
 EDIT = changed(("return x + 1", "return x + 10"))
 
@@ -190,8 +191,7 @@ def test_overloads_that_are_not_refused() -> None:
 
 
 def test_removed_function_of_a_refused_operator_stays() -> None:
-    gone = BEFORE[BEFORE.index("@register") : BEFORE.index("@cached")]
-    assert take(changed((gone, "")), refused=("lerp.Scalar",)) == Taken(left=["`lerp_decomposition`"])
+    assert take(changed((REGISTERED, "")), refused=("lerp.Scalar",)) == Taken(left=["`lerp_decomposition`"])
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,10 @@ def test_removed_function_of_a_refused_operator_stays() -> None:
         (
             {"after": changed(("-1}", "-2}"), ("x, x, 2)", "x, 2, x)")), "refused": ("lerp.Scalar",)},
             "`calls` must be left out, and text behind the file cannot change line 23",
+        ),
+        (
+            {"after": changed((REGISTERED, ""), ("lambda function: function", "print")), "refused": ("lerp.Scalar",)},
+            "cannot change `register`, which other code of the file takes when it is imported",
         ),
         ({"after": changed(("-1}", "-2}")), "only_behind": True}, "no file of torch is replaced here"),
         *(

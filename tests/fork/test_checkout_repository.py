@@ -114,15 +114,19 @@ def test_line_ends_that_git_converts_do_not_count(tree: Path) -> None:
 
 def test_links_and_folders_in_place_of_files(tree: Path) -> None:
     (tree / "torch/link.py").symlink_to("text.py")
+    (tree / "torch/other.py").symlink_to("text.py")
     git(tree, "add", "--all")
     base = commit(tree, {})
     os.utime(tree / "torch/link.py", (1, 1), follow_symlinks=False)
     assert Repository(tree).changed(base) == {}
     (tree / "torch/link.py").unlink()
     (tree / "torch/link.py").symlink_to("untouched.py")
+    (tree / "torch/other.py").unlink()
+    (tree / "torch/other.py").symlink_to(".")
     (tree / PYTHON).unlink()
     write(tree, {f"{PYTHON}/inside.py": ""})
-    assert Repository(tree).changed(base) == {PYTHON: "D", f"{PYTHON}/inside.py": "A", "torch/link.py": "M"}
+    links = {"torch/link.py": "M", "torch/other.py": "M"}
+    assert Repository(tree).changed(base) == {PYTHON: "D", f"{PYTHON}/inside.py": "A", **links}
 
 
 def test_merge_conflict(tree: Path) -> None:

@@ -39,6 +39,16 @@ class Mutant:
         """Whether it is in a CUDA kernel, which is compiled as C++ by its tests."""
         return self.file.startswith("native/cuda/")
 
+    @property
+    def is_builder(self) -> bool:
+        """Whether it is in the builder."""
+        return self.file.startswith("scripts/")
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether its tests run on operators that are built and installed with it."""
+        return not (self.is_emulated or self.is_builder)
+
     def problem(self, text: str) -> str:
         """Return why it cannot be applied to the source ``text``; empty if it can."""
         if (count := text.count(self.right)) == 1 and self.right != self.wrong:

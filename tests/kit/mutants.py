@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import cache_from_source
 from itertools import zip_longest
 from pathlib import Path
 
@@ -82,7 +84,7 @@ class Copy:
     def judge(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Fate]]:
         """Apply all these mutants, build once if needed, and run the tests of each."""
         with self._mutated(mutants):
-            code, text = (0, "") if all(mutant.is_emulated for mutant in mutants) else self.build()
+            code, text = self.build() if any(mutant.is_installed for mutant in mutants) else (0, "")
             if not code:
                 yield from ((mutant, self._judge_built(mutant)) for mutant in mutants)
             elif len(mutants) == 1:
@@ -136,16 +138,17 @@ class Copy:
 def judge(chosen: Sequence[Mutant], lines: Mapping[Mutant, int], copy: Copy) -> dict[Mutant, Fate]:
     """Return the result of each mutant."""
     results: dict[Mutant, Fate] = {}
-    # CUDA kernels come first: only the kernels are built for them, so the operators must be correct.
-    for is_emulated in (True, False):
-        for mutants in rounds(mutant for mutant in chosen if mutant.is_emulated == is_emulated):
+    # CUDA kernels and the builder come first: no operators are built for them, so those must be correct.
+    for is_installed in (False, True):
+        for mutants in rounds(mutant for mutant in chosen if mutant.is_installed == is_installed):
             start = time.monotonic()
             for mutant, result in copy.judge(mutants):
                 results[mutant] = result
                 done = f"({len(results)}/{len(chosen)}) {mutant.file}:{lines[mutant]} {time.monotonic() - start:.1f} s"
                 say(f"{done} {result.outcome}: {result.by} [{mutant.number}]")
                 start = time.monotonic()
-    copy.build()
+    if any(mutant.is_installed for mutant in chosen):
+        copy.build()
     return without_false_alarms(results, copy)
 
 
@@ -160,12 +163,11 @@ def rounds(mutants: Iterable[Mutant]) -> list[list[Mutant]]:
 
 def without_false_alarms(results: Mapping[Mutant, Fate], copy: Copy) -> dict[Mutant, Fate]:
     """Correct the results by tests that also fail without a wrong line."""
-    failing: set[str] = set()
-    for is_emulated in (True, False):
-        found = {each: result.by for each, result in results.items() if result.outcome in (KILLED, CRASHED, HUNG)}
-        tests = {test: each for each, test in found.items() if test and each.is_emulated == is_emulated}
-        if tests:
-            failing |= copy.failing(list(tests), copy.variables(next(iter(tests.values()))))
+    kinds: dict[tuple[tuple[str, str], ...], dict[str, None]] = {}
+    for mutant, result in results.items():
+        if result.outcome in (KILLED, CRASHED, HUNG) and result.by:
+            kinds.setdefault(tuple(sorted(copy.variables(mutant).items())), {})[result.by] = None
+    failing = {test for variables, tests in kinds.items() for test in copy.failing(list(tests), dict(variables))}
     return {
         mutant: Fate(BROKEN, f"fails without the mutant, too: {result.by}") if result.by in failing else result
         for mutant, result in results.items()
@@ -189,12 +191,21 @@ def conclude(results: Mapping[Mutant, Fate], lines: Mapping[Mutant, int]) -> Non
         )
 
 
+def path_of(mutant: Mutant, folder: Path, base: Path) -> str:
+    """Return where Python finds the builder of the copy in ``folder``, and, as for the tests of code generation, the
+    base's torchgen.
+    """
+    torchgen = [base / "tree"] if any(word.startswith("tests/codegen") for word in mutant.tests) else []
+    return os.pathsep.join(map(str, [folder / "scripts", *torchgen]))
+
+
 @contextmanager
 def _copy(request: Request) -> Iterator[Copy]:
     """Hold a copy of the repository, and an environment with its operators."""
     folder = HOME / "mutants"
     there = replace(request, native=(folder / "native",), out=folder / "dist")
     with copied_repository(folder), delivered(there, DEVELOP) as (python, variables):
+        (folder / "build").symlink_to(HOME)  # builds of the tests take what others have compiled
         options = ["--native", str(folder / "native"), "--jobs", str(there.jobs), "--python", str(python)]
 
         def build() -> tuple[int, str]:
@@ -202,6 +213,8 @@ def _copy(request: Request) -> Iterator[Copy]:
             return done.returncode, done.stdout
 
         def variables_of(mutant: Mutant) -> Mapping[str, str]:
+            if mutant.is_builder:
+                return {**variables, "PYTHONPATH": path_of(mutant, folder, there.layout.base)}
             return {**variables, **(emulated_variables(there.layout) if mutant.is_emulated else {})}
 
         yield Copy(folder, python, variables_of, build)
@@ -210,6 +223,8 @@ def _copy(request: Request) -> Iterator[Copy]:
 def _write(texts: Mapping[Path, str]) -> None:
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
+        # Python takes it for that of the text, if both have the same size and are written in the same second.
+        Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def _complaint(text: str) -> str:
