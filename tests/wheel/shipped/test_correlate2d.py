@@ -16,9 +16,7 @@ from samples import (
     HALF,
     allocated,
     assert_exact,
-    check_compiled,
     check_deterministic,
-    check_exported,
     flops,
     layouts,
     values,
@@ -486,20 +484,12 @@ def test_number_of_a_compiled_function_fills() -> None:
         torch.testing.assert_close(compiled(x, value), torch.from_numpy(expected))
 
 
-def test_opcheck_of_private_operators() -> None:
-    images, kernels = values((3, 2, 6, 7), torch.float32, 1).requires_grad_(), values((3, 2, 3), torch.float32, 2)
-    torch.library.opcheck(torch.ops.aten._correlate2d.default, (images, kernels, [1, 2], [7, 9]))
-    arguments = (values((3, 2, 5, 5), torch.float32), images.detach(), [0, 0], [2, 3])
-    torch.library.opcheck(torch.ops.aten._correlate2d_kernel_grad.default, arguments)
-
-
-def test_compiled_and_exported() -> None:
+def test_compiled_with_complex_numbers() -> None:
     """Under AOTAutograd, no dispatch key resolves lazy conjugation."""
-    x, kernel = values((2, 6, 7), torch.float32, 1), values((2, 3), torch.float32, 2)
-    check_compiled(lambda x: torch.correlate2d(x, kernel, method="fft"), x.clone().requires_grad_())
-    large = values((9, 8), torch.complex128, 3)
-    check_compiled(lambda x: torch.correlate2d(x, large, mode="full"), values((3, 4), torch.complex128, 4))
-    check_exported(lambda x, kernel: torch.correlate2d(x, kernel, mode="same"), x, kernel)
+    x, large = values((3, 4), torch.complex128, 4), values((9, 8), torch.complex128, 3)
+    compiled = torch.compile(partial(torch.correlate2d, mode="full"), fullgraph=True, backend="aot_eager", dynamic=True)
+    for image in (x, torch.cat([x, x])):
+        torch.testing.assert_close(compiled(image, large), torch.correlate2d(image, large, mode="full"))
 
 
 @pytest.mark.parametrize("in_dims", [(0, None), (2, None), (None, 0), (1, 2)])

@@ -5,22 +5,15 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 from depthwise import CASES, FORMATS, Case, backward, convolution
-from samples import check_exported, flops
+from samples import flops
 from torch.autograd import gradgradcheck
 from torch.nn.utils import prune
 from vmaps import check_vmap
-
-DERIVATIVES = [
-    Case(1, 2, (4, 5), (3, 3), padding=(1, 1)),
-    Case(2, 2, (6, 5), (3, 2), (2, 1), (1, 0), (1, 2), multiplier=2),
-    Case(None, 3, (4, 4), (2, 2), (2, 2)),
-]
 
 
 def test_third_derivative() -> None:
@@ -31,14 +24,6 @@ def test_third_derivative() -> None:
         return torch.autograd.grad(first, x, create_graph=True)[0]
 
     assert gradgradcheck(f, (x,))
-
-
-@pytest.mark.parametrize("case", DERIVATIVES)
-def test_opcheck_of_the_backward(case: Case) -> None:
-    for memory_format in FORMATS:
-        inputs = [tensor.requires_grad_() for tensor in case.inputs(torch.float32, memory_format)]
-        grad = torch.randn_like(torch.depthwise_conv2d(*inputs, *case.parameters)).requires_grad_()
-        torch.library.opcheck(backward.default, (grad, *inputs[:2], *case.parameters, [True] * 3))
 
 
 IN_DIMS = [dims for dims in itertools.product([0, None], repeat=3) if any(dim is not None for dim in dims)]
@@ -100,13 +85,6 @@ def test_vmap_nested_and_at_other_dimensions() -> None:
     nested = torch.func.vmap(torch.func.vmap(torch.depthwise_conv2d, in_dims=(3, None)), in_dims=(1, 4))(x, weight)
     for i, j in itertools.product(range(5), range(4)):
         torch.testing.assert_close(nested[i, j], torch.depthwise_conv2d(x[:, i, :, :, j], weight[..., i]))
-
-
-def test_exported_with_padding_by_name() -> None:
-    """A 4 x 3 kernel needs one more row of zeros at the bottom than at the top."""
-    function = partial(torch.depthwise_conv2d, padding="same", dilation=(1, 2))
-    inputs = torch.randn(2, 3, 9, 8), torch.ones(6, 1, 4, 3), torch.ones(6)
-    check_exported(lambda x, weight, bias: function(x, weight, bias), *inputs)
 
 
 @pytest.mark.parametrize("memory_format", FORMATS)

@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 from operators import OPERATORS, Operator
-from samples import check_deterministic, values
+from samples import check_deterministic, result_and_gradients, values
 from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo
 from vmaps import check_vmap
@@ -74,30 +74,29 @@ def test_autocast(operator: Operator) -> None:
         assert x.grad is not None and x.grad.dtype == torch.float32 and x.grad.isfinite().all()
 
 
-# The input in half and the parameters in float, as between layers.
-HALF_UNDER_AUTOCAST = {
-    "affine": lambda x: torch.affine(x.bfloat16(), x),
-    "depthwise_conv2d": lambda x: torch.depthwise_conv2d(x.bfloat16()[None, None], x[None, None, :3, :3]),
-    "depthwise_conv2d.padding": lambda x: torch.depthwise_conv2d(
-        x.bfloat16()[None, None], x[None, None, :3, :3], padding="same"
+# By operator, its dtype under autocast and a call. Matrix products and convolutions take the input in half and the
+# parameters in float, as between layers, and run in half; sums of many terms run in float.
+UNDER_AUTOCAST = {
+    "affine": (torch.bfloat16, lambda x: torch.affine(x.bfloat16(), x)),
+    "depthwise_conv2d": (
+        torch.bfloat16,
+        lambda x: torch.depthwise_conv2d(x.bfloat16()[None, None], x[None, None, :3, :3]),
     ),
-}
-FLOAT_UNDER_AUTOCAST = {
-    "improved_triplet_loss": lambda x: torch.improved_triplet_loss(x, x, x),
-    "rfft2_abs": torch.fft.rfft2_abs,
-    "correlate2d": lambda x: torch.correlate2d(x, x[:3, :3]),
+    "depthwise_conv2d.padding": (
+        torch.bfloat16,
+        lambda x: torch.depthwise_conv2d(x.bfloat16()[None, None], x[None, None, :3, :3], padding="same"),
+    ),
+    "improved_triplet_loss": (torch.float32, lambda x: torch.improved_triplet_loss(*[x.bfloat16()] * 3)),
+    "rfft2_abs": (torch.float32, lambda x: torch.fft.rfft2_abs(x.bfloat16())),
+    "correlate2d": (torch.float32, lambda x: torch.correlate2d(x.bfloat16(), x.bfloat16()[:3, :3])),
 }
 
 
-@pytest.mark.parametrize("name", [*HALF_UNDER_AUTOCAST, *FLOAT_UNDER_AUTOCAST])
+@pytest.mark.parametrize("name", UNDER_AUTOCAST)
 def test_dtype_under_autocast(name: str) -> None:
-    """Matrix products and convolutions run in the lower precision, sums of many terms in float."""
-    x = torch.rand(5, 5)
+    dtype, call = UNDER_AUTOCAST[name]
     with torch.autocast("cpu", torch.bfloat16):
-        if name in HALF_UNDER_AUTOCAST:
-            assert HALF_UNDER_AUTOCAST[name](x).dtype == torch.bfloat16
-        else:
-            assert FLOAT_UNDER_AUTOCAST[name](x.bfloat16()).dtype == torch.float32
+        assert call(torch.rand(5, 5)).dtype == dtype
 
 
 @every_operator
@@ -125,6 +124,31 @@ def test_gradient_of_vmap(operator: Operator) -> None:
     looped = torch.stack([operator.function(*each) for each in zip(*inputs, strict=True)])
     found, expected = (torch.autograd.grad(result.square().sum(), inputs) for result in (batched, looped))
     torch.testing.assert_close(found, expected)
+
+
+class Calling(torch.nn.Module):
+    def __init__(self, operator: Operator) -> None:
+        super().__init__()
+        self.operator = operator
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.operator.function(*inputs)
+
+
+@every_operator
+def test_compiled_and_exported_for_any_batch(operator: Operator) -> None:
+    """Code for a batch of one size gives the results, and compiled code the gradients, for a batch of another."""
+    if operator.function is torch.fft.rfft2_abs and torch.__version__ < "2.7":
+        pytest.skip("no fft function of this release takes symbolic shapes")
+    compiled = torch.compile(operator.function, fullgraph=True, backend="aot_eager", dynamic=True)
+    is_batched = [two != three for two, three in zip(operator.shapes(2), operator.shapes(3), strict=True)]
+    dynamic = tuple({0: torch.export.Dim.AUTO} if each else None for each in is_batched)
+    exported = torch.export.export(Calling(operator), tuple(operator.inputs()), dynamic_shapes=(dynamic,)).module()
+    for batch in (2, 4):
+        inputs = operator.inputs(batch)
+        expected = result_and_gradients(operator.function, *inputs)
+        torch.testing.assert_close(result_and_gradients(compiled, *inputs), expected)
+        torch.testing.assert_close(exported(*inputs), expected[0])
 
 
 @pytest.mark.parametrize("name", ["depthwise_conv2d", "improved_triplet_loss", "roi_pool"])

@@ -17,7 +17,6 @@ from samples import (
     allocated,
     assert_exact,
     check_deterministic,
-    check_exported,
     check_third_derivatives,
     double,
     layouts,
@@ -212,17 +211,6 @@ def test_errors() -> None:
 
 def test_deterministic() -> None:
     check_deterministic(loss, *(x.requires_grad_() for x in triple((300, 400), torch.float32)))
-
-
-def test_opcheck_of_the_backward() -> None:
-    inputs = triple((3, 4), torch.float32)
-    arguments = (torch.rand(3), *inputs, torch.rand(3, 2), *PARAMETERS, [True, False, True])
-    torch.library.opcheck(torch.ops.aten.improved_triplet_loss_backward.default, arguments)
-
-
-@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4)])
-def test_exported(shape: tuple[int, ...]) -> None:
-    check_exported(loss, *triple(shape, torch.float32))
 
 
 @every_reduction

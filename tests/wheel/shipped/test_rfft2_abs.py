@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 from samples import (
-    check_compiled,
-    check_exported,
     check_third_derivatives,
     double,
     layouts,
@@ -130,17 +128,6 @@ def test_errors_of_the_backward() -> None:
     for columns in (3, 6, 0, -1, 2**63 - 1):
         with pytest.raises(RuntimeError, match=rf"that of the transform of {columns} columns"):
             backward(spectrum.real, spectrum, columns)
-
-
-@pytest.mark.skipif(torch.__version__ < "2.7", reason="no fft function of this release takes symbolic shapes")
-def test_symbolic_shapes() -> None:
-    x = values((3, 4, 5), torch.float32).requires_grad_()
-    torch.library.opcheck(torch.ops.aten._fft_rfft2_abs.default, (x,))
-    magnitude, spectrum = (y.detach() for y in torch.ops.aten._fft_rfft2_abs(x))
-    arguments = (torch.rand_like(magnitude), spectrum, 5)
-    torch.library.opcheck(torch.ops.aten._fft_rfft2_abs_backward.default, arguments)
-    check_compiled(torch.fft.rfft2_abs, x)
-    check_exported(torch.fft.rfft2_abs, x.detach())
 
 
 @pytest.mark.skipif(not hasattr(torch.library, "get_kernel"), reason="this release calls no kernel of another device")

@@ -15,7 +15,6 @@ from samples import (
     REAL,
     assert_exact,
     check_deterministic,
-    check_exported,
     double,
     layouts,
     threads,
@@ -229,18 +228,9 @@ def test_autocast_keeps_the_dtype() -> None:
         assert x.grad.dtype == dtype
 
 
-def test_opcheck_of_the_backward() -> None:
-    output, indices = torch.roi_pool_with_indices(values((2, 3, 9, 12), torch.float32), BOXES, 0.5, 2, 3)
-    torch.library.opcheck(torch.ops.aten.roi_pool_backward.default, (output, BOXES, indices, [2, 3, 9, 12]))
-
-
 class Pool(torch.nn.Module):
     def forward(self, x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
         return torch.roi_pool(x, boxes, 0.5, 2, 3)
-
-
-def test_exported() -> None:
-    check_exported(Pool(), values((2, 3, 9, 12), torch.float32), BOXES)
 
 
 @pytest.mark.parametrize("axis", [2, 3])
