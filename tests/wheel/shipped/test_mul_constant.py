@@ -8,16 +8,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from samples import (
-    COMPLEX,
-    INTEGERS,
-    REAL,
-    assert_exact,
-    check_derivatives,
-    double,
-    layouts,
-    values,
-)
+from samples import COMPLEX, INTEGERS, REAL, assert_exact, check_derivatives, double, layouts, values
 
 DTYPES = [*REAL, *COMPLEX, *INTEGERS, torch.bool, torch.complex32]
 SHAPES = [(), (0,), (1,), (7,), (3, 5), (2, 0, 3), (70_001,)]

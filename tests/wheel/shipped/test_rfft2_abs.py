@@ -7,12 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from samples import (
-    check_third_derivatives,
-    double,
-    layouts,
-    values,
-)
+from samples import check_third_derivatives, double, layouts, values
 from vmaps import check_vmap
 
 SHAPES = [(1, 1), (1, 2), (2, 1), (3, 4), (4, 5), (5, 7), (2, 3, 6, 8), (33, 64), (2, 2, 19, 33)]

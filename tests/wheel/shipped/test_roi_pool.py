@@ -10,16 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import (
-    HALF,
-    REAL,
-    assert_exact,
-    check_deterministic,
-    double,
-    layouts,
-    threads,
-    values,
-)
+from samples import HALF, REAL, assert_exact, check_deterministic, double, layouts, threads, values
 from vmaps import check_vmap
 
 from tests.kit.samples import SAMPLES

@@ -77,8 +77,7 @@ def test_in_place() -> None:
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("count", [1, 33, 70])
 @pytest.mark.parametrize(
-    ("dtype", "x", "y"),
-    [(torch.half, 4e4, -4e4), (torch.complex32, complex(40000, -60000), complex(-60000, 60000))],
+    ("dtype", "x", "y"), [(torch.half, 4e4, -4e4), (torch.complex32, complex(40000, -60000), complex(-60000, 60000))]
 )
 def test_half_rounds_once(dtype: torch.dtype, x: complex, y: complex, count: int) -> None:
     """2x alone overflows, but the sum does not, in vectors and in the remainder."""

@@ -109,8 +109,7 @@ def test_loaded(subject: Subject) -> None:
 
 
 @surface(
-    "as many threads as there are",
-    "use TensorIterator or at::parallel_for in the kernel, and write each element once",
+    "as many threads as there are", "use TensorIterator or at::parallel_for in the kernel, and write each element once"
 )
 def test_threads(subject: Subject) -> None:
     subject.require_pointwise()

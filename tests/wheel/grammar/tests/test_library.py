@@ -19,8 +19,7 @@ def test_functions_in_a_namespace_of_their_own_in_parallel(threads: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("operator", "is_on", "records"),
-    [("gr_modes", 1, 0), ("gr_modes_without_grad", 0, 0), ("gr_modes_composed", 1, 1)],
+    ("operator", "is_on", "records"), [("gr_modes", 1, 0), ("gr_modes_without_grad", 0, 0), ("gr_modes_composed", 1, 1)]
 )
 def test_grad_mode_in_kernels(operator: str, is_on: int, records: int) -> None:
     """A kernel of a dispatch key is below autograd, in the grad mode of its caller."""
