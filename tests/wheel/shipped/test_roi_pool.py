@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import timeit
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import HALF, REAL, assert_exact, check_deterministic, double, layouts, threads, values
+from samples import HALF, REAL, assert_exact, check_deterministic, layouts, threads, values
 from vmaps import check_vmap
 
 from tests.kit.samples import SAMPLES
@@ -171,6 +175,7 @@ def test_gradients_are_added_in_order() -> None:
     x[:, :, 4, 5] = 1
     boxes = torch.tensor([[1 - k % 2, k % 5, k % 4, 6 + k % 5, 5 + k % 3] for k in range(200)], dtype=torch.float32)
     output, indices = torch.roi_pool_with_indices(x.requires_grad_(), boxes, 1.0, 2, 3)
+    assert not indices.requires_grad
     grad = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
     expected = np.zeros((2, 9 * 12), np.float32)
     for (k, _, i, j), place in np.ndenumerate(indices.numpy()):
@@ -179,33 +184,36 @@ def test_gradients_are_added_in_order() -> None:
     assert_exact(torch.autograd.grad(output, x, grad)[0], torch.from_numpy(expected).reshape(x.shape))
 
 
-def test_indices_have_no_gradient() -> None:
-    assert not torch.roi_pool_with_indices(double((2, 3, 5, 6)), BOXES, 1.0, 2, 3)[1].requires_grad
-
-
 def test_deterministic() -> None:
     boxes = BOXES.repeat(20, 1) * torch.tensor([1, 2, 2, 2, 2])
     x = values((2, 64, 30, 30), torch.float32).requires_grad_()
     check_deterministic(lambda x: torch.roi_pool(x, boxes, 1.0, 7, 7), x)
 
 
+X, PLACES = torch.ones(2, 3, 4, 5), torch.zeros((8, 3, 2, 2), dtype=torch.int32)
+pool = torch.roi_pool
+backward = torch.ops.aten.roi_pool_backward
+
+
 @pytest.mark.unemulated("a kernel for CUDA finds a wrong box by an assertion, which tells no numbers")
-def test_errors() -> None:
-    x = torch.ones(2, 3, 4, 5)
-    with pytest.raises(RuntimeError, match="input to be double, float, half or bfloat16, but got Float8"):
-        torch.roi_pool(x.to("meta", torch.float8_e5m2), BOXES.to("meta"), 1.0, 2, 2)
-    with pytest.raises(RuntimeError, match="boxes to be on input's device cpu, but they are on meta"):
-        torch.roi_pool(x, BOXES.to("meta"), 1.0, 2, 2)
-    with pytest.raises(
-        RuntimeError, match=r"roi_pool_backward\(\): expected grad_output to be double, float, half or bfloat16"
-    ):
-        places = torch.zeros((8, 3, 2, 2), dtype=torch.int32)
-        torch.ops.aten.roi_pool_backward(places.to(torch.uint32), BOXES, places, [2, 3, 4, 5])
-    with pytest.raises(RuntimeError, match=r"the index of one of input's 2 images, but it is 0\.5 in row 1"):
-        torch.roi_pool(x, torch.tensor([[0, 0, 0, 1, 1], [0.5, 0, 0, 1, 1]]), 1.0, 2, 2)
-    with pytest.raises(IndexError, match=r"expected indices to be below 20, but got 20"):
-        indices = torch.full((1, 3, 2, 2), 20, dtype=torch.int32)
-        torch.ops.aten.roi_pool_backward(torch.ones(1, 3, 2, 2), BOXES[:1], indices, [2, 3, 4, 5])
+@pytest.mark.parametrize(
+    ("function", "given", "message"),
+    [
+        (pool, (X.to("meta", torch.float8_e5m2), BOXES.to("meta"), 1.0, 2, 2), "input to be double, .* but got Float8"),
+        (pool, (X, BOXES.to("meta"), 1.0, 2, 2), "boxes to be on input's device cpu, but they are on meta"),
+        (pool, (X, torch.tensor([[0, 0, 0, 1, 1], [0.5, 0, 0, 1, 1]]), 1.0, 2, 2), r"images, but it is 0\.5 in row 1"),
+        (backward, (PLACES.to(torch.uint32), BOXES, PLACES, X.shape), "expected grad_output to be double, float, half"),
+        (backward, (X[:1, :, :2, :2], BOXES[:1], PLACES[:1] + 20, X.shape), "expected indices to be below 20, but got"),
+        (
+            pool,
+            (X[:1, :1, :1, :1].expand(1, 1, 2**16, 2**15), BOXES[:1] * 0, 1.0, 1, 1),
+            r"expected a plane of input to have less than 2\^31 elements",
+        ),
+    ],
+)
+def test_errors(function: Callable[..., Any], given: tuple[Any, ...], message: str) -> None:
+    with pytest.raises((RuntimeError, IndexError), match=message):
+        function(*given)
 
 
 def test_autocast_keeps_the_dtype() -> None:
@@ -243,11 +251,6 @@ def test_images_and_boxes_that_a_mask_selects(memory_format: torch.memory_format
     images, boxes = torch.tensor([True, False, True]), BOXES[:, 1] > 0
     expected, _ = reference(x[images], BOXES[boxes], 1.0, 2, 3)
     assert_exact(compiled(x, images, boxes), expected)
-
-
-def test_planes_of_2_31_elements_are_refused() -> None:
-    with pytest.raises(RuntimeError, match=r"expected a plane of input to have less than 2\^31 elements"):
-        torch.roi_pool(torch.ones(1, 1, 1, 1).expand(1, 1, 2**16, 2**15), BOXES[:1] * 0, 1.0, 1, 1)
 
 
 @pytest.mark.parametrize("in_dims", [(0, None), (4, None), (None, 0), (0, 0), (3, 1)])
@@ -325,19 +328,16 @@ def test_list_of_boxes(dtype: torch.dtype) -> None:
     each[1], each[297] = BOXES[:3, 1:].to(dtype), BOXES[3:, 1:].to(dtype)
     images = torch.tensor([1] * 3 + [297] * 5)[:, None]
     expected = torch.roi_pool(x, torch.cat([images, BOXES[:, 1:].to(dtype).float()], 1), 0.5, 2, 3)
-    assert_exact(torch.nn.functional.roi_pool(x, each, (2, 3), 0.5), expected)
     module = torch.nn.RoIPool((2, 3), 0.5)
-    assert_exact(module(x, each), expected)
-    assert_exact(torch.jit.script(module)(x, each), expected)
+    for function in (partial(F.roi_pool, output_size=(2, 3), spatial_scale=0.5), module, torch.jit.script(module)):
+        assert_exact(function(x, each), expected)
     with pytest.raises(ValueError, match=r"expected a list of boxes to hold tensors \[K, 4\]"):
         module(x, [BOXES])
 
 
 def test_functional_and_module() -> None:
     x = values((2, 3, 9, 12), torch.float32)
-    expected = torch.roi_pool(x, BOXES, 0.5, 2, 3)
-    assert_exact(torch.nn.functional.roi_pool(x, BOXES, (2, 3), 0.5), expected)
-    module = torch.nn.RoIPool((2, 3), 0.5)
-    assert_exact(module(x, BOXES), expected)
-    assert_exact(torch.jit.script(module)(x, BOXES), expected)
+    expected, module = torch.roi_pool(x, BOXES, 0.5, 2, 3), torch.nn.RoIPool((2, 3), 0.5)
+    for function in (partial(F.roi_pool, output_size=(2, 3), spatial_scale=0.5), module, torch.jit.script(module)):
+        assert_exact(function(x, BOXES), expected)
     assert repr(torch.nn.RoIPool(7)) == "RoIPool(output_size=(7, 7), spatial_scale=1.0)"
