@@ -146,7 +146,8 @@ model.zero_grad()
 """
 
 
-EVERY_OPERATOR = """
+def test_gradients_of_every_operator_are_averaged(tmp_path: Path) -> None:
+    program = """
 from operators import OPERATORS
 from torch.nn.parallel import DistributedDataParallel
 
@@ -169,19 +170,6 @@ model(1 + rank).backward()
 for one, both in zip(alone.parameters(), model.parameters(), strict=True):
     # The mean of once and twice the gradient.
     torch.testing.assert_close(both.grad, 1.5 * one.grad)
-"""
-
-
-def test_gradients_of_every_operator_are_averaged(tmp_path: Path) -> None:
-    run_on_two_ranks(EVERY_OPERATOR, tmp_path)
-
-
-def test_distributed_data_parallel(tmp_path: Path) -> None:
-    program = f"""{SHARDING}{MODEL}
-parallel = torch.nn.parallel.DistributedDataParallel(model)
-parallel(images[2 * rank : 2 * rank + 2]).sum().backward()
-for name, parameter in model.named_parameters():
-    assert_close(parameter.grad, gradients[name])
 """
     run_on_two_ranks(program, tmp_path)
 
