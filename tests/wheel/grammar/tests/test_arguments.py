@@ -10,6 +10,7 @@ import pytest
 import torch
 from support import NONE, aten, check_gradients, real
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing import assert_close
 
@@ -43,10 +44,10 @@ def test_lists() -> None:
     [
         (lambda: torch.gr_sum_list(X), "tuple of Tensors"),
         (lambda: X.gr_sum_some([None, X]), "NoneType"),  # Python's argument parser, as for upstream's index_put
-        (lambda: torch.gr_pair([X] * 3), ""),
+        (lambda: torch.gr_pair([X] * 3), "tuple of 2 elements"),
         (lambda: torch.gr_ints(X, 1.5), "int"),
         (lambda: torch.gr_ints(X, 1, 2, [3, 4], [5], [6], 7, 8, [9], [10], 2), "positional"),
-        (lambda: torch.gr_factory("3"), ""),
+        (lambda: torch.gr_factory("3"), "gr_factory"),
     ],
 )
 def test_arguments_of_another_type_or_number_are_refused(call: Callable[[], object], said: str) -> None:
@@ -168,3 +169,36 @@ def test_symbolic_sizes_reach_a_kernel_that_takes_them() -> None:
     assert_close(graph(torch.arange(5.0)), torch.tensor([2.0, 4.0, 6.0]))
     graph = make_fx(lambda x: torch.gr_lengths(x, size=(x.shape[0], 2)), tracing_mode="symbolic")(torch.ones(7))
     assert graph(torch.ones(3)).shape == (3, 2)
+
+
+def test_operators_without_tensors() -> None:
+    assert torch.gr_start(3) is None
+    assert torch.gr_started() == aten.gr_started() == 3
+    assert torch.gr_restart() is None
+    assert torch.gr_started() == 1
+    assert torch.gr_is_word("word") is True
+    assert torch.gr_is_word("two words") is False
+    assert torch.gr_steps(4).tolist() == [0, 1, 2, 3]
+    assert torch.gr_steps_composed().tolist() == [0, 1, 2]
+
+
+def _started(call: Callable[[], object]) -> int:
+    torch.gr_start(0)
+    call()
+    return torch.gr_started()
+
+
+def test_calls_reach_the_kernel_in_transforms() -> None:
+    x = torch.ones(2, 3)
+    assert _started(lambda: torch.vmap(lambda x: (torch.gr_restart(), x)[1])(x)) == 1
+    assert _started(lambda: torch.func.grad(lambda x: (torch.gr_start(4), x.sum())[1])(x)) == 4
+    with torch.inference_mode():
+        assert _started(torch.gr_restart) == 1
+    with torch.device("meta"):
+        assert _started(torch.gr_restart) == 1
+
+
+def test_fake_tensors_made_without_tensors() -> None:
+    with FakeTensorMode():
+        for made in (torch.gr_steps(3), torch.gr_steps_composed()):
+            assert (type(made).__name__, made.shape, made.device.type) == ("FakeTensor", (3,), "cpu")

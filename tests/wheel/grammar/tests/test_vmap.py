@@ -382,9 +382,3 @@ def test_vmap_takes_kernels_that_are_registered_later() -> None:
         with pytest.warns(UserWarning, match=DROP):
             assert torch.equal(torch.vmap(torch.gr_own_cast)(x), x + 7)
     assert torch.equal(torch.vmap(torch.gr_own_cast)(x), x + 1)
-
-
-def test_vmap_is_compiled() -> None:
-    x = batched(X, 0)
-    compiled = torch.compile(torch.vmap(torch.gr_normalize), backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x), torch.vmap(torch.gr_normalize)(x))
