@@ -1,7 +1,5 @@
 """A pytest plugin that adds OpInfos with wrong statements to op_db, for test_families.py."""
 
-from __future__ import annotations
-
 import unittest
 from collections.abc import Callable, Iterator
 from typing import Any

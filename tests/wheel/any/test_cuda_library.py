@@ -1,7 +1,5 @@
 """The library of CUDA kernels, as far as it can be checked without a GPU: dependencies, content and registrations."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

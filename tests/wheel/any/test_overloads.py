@@ -1,7 +1,5 @@
 """Every operator, also those that only other operators call, such as backwards: refused dtypes, and opcheck."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The modules that the folder's Python files are part of. torch may import some only when it compiles."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rebuilt wheel is a valid torch wheel, and is consistent. These tests apply to any native folder."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

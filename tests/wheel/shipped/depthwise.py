@@ -1,7 +1,5 @@
 """Helpers for the tests of depthwise_conv2d: convolutions, and their values and gradients in double."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Helpers for the tests of several operators: tensors, and checks of how PyTorch runs an operator."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

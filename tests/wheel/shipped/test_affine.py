@@ -1,7 +1,5 @@
 """affine: input times the transposed weight plus bias, and its module."""
 
-from __future__ import annotations
-
 import copy
 import math
 

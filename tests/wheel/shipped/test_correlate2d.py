@@ -1,7 +1,5 @@
 """correlate2d: scipy.signal.correlate2d on tensors, with a bias and derivatives."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 

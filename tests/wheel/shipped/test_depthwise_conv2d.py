@@ -1,7 +1,5 @@
 """depthwise_conv2d: values and gradients against F.conv2d in double, errors."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """depthwise_conv2d with derivatives, vmap, autocast and compilers; its module."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

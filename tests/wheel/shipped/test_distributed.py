@@ -1,7 +1,5 @@
 """The shipped operators and modules on two processes over gloo: DTensor, DDP and FSDP2."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests for every shipped operator: special values, autocast, determinism, vmap of gradients."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

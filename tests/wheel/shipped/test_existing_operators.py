@@ -1,7 +1,5 @@
 """PyTorch's own operators behave on the rebuilt wheel as on the stock one: the same tests pass and fail."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

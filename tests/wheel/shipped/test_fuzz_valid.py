@@ -1,7 +1,5 @@
 """What the fuzzer varies: valid calls of every operator, including those called only by derivative formulas."""
 
-from __future__ import annotations
-
 from torch import _added_operators
 
 from tests.kit.fuzz.judge import run

@@ -1,7 +1,5 @@
 """gdh: a new contiguous 1-D tensor with self's elements in row-major order."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

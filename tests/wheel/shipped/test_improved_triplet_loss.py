@@ -1,7 +1,5 @@
 """improved_triplet_loss: max(d_ap - d_an, tau1) + beta * max(d_ap, tau2), with squared distances of rows."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Inductor's generated code for the shipped operators."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """mul_constant: self times a number, with torch.mul's type promotion."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

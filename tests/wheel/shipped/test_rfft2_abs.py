@@ -1,7 +1,5 @@
 """torch.fft.rfft2_abs: the magnitude of the Fourier transform over two dimensions, with its own gradient."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """roi_pool: the largest values in regions of interest, as Fast R-CNN pools them."""
 
-from __future__ import annotations
-
 import itertools
 import timeit
 from collections.abc import Callable

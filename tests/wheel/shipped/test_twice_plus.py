@@ -1,7 +1,5 @@
 """twice_plus: 2 * self + other, elementwise."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path

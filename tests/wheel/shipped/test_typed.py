@@ -1,7 +1,5 @@
 """typed.py: mypy --strict and pyright report exactly the lines that it marks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """torch.compile, torch.export, TorchScript and FX."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

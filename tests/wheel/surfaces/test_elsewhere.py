@@ -1,7 +1,5 @@
 """Distributed tensors, other processes, threads and PyTorch's own tests."""
 
-from __future__ import annotations
-
 import copy
 import io
 from collections.abc import Iterator

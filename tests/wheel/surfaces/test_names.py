@@ -1,7 +1,5 @@
 """Names, variants, help and overrides in Python."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re

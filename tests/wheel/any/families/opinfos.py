@@ -6,8 +6,6 @@ test_schema_check.py, functorch's test_vmap.py and test_aotdispatch.py, and indu
 ``GRAFT_OPERATORS`` names other operators to test, separated by commas.
 """
 
-from __future__ import annotations
-
 import os
 import unittest
 from collections.abc import Callable

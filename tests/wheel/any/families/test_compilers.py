@@ -1,7 +1,5 @@
 """AOTAutograd, Inductor and opcheck: functorch's test_aotdispatch.py, inductor's test_torchinductor_opinfo.py."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Any
 

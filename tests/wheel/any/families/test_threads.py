@@ -1,7 +1,5 @@
 """Threads that call operators at the same time: kernels, formulas and bindings share no state by accident."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Fake, meta and proxy tensors: test_ops.py, test_meta.py and test_proxy_tensor.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

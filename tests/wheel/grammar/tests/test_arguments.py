@@ -1,7 +1,5 @@
 """Every type of argument."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """opcheck, torch.compile, export and TorchScript, with every operator of the folder that they support."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Derivative formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Kernels by dispatch key, and code by CPU capability."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every type of result."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Documentation, overrides, dispatch modes, stubs and C++."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os

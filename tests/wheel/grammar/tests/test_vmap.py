@@ -1,7 +1,5 @@
 """vmap: derived rules, rules of the folder, and the loop."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import warnings

@@ -2,8 +2,6 @@
 that have the same schemas.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator
 from pathlib import Path
