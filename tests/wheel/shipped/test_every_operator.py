@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo
 from vmaps import check_vmap
 
+from tests.kit.fuzz.judge import run
+from tests.kit.fuzz.valid import made, overload_of, valid_calls
 from tests.kit.opinfos import added_op_infos
 
 every_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
@@ -155,3 +157,14 @@ def test_numbers_that_no_kernel_is_for_are_refused_by_name(name: str, dtype: tor
     inputs = [values(shape, torch.float32, 0).to(dtype) for shape in OPERATORS[name].shapes(2)]
     with pytest.raises(RuntimeError, match=r"\(\): expected \w+ to be double, float, half or bfloat16, (but )?got "):
         OPERATORS[name].function(*inputs)
+
+
+def test_fuzzer_has_valid_calls() -> None:
+    """It varies calls of every operator, including those called only by derivative formulas."""
+    calls = valid_calls()
+    assert set(calls) == set(torch._added_operators.OPERATORS)
+    for name, of_name in calls.items():
+        overload = overload_of(name)
+        assert of_name, name
+        for call in of_name if not overload._schema.is_mutable else []:
+            run(overload, made(call))

@@ -63,6 +63,14 @@ def tensors_of(value: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
+def gradients(results: Any, sample: SampleInput) -> tuple[Tensor | None, ...]:
+    """Return the gradients of a sample's tensors; none if no result has one."""
+    wanted = [x for x in tensors_of((sample.input, sample.args, sample.kwargs)) if x.requires_grad]
+    given = [x for x in tensors_of(results) if x.requires_grad]
+    ones = [torch.ones_like(x) for x in given]
+    return torch.autograd.grad(given, wanted, ones, allow_unused=True) if given else ()
+
+
 def instantiate(scope: dict[str, Any], *families: type[TestCase]) -> None:
     """Define a test for each property, operator and dtype in a module's ``scope``."""
     for family in families:

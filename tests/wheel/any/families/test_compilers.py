@@ -6,25 +6,18 @@ from typing import Any
 import pytest
 import torch
 import torch._inductor.config
-from opinfos import OPERATORS, QUIET, called, each_of, in_one, instantiate, tensors_of
+from opinfos import OPERATORS, QUIET, called, each_of, gradients, in_one, instantiate
 from torch import Tensor
 from torch.library import opcheck
 from torch.testing._internal.common_device_type import OpDTypes
 from torch.testing._internal.common_utils import TestCase
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.testing._internal.opinfo.core import OpInfo
 from torch.testing._internal.optests import aot_autograd_check
 
 pytestmark = QUIET
 
 # The number of samples of each operator that Inductor compiles.
 SAMPLES = 2
-
-
-def gradients(results: Any, sample: SampleInput) -> tuple[Tensor | None, ...]:
-    """Return the gradients of a sample's tensors."""
-    wanted = [each for each in tensors_of((sample.input, sample.args, sample.kwargs)) if each.requires_grad]
-    given = [each for each in tensors_of(results) if each.requires_grad]
-    return torch.autograd.grad(given, wanted, [torch.ones_like(each) for each in given], allow_unused=True)
 
 
 class TestEagerFusionOpInfo(TestCase):
