@@ -63,12 +63,12 @@ def tensors_of(value: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
-def gradients(results: Any, sample: SampleInput) -> tuple[Tensor | None, ...]:
-    """Return the gradients of a sample's tensors; none if no result has one."""
-    wanted = [x for x in tensors_of((sample.input, sample.args, sample.kwargs)) if x.requires_grad]
-    given = [x for x in tensors_of(results) if x.requires_grad]
-    ones = [torch.ones_like(x) for x in given]
-    return torch.autograd.grad(given, wanted, ones, allow_unused=True) if given else ()
+def gradients(results: Any, given: Any) -> tuple[Tensor | None, ...]:
+    """Return the gradients of the tensors among arguments; none if no result has one."""
+    wanted = [x for x in tensors_of(given) if x.requires_grad]
+    outputs = [x for x in tensors_of(results) if x.requires_grad]
+    ones = [torch.ones_like(x) for x in outputs]
+    return torch.autograd.grad(outputs, wanted, ones, allow_unused=True) if outputs else ()
 
 
 def instantiate(scope: dict[str, Any], *families: type[TestCase]) -> None:

@@ -42,13 +42,18 @@ class TestInductorOpInfo(TestCase):
     @in_one
     def test_comprehensive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         is_differentiable = op.supports_autograd and dtype.is_floating_point
-        # Each sample runs the C++ compiler.
-        for sample in islice(op.sample_inputs(device, dtype, requires_grad=is_differentiable), SAMPLES):
-            torch._dynamo.reset()
-            result, expected = called(torch.compile(op.get_op(), fullgraph=True), sample), called(op, sample)
-            self.assertEqual(result, expected)
-            if is_differentiable:
-                self.assertEqual(gradients(result, sample), gradients(expected, sample))
+        # In one graph: each runs the C++ compiler.
+        samples = islice(op.sample_inputs(device, dtype, requires_grad=is_differentiable), SAMPLES)
+        given = [(sample.input, sample.args, sample.kwargs) for sample in samples]
+
+        def every(given: list[Any]) -> list[Any]:
+            return [op.get_op()(first, *args, **kwargs) for first, args, kwargs in given]
+
+        torch._dynamo.reset()
+        results, expected = torch.compile(every, fullgraph=True)(given), every(given)
+        self.assertEqual(results, expected)
+        if is_differentiable:
+            self.assertEqual(gradients(results, given), gradients(expected, given))
 
 
 class TestOpcheck(TestCase):

@@ -31,7 +31,7 @@ def results(call: Call) -> list[Tensor | None]:
     info, given = call
     sample = given.transform(lambda x: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x)
     found = tensors_of(called(info, sample))
-    return [*(x.detach() for x in found), *gradients(found, sample)]
+    return [*(x.detach() for x in found), *gradients(found, (sample.input, sample.args, sample.kwargs))]
 
 
 def test_threads_get_the_results_of_one() -> None:
