@@ -75,7 +75,9 @@ def test_autocast(operator: Operator) -> None:
 
 
 # By operator, its dtype under autocast and a call. Matrix products and convolutions take the input in half and the
-# parameters in float, as between layers, and run in half; sums of many terms run in float.
+# parameters in float, as between layers, and run in half; sums of many terms run in float;
+# a maximum is one of the inputs.
+BOX = torch.zeros(1, 5)
 UNDER_AUTOCAST = {
     "affine": (torch.bfloat16, lambda x: torch.affine(x.bfloat16(), x)),
     "depthwise_conv2d": (
@@ -89,6 +91,8 @@ UNDER_AUTOCAST = {
     "improved_triplet_loss": (torch.float32, lambda x: torch.improved_triplet_loss(*[x.bfloat16()] * 3)),
     "rfft2_abs": (torch.float32, lambda x: torch.fft.rfft2_abs(x.bfloat16())),
     "correlate2d": (torch.float32, lambda x: torch.correlate2d(x.bfloat16(), x.bfloat16()[:3, :3])),
+    "roi_pool": (torch.float32, lambda x: torch.roi_pool(x[None, None], BOX, 1.0, 2, 2)),
+    "roi_pool of half": (torch.bfloat16, lambda x: torch.roi_pool(x.bfloat16()[None, None], BOX, 1.0, 2, 2)),
 }
 
 
