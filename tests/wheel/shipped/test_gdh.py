@@ -25,6 +25,11 @@ def test_symbolic_sizes() -> None:
     assert isinstance(size, torch.SymInt) and size == 12
 
 
+def test_method_takes_no_arguments() -> None:
+    with pytest.raises(TypeError, match=r"takes no arguments"):
+        torch.rand(2).gdh(1)
+
+
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 def test_sparse_tensors_are_refused_by_name(layout: torch.layout) -> None:
