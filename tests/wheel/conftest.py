@@ -1,7 +1,5 @@
 """These tests run in an environment with the rebuilt wheel, created by `make test`."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Print the content of the torch on the import path as JSON: schemas, tags, dispatch tables, names and docstrings."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """mypy --strict and pyright on a program whose wrong lines are marked ``# error``."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A pytest plugin that adds OpInfos with wrong statements to op_db, for test_families.py."""
 
-from __future__ import annotations
-
 import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,8 +31,8 @@ FAILING = {
 }
 
 
-class WithoutForwardAD(torch.autograd.Function):
-    """Return twice its input."""
+class Twice(torch.autograd.Function):
+    """Return twice its input. It has no derivative in forward mode."""
 
     @staticmethod
     def forward(context: Any, x: Tensor) -> Tensor:
@@ -43,6 +41,19 @@ class WithoutForwardAD(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, grad: Tensor) -> Tensor:
         return 2 * grad
+
+
+class Once(Twice):
+    """Its backward has no derivative."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, grad: Tensor) -> Tensor:
+        return 2 * grad
+
+    @staticmethod
+    def jvp(context: Any, tangent: Tensor) -> Tensor:
+        return 2 * tangent
 
 
 def right(x: Tensor) -> Tensor:
@@ -75,28 +86,7 @@ def without_backward(x: Tensor) -> Tensor:
 
 def without_forward_ad(x: Tensor) -> Tensor:
     right(x)
-    return WithoutForwardAD.apply(x)
-
-
-with_forward_ad = right
-with_double_backward = right
-
-
-class Once(torch.autograd.Function):
-    """Return twice its input. Its backward has no derivative."""
-
-    @staticmethod
-    def forward(context: Any, x: Tensor) -> Tensor:
-        return 2 * x
-
-    @staticmethod
-    @once_differentiable
-    def backward(context: Any, grad: Tensor) -> Tensor:
-        return 2 * grad
-
-    @staticmethod
-    def jvp(context: Any, tangent: Tensor) -> Tensor:
-        return 2 * tangent
+    return Twice.apply(x)
 
 
 def without_double_backward(x: Tensor) -> Tensor:
@@ -104,11 +94,9 @@ def without_double_backward(x: Tensor) -> Tensor:
     return Once.apply(x)
 
 
+with_forward_ad = with_double_backward = right
 right_without_double_backward = without_double_backward
-
-
-def skipped(x: Tensor) -> Tensor:
-    return 1.02 * right(x)
+skipped = of_wrong_value
 
 
 def sample_inputs(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any) -> list[SampleInput]:

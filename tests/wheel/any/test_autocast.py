@@ -1,7 +1,5 @@
 """Under autocast an operator with a policy gets its arguments in one dtype, as in the folder's autocast.yaml."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """On a GPU, each operator of the folder with CUDA kernels gives the same results as on the CPU."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

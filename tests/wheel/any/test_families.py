@@ -1,7 +1,5 @@
 """PyTorch's families of tests on a few operators of PyTorch, since a folder may lack some kinds of operators."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What the fuzzer reports for operators with known faults."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

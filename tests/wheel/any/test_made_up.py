@@ -1,7 +1,5 @@
 """Operators with tensors of indices, with samples and without: stand-ins in Python for those of a folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nothing of the stock wheel is lost or changed: every schema, dispatch table entry, name and docstring."""
 
-from __future__ import annotations
-
 import ast
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Operators of PyTorch that a folder replaces kernels or formulas of, compared with what they replace."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """The families test each added function, or there is a reason why not; wrong samples are a reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The type stubs of the added functions and methods: valid calls are accepted, others are not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How ``make surfaces`` judges and shows surfaces; those themselves are in tests/wheel/surfaces."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings

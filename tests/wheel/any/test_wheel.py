@@ -1,10 +1,9 @@
 """The rebuilt wheel is a valid torch wheel, and is consistent. These tests apply to any native folder."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib
+import importlib
 import importlib.metadata
 import io
 import operator
@@ -250,3 +249,19 @@ def test_auditwheel_finds_the_platform_tag_right(wheel: Path) -> None:
         [sys.executable, "-m", "auditwheel", "show", wheel], capture_output=True, text=True, check=False
     )
     assert f'constrains the platform tag to "{platform}"' in " ".join(done.stdout.split()), done.stdout + done.stderr
+
+
+PYTHON_FILES = sorted(
+    path.relative_to(native / "python").with_suffix("")
+    for native in NATIVES
+    for path in (native / "python").rglob("*.py")
+)
+
+if PYTHON_FILES:
+
+    @pytest.mark.parametrize("file", PYTHON_FILES, ids=str)
+    def test_module_is_imported(file: Path) -> None:
+        """Modules that the folder's Python files are part of: torch may import some only when it compiles."""
+        if file.parts[0] == "distributed" and not torch.distributed.is_available():
+            pytest.skip("this torch is built without torch.distributed")
+        importlib.import_module(".".join(["torch", *file.parts]).removesuffix(".__init__"))

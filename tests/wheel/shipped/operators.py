@@ -1,7 +1,5 @@
 """The shipped operators in one table, for tests that apply to all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Helpers for the tests of several operators: tensors, and checks of how PyTorch runs an operator."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -73,33 +71,6 @@ def check_third_derivatives(function: Callable[..., torch.Tensor], *inputs: torc
         return sum((g * w).sum() for g, w in zip(gradients, weights, strict=True))
 
     assert torch.autograd.gradgradcheck(second, inputs)
-
-
-def check_compiled(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, **tolerance: float) -> None:
-    """Check that torch.compile gives the same result and gradients, also for other sizes with the same code."""
-    compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=True)
-    for again in (1, 2):
-        arguments = [[torch.cat([x] * again).detach().requires_grad_(x.requires_grad) for x in inputs] for _ in "ab"]
-        results = [f(*some) for f, some in zip((function, compiled), arguments, strict=True)]
-        torch.testing.assert_close(results[1], results[0], **tolerance)
-        for result in results:
-            if result.requires_grad:
-                result.abs().sum().backward()
-        for one, other in zip(*arguments, strict=True):
-            torch.testing.assert_close(other.grad, one.grad, **tolerance)
-
-
-def check_exported(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> None:
-    """Check that ``torch.export`` keeps the operator, for any size of the first dimension."""
-
-    class Module(torch.nn.Module):
-        def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-            return function(*inputs)
-
-    sizes = (tuple({0: torch.export.Dim.AUTO} for _ in inputs),)
-    exported = torch.export.export(Module(), inputs, dynamic_shapes=sizes)
-    twice = [torch.cat([x, x]) for x in inputs]
-    torch.testing.assert_close(exported.module()(*twice), function(*twice))
 
 
 @contextmanager

@@ -1,13 +1,11 @@
 """affine: input times the transposed weight plus bias, and its module."""
 
-from __future__ import annotations
-
 import copy
 import math
 
 import pytest
 import torch
-from samples import REAL, check_exported, flops, layouts, values
+from samples import REAL, flops, layouts, values
 
 
 @pytest.mark.parametrize("dtype", REAL)
@@ -22,10 +20,6 @@ def test_agrees_with_linear(dtype: torch.dtype) -> None:
 def test_no_features(sizes: tuple[int, int]) -> None:
     x, weight, bias = torch.ones(2, sizes[0]), torch.ones(sizes[1], sizes[0]), torch.ones(sizes[1])
     assert torch.equal(torch.affine(x, weight, bias), torch.full((2, sizes[1]), 1.0 + sizes[0]))
-
-
-def test_exported() -> None:
-    check_exported(torch.affine, *(values(shape, torch.float32) for shape in ((3, 4), (5, 4), (5,))))
 
 
 def test_module() -> None:

@@ -1,7 +1,5 @@
 """C++ programs and extensions, built against the installed wheel with only find_package(Torch)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

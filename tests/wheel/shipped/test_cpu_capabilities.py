@@ -3,8 +3,6 @@
 One program for each capability calls ``check_cpu_capability`` of the operators' tests.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

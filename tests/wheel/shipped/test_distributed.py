@@ -1,10 +1,7 @@
 """The shipped operators and modules on two processes over gloo: DTensor, DDP and FSDP2."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import pytest
 from two_ranks import NEEDS_TWO_RANKS, run_on_two_ranks
 
 pytestmark = NEEDS_TWO_RANKS
@@ -16,28 +13,6 @@ from torch.testing import assert_close
 
 mesh = init_device_mesh("cpu", (2,))
 """
-
-
-def test_pointwise_operator_is_sharded_without_communication(tmp_path: Path) -> None:
-    program = f"""{SHARDING}
-x, y = torch.randn(6, 4), torch.randn(4)
-
-# Shards stay where they are, forward and backward; the other operand is on both.
-sharded = distribute_tensor(x, mesh, [Shard(0)]).requires_grad_()
-replicated = distribute_tensor(y, mesh, [Replicate()])
-with CommDebugMode() as sent:
-    result = torch.twice_plus(sharded, replicated)
-    result.backward(torch.ones_like(result))
-assert sent.get_total_counts() == 0, sent.get_comm_counts()
-assert isinstance(result, DTensor) and result.placements == (Shard(0),)
-assert torch.equal(result.to_local(), (2 * x + y)[3 * rank : 3 * rank + 3])
-assert torch.equal(sharded.grad.full_tensor(), torch.full_like(x, 2))
-if torch.__version__ >= "2.12":  # before, DTensor has no strategy for in-place operators that are not on its lists
-    in_place = distribute_tensor(x.clone(), mesh, [Shard(1)])
-    assert in_place.twice_plus_(distribute_tensor(x, mesh, [Shard(1)])) is in_place
-    assert torch.equal(in_place.full_tensor(), 3 * x)
-"""
-    run_on_two_ranks(program, tmp_path)
 
 
 def test_rule_of_the_folder_shards_a_batch_of_images(tmp_path: Path) -> None:
@@ -69,40 +44,40 @@ assert_close(torch.depthwise_conv2d(one, parts[1]).full_tensor(), torch.depthwis
     run_on_two_ranks(program, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("function", "shapes", "sharded"),
-    [
-        ("a, b, c: torch.improved_triplet_loss(a, b, c, reduction='none')", [(6, 5)] * 3, 3),
-        ("x, k: torch.correlate2d(x, k, mode='same')", [(6, 5, 7), (3, 3)], 1),
-        ("x: torch.fft.rfft2_abs(x)", [(6, 4, 5)], 1),
-        ("x: torch.gdh(x)", [(6, 4)], 1),
-        # Boxes are sharded, images are not.
-        ("b, x: torch.roi_pool(x, b.abs() * BOXES, 1.0, 2, 2)", [(6, 5), (2, 3, 8, 9)], 1),
-    ],
-)
-def test_batch_is_sharded_without_communication(
-    tmp_path: Path, function: str, shapes: list[tuple[int, ...]], sharded: int
-) -> None:
+def test_batch_is_sharded_without_communication(tmp_path: Path) -> None:
     program = f"""{SHARDING}
 BOXES = torch.tensor([0.0, 1, 1, 2, 2])
-function = lambda {function}
-whole = [torch.randn(shape, dtype=torch.double).requires_grad_() for shape in {shapes}]
-expected = function(*whole)
-expected.backward(expected.detach())
-placements = [[Shard(0)] if i < {sharded} else [Replicate()] for i in range(len(whole))]
-parts = [distribute_tensor(x.detach(), mesh, p).requires_grad_() for x, p in zip(whole, placements)]
-BOXES = distribute_tensor(BOXES, mesh, [Replicate()])
-with CommDebugMode() as sent:
-    result = function(*parts)
-    result.backward(result.detach())
-assert sent.get_total_counts() == 0, sent.get_comm_counts()
-assert result.placements == (Shard(0),)
-assert_close(result.full_tensor(), expected)
-for i, (part, x) in enumerate(zip(parts, whole)):
-    assert (part.grad is None) == (x.grad is None)
-    if x.grad is not None:
-        assert part.grad.placements[0].is_shard(0) if i < {sharded} else part.grad.placements[0].is_partial()
-        assert_close(part.grad.full_tensor(), x.grad)
+# Functions, the shapes of their tensors, and how many of these are sharded.
+CASES = [
+    (lambda x, y: torch.twice_plus(x, y), [(6, 4), (4,)], 1),
+    (lambda a, b, c: torch.improved_triplet_loss(a, b, c, reduction='none'), [(6, 5)] * 3, 3),
+    (lambda x, k: torch.correlate2d(x, k, mode='same'), [(6, 5, 7), (3, 3)], 1),
+    (lambda x: torch.fft.rfft2_abs(x), [(6, 4, 5)], 1),
+    (lambda x: torch.gdh(x), [(6, 4)], 1),
+    # Boxes are sharded, images are not.
+    (lambda b, x: torch.roi_pool(x, b.abs() * BOXES, 1.0, 2, 2), [(6, 5), (2, 3, 8, 9)], 1),
+]
+if torch.__version__ >= "2.12":  # before, DTensor has no strategy for in-place operators that are not on its lists
+    CASES.append((lambda x, y: (x * 1).twice_plus_(y), [(6, 4), (6, 4)], 2))
+for number, (function, shapes, sharded) in enumerate(CASES):
+    whole = [torch.randn(shape, dtype=torch.double).requires_grad_() for shape in shapes]
+    BOXES = torch.tensor([0.0, 1, 1, 2, 2])
+    expected = function(*whole)
+    expected.backward(expected.detach())
+    placements = [[Shard(0)] if i < sharded else [Replicate()] for i in range(len(whole))]
+    parts = [distribute_tensor(x.detach(), mesh, p).requires_grad_() for x, p in zip(whole, placements)]
+    BOXES = distribute_tensor(BOXES, mesh, [Replicate()])
+    with CommDebugMode() as sent:
+        result = function(*parts)
+        result.backward(result.detach())
+    assert sent.get_total_counts() == 0, (number, sent.get_comm_counts())
+    assert result.placements == (Shard(0),), number
+    assert_close(result.full_tensor(), expected)
+    for i, (part, x) in enumerate(zip(parts, whole)):
+        assert (part.grad is None) == (x.grad is None)
+        if x.grad is not None:
+            assert part.grad.placements[0].is_shard(0) if i < sharded else part.grad.placements[0].is_partial()
+            assert_close(part.grad.full_tensor(), x.grad)
 """
     run_on_two_ranks(program, tmp_path)
 
@@ -146,7 +121,8 @@ model.zero_grad()
 """
 
 
-EVERY_OPERATOR = """
+def test_gradients_of_every_operator_are_averaged(tmp_path: Path) -> None:
+    program = """
 from operators import OPERATORS
 from torch.nn.parallel import DistributedDataParallel
 
@@ -169,19 +145,6 @@ model(1 + rank).backward()
 for one, both in zip(alone.parameters(), model.parameters(), strict=True):
     # The mean of once and twice the gradient.
     torch.testing.assert_close(both.grad, 1.5 * one.grad)
-"""
-
-
-def test_gradients_of_every_operator_are_averaged(tmp_path: Path) -> None:
-    run_on_two_ranks(EVERY_OPERATOR, tmp_path)
-
-
-def test_distributed_data_parallel(tmp_path: Path) -> None:
-    program = f"""{SHARDING}{MODEL}
-parallel = torch.nn.parallel.DistributedDataParallel(model)
-parallel(images[2 * rank : 2 * rank + 2]).sum().backward()
-for name, parameter in model.named_parameters():
-    assert_close(parameter.grad, gradients[name])
 """
     run_on_two_ranks(program, tmp_path)
 

@@ -1,18 +1,18 @@
 """Tests for every shipped operator: special values, autocast, determinism, vmap of gradients."""
 
-from __future__ import annotations
-
 import itertools
 import re
 
 import pytest
 import torch
 from operators import OPERATORS, Operator
-from samples import check_deterministic, values
+from samples import check_deterministic, result_and_gradients, values
 from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo
 from vmaps import check_vmap
 
+from tests.kit.fuzz.judge import run
+from tests.kit.fuzz.valid import made, overload_of, valid_calls
 from tests.kit.opinfos import added_op_infos
 
 every_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
@@ -74,30 +74,33 @@ def test_autocast(operator: Operator) -> None:
         assert x.grad is not None and x.grad.dtype == torch.float32 and x.grad.isfinite().all()
 
 
-# The input in half and the parameters in float, as between layers.
-HALF_UNDER_AUTOCAST = {
-    "affine": lambda x: torch.affine(x.bfloat16(), x),
-    "depthwise_conv2d": lambda x: torch.depthwise_conv2d(x.bfloat16()[None, None], x[None, None, :3, :3]),
-    "depthwise_conv2d.padding": lambda x: torch.depthwise_conv2d(
-        x.bfloat16()[None, None], x[None, None, :3, :3], padding="same"
+# By operator, its dtype under autocast and a call. Matrix products and convolutions take the input in half and the
+# parameters in float, as between layers, and run in half; sums of many terms run in float;
+# a maximum is one of the inputs.
+BOX = torch.zeros(1, 5)
+UNDER_AUTOCAST = {
+    "affine": (torch.bfloat16, lambda x: torch.affine(x.bfloat16(), x)),
+    "depthwise_conv2d": (
+        torch.bfloat16,
+        lambda x: torch.depthwise_conv2d(x.bfloat16()[None, None], x[None, None, :3, :3]),
     ),
-}
-FLOAT_UNDER_AUTOCAST = {
-    "improved_triplet_loss": lambda x: torch.improved_triplet_loss(x, x, x),
-    "rfft2_abs": torch.fft.rfft2_abs,
-    "correlate2d": lambda x: torch.correlate2d(x, x[:3, :3]),
+    "depthwise_conv2d.padding": (
+        torch.bfloat16,
+        lambda x: torch.depthwise_conv2d(x.bfloat16()[None, None], x[None, None, :3, :3], padding="same"),
+    ),
+    "improved_triplet_loss": (torch.float32, lambda x: torch.improved_triplet_loss(*[x.bfloat16()] * 3)),
+    "rfft2_abs": (torch.float32, lambda x: torch.fft.rfft2_abs(x.bfloat16())),
+    "correlate2d": (torch.float32, lambda x: torch.correlate2d(x.bfloat16(), x.bfloat16()[:3, :3])),
+    "roi_pool": (torch.float32, lambda x: torch.roi_pool(x[None, None], BOX, 1.0, 2, 2)),
+    "roi_pool of half": (torch.bfloat16, lambda x: torch.roi_pool(x.bfloat16()[None, None], BOX, 1.0, 2, 2)),
 }
 
 
-@pytest.mark.parametrize("name", [*HALF_UNDER_AUTOCAST, *FLOAT_UNDER_AUTOCAST])
+@pytest.mark.parametrize("name", UNDER_AUTOCAST)
 def test_dtype_under_autocast(name: str) -> None:
-    """Matrix products and convolutions run in the lower precision, sums of many terms in float."""
-    x = torch.rand(5, 5)
+    dtype, call = UNDER_AUTOCAST[name]
     with torch.autocast("cpu", torch.bfloat16):
-        if name in HALF_UNDER_AUTOCAST:
-            assert HALF_UNDER_AUTOCAST[name](x).dtype == torch.bfloat16
-        else:
-            assert FLOAT_UNDER_AUTOCAST[name](x.bfloat16()).dtype == torch.float32
+        assert call(torch.rand(5, 5)).dtype == dtype
 
 
 @every_operator
@@ -127,9 +130,45 @@ def test_gradient_of_vmap(operator: Operator) -> None:
     torch.testing.assert_close(found, expected)
 
 
+class Calling(torch.nn.Module):
+    def __init__(self, operator: Operator) -> None:
+        super().__init__()
+        self.operator = operator
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.operator.function(*inputs)
+
+
+@every_operator
+def test_compiled_and_exported_for_any_batch(operator: Operator) -> None:
+    """Code for a batch of one size gives the results, and compiled code the gradients, for a batch of another."""
+    if operator.function is torch.fft.rfft2_abs and torch.__version__ < "2.7":
+        pytest.skip("no fft function of this release takes symbolic shapes")
+    compiled = torch.compile(operator.function, fullgraph=True, backend="aot_eager", dynamic=True)
+    is_batched = [two != three for two, three in zip(operator.shapes(2), operator.shapes(3), strict=True)]
+    dynamic = tuple({0: torch.export.Dim.AUTO} if each else None for each in is_batched)
+    exported = torch.export.export(Calling(operator), tuple(operator.inputs()), dynamic_shapes=(dynamic,)).module()
+    for batch in (2, 4):
+        inputs = operator.inputs(batch)
+        expected = result_and_gradients(operator.function, *inputs)
+        torch.testing.assert_close(result_and_gradients(compiled, *inputs), expected)
+        torch.testing.assert_close(exported(*inputs), expected[0])
+
+
 @pytest.mark.parametrize("name", ["depthwise_conv2d", "improved_triplet_loss", "roi_pool"])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
 def test_numbers_that_no_kernel_is_for_are_refused_by_name(name: str, dtype: torch.dtype) -> None:
     inputs = [values(shape, torch.float32, 0).to(dtype) for shape in OPERATORS[name].shapes(2)]
     with pytest.raises(RuntimeError, match=r"\(\): expected \w+ to be double, float, half or bfloat16, (but )?got "):
         OPERATORS[name].function(*inputs)
+
+
+def test_fuzzer_has_valid_calls() -> None:
+    """It varies calls of every operator, including those called only by derivative formulas."""
+    calls = valid_calls()
+    assert set(calls) == set(torch._added_operators.OPERATORS)
+    for name, of_name in calls.items():
+        overload = overload_of(name)
+        assert of_name, name
+        for call in of_name if not overload._schema.is_mutable else []:
+            run(overload, made(call))

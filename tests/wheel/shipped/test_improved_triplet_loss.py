@@ -1,10 +1,10 @@
 """improved_triplet_loss: max(d_ap - d_an, tau1) + beta * max(d_ap, tau2), with squared distances of rows."""
 
-from __future__ import annotations
-
 import itertools
 import math
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +17,6 @@ from samples import (
     allocated,
     assert_exact,
     check_deterministic,
-    check_exported,
     check_third_derivatives,
     double,
     layouts,
@@ -44,15 +43,11 @@ def hinge(x: torch.Tensor, tau: float) -> torch.Tensor:
 
 
 def reference(
-    anchor: torch.Tensor,
-    positive: torch.Tensor,
-    negative: torch.Tensor,
-    tau1: float = PARAMETERS[0],
-    tau2: float = PARAMETERS[1],
-    beta: float = PARAMETERS[2],
-    reduction: str = "mean",
+    inputs: Iterable[torch.Tensor], parameters: tuple[float, float, float] = PARAMETERS, reduction: str = "mean"
 ) -> torch.Tensor:
     """Compute the loss with plain operations in double, and round once."""
+    anchor, positive, negative = inputs
+    tau1, tau2, beta = parameters
     a, p, n = (x.double() for x in (anchor, positive, negative))
     d_ap, d_an = (a - p).square().sum(-1), (a - n).square().sum(-1)
     losses = hinge(d_ap - d_an, tau1) + beta * hinge(d_ap, tau2)
@@ -61,6 +56,10 @@ def reference(
 
 def loss(*inputs: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
     return torch.improved_triplet_loss(*inputs, *PARAMETERS, reduction)
+
+
+def with_distances(*inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.improved_triplet_loss_with_distances(*inputs, *PARAMETERS)
 
 
 def assert_close_to_loss(
@@ -79,7 +78,7 @@ def assert_close_to_loss(
 def check_with_gradients(inputs: list[torch.Tensor], parameters: tuple[float, float, float], reduction: str) -> None:
     ours, theirs = ([x.detach().requires_grad_() for x in inputs] for _ in "ab")
     result = torch.improved_triplet_loss(*ours, *parameters, reduction)
-    expected = reference(*theirs, *parameters, reduction)
+    expected = reference(theirs, parameters, reduction)
     assert_close_to_loss(result, expected, inputs, reduction)
     weight = torch.linspace(1, 2, result.numel(), dtype=result.dtype).view_as(result)
     (result * weight).sum().backward()
@@ -118,7 +117,7 @@ def test_any_parameters(rows: int, length: int, tau1: float, tau2: float, beta: 
 @pytest.mark.parametrize("shape", [(4, 129), (17,), (0, 3), (3, 0)])
 def test_distances(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     anchor, positive, negative = (x.requires_grad_() for x in triple(shape, dtype))
-    losses, distances = torch.improved_triplet_loss_with_distances(anchor, positive, negative, *PARAMETERS)
+    losses, distances = with_distances(anchor, positive, negative)
     assert_exact(losses.mean().to(dtype), loss(anchor, positive, negative))
     assert losses.requires_grad
     assert not distances.requires_grad
@@ -132,7 +131,7 @@ def test_distances_of_long_rows(length: int, dtype: torch.dtype) -> None:
     """The error must not grow with the row, even for equal numbers, whose rounding errors do not cancel."""
     zeros = torch.zeros(1, length, dtype=dtype)
     for row in (zeros + 0.1, values((1, length), dtype)):
-        _, distances = torch.improved_triplet_loss_with_distances(row, zeros, zeros, *PARAMETERS)
+        _, distances = with_distances(row, zeros, zeros)
         expected = row.double().square().sum().expand(1, 2)
         # The sum of each lane has at most 128 terms.
         rtol = 32 * torch.finfo(distances.dtype).eps
@@ -145,7 +144,7 @@ def test_layouts(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     anchor, positive, negative = triple(shape, dtype)
     for other in layouts(anchor).values():
         for inputs in ([other, positive, negative], [positive, other, other]):
-            assert_close_to_loss(loss(*inputs, reduction="none"), reference(*inputs, reduction="none"), inputs, "none")
+            assert_close_to_loss(loss(*inputs, reduction="none"), reference(inputs, reduction="none"), inputs, "none")
 
 
 def test_gradient_at_the_kinks_is_one() -> None:
@@ -175,9 +174,7 @@ def test_defaults() -> None:
     inputs = triple((3, 4), torch.float32)
     for function in (torch.improved_triplet_loss, torch.ops.aten.improved_triplet_loss, F.improved_triplet_loss):
         assert_exact(function(*inputs), torch.improved_triplet_loss(*inputs, -1.0, 0.01, 0.002, "mean"))
-    assert_close_to_loss(torch.improved_triplet_loss(*inputs), reference(*inputs), inputs)
-    losses, _ = torch.improved_triplet_loss_with_distances(*inputs, *PARAMETERS)
-    assert_exact(losses.mean(), loss(*inputs))
+    assert_close_to_loss(torch.improved_triplet_loss(*inputs), reference(inputs), inputs)
     module = torch.nn.ImprovedTripletLoss()
     assert (module.tau1, module.tau2, module.beta, module.reduction) == (-1.0, 0.01, 0.002, "mean")
 
@@ -188,7 +185,12 @@ def test_gradient_of_some_inputs() -> None:
         inputs = [anchor, positive, negative]
         inputs[which] = inputs[which].clone().requires_grad_()
         (grad,) = torch.autograd.grad(loss(*inputs), inputs[which])
-        torch.testing.assert_close(grad, torch.autograd.grad(reference(*inputs), inputs[which])[0])
+        torch.testing.assert_close(grad, torch.autograd.grad(reference(inputs), inputs[which])[0])
+
+
+def backward(*given: Any) -> Any:
+    """Call the backward with a gradient of the losses, the inputs and the distances."""
+    return torch.ops.aten.improved_triplet_loss_backward(*given, *PARAMETERS, [True] * 3)
 
 
 def test_errors() -> None:
@@ -199,30 +201,17 @@ def test_errors() -> None:
     with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got UInt64"):
         double_backward = torch.ops.aten.improved_triplet_loss_double_backward
         double_backward(None, None, None, x[:, 0], unsigned, unsigned, unsigned, x[:, :2], *PARAMETERS)
-    backward = torch.ops.aten.improved_triplet_loss_backward
     wanted = r"expected distances to be \[3, 2\] of dtype Float on device cpu, but got "
     for wrong in (x, torch.rand(3), torch.rand(3, 2).double(), torch.rand(3, 2, device="meta")):
         with pytest.raises(RuntimeError, match=wanted):
-            backward(x[:, 0], x, x, x, wrong, *PARAMETERS, [True] * 3)
+            backward(x[:, 0], x, x, x, wrong)
     for device, wrong in itertools.product(["cpu", "meta"], [x.sum(), x[:1, 0], x[:, 0].double()]):
-        given = [each.to(device) for each in (wrong, x, x, x, x[:, :2])]
         with pytest.raises(RuntimeError, match=r"expected grad_losses to be \[3\] of dtype Float on device"):
-            backward(*given, *PARAMETERS, [True] * 3)
+            backward(*(each.to(device) for each in (wrong, x, x, x, x[:, :2])))
 
 
 def test_deterministic() -> None:
     check_deterministic(loss, *(x.requires_grad_() for x in triple((300, 400), torch.float32)))
-
-
-def test_opcheck_of_the_backward() -> None:
-    inputs = triple((3, 4), torch.float32)
-    arguments = (torch.rand(3), *inputs, torch.rand(3, 2), *PARAMETERS, [True, False, True])
-    torch.library.opcheck(torch.ops.aten.improved_triplet_loss_backward.default, arguments)
-
-
-@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4)])
-def test_exported(shape: tuple[int, ...]) -> None:
-    check_exported(loss, *triple(shape, torch.float32))
 
 
 @every_reduction
@@ -239,22 +228,20 @@ def test_vmap(in_dims: tuple[int | None, ...], reduction: str) -> None:
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_half_types_are_rounded_at_last(dtype: torch.dtype) -> None:
-    """Losses and distances are larger than the largest half, but their means are not."""
+    """Losses and distances are larger than the largest half, but their means and tangents are not."""
     anchor = torch.zeros(2, 4, 4, dtype=dtype)
     anchor[:, 0] = 128
     zeros = torch.zeros_like(anchor)
-    parameters = (-1.0, 0.01, 0.5, "mean")
-    mean = torch.vmap(lambda *inputs: torch.improved_triplet_loss(*inputs, *parameters))
-    expected = torch.stack([reference(*each, *parameters) for each in zip(anchor, zeros, anchor, strict=True)])
+    mean = lambda *inputs: torch.improved_triplet_loss(*inputs, -1.0, 0.01, 0.5)  # noqa: E731
+    each = zip(anchor, zeros, anchor, strict=True)
+    expected = torch.stack([reference(inputs, (-1.0, 0.01, 0.5)) for inputs in each])
     assert expected.isfinite().all()
-    torch.testing.assert_close(mean(anchor, zeros, anchor), expected)
-    torch.testing.assert_close(torch.improved_triplet_loss(anchor[0], zeros[0], anchor[0], *parameters), expected[0])
+    torch.testing.assert_close(torch.vmap(mean)(anchor, zeros, anchor), expected)
+    torch.testing.assert_close(mean(anchor[0], zeros[0], anchor[0]), expected[0])
     tangent = torch.zeros(4, 4, dtype=dtype)
     tangent[0, 0] = 200
-    inputs, tangents = (tangent, zeros[0], zeros[0]), (tangent, zeros[0], zeros[0])
-    parameters = (-1.0, 0.01, 0.002, "mean")
-    found = torch.func.jvp(lambda *x: torch.improved_triplet_loss(*x, *parameters), inputs, tangents)[1]
-    wanted = torch.func.jvp(lambda *x: reference(*x, *parameters), inputs, tangents)[1]
+    inputs = (tangent, zeros[0], zeros[0])
+    found, wanted = (torch.func.jvp(f, inputs, inputs)[1] for f in (loss, lambda *inputs: reference(inputs)))
     torch.testing.assert_close(found, wanted)
 
 
@@ -268,23 +255,25 @@ def test_gradients_of_half_types_are_divided_in_float() -> None:
     assert torch.equal(gradient, torch.full_like(anchor, -(2.0**-16)))
 
 
-def test_errors_under_vmap() -> None:
-    x = torch.rand(2, 3, 4)
-    with pytest.raises(ValueError, match=r"expected reduction to be 'none', 'mean' or 'sum', but got 'max'"):
-        torch.vmap(lambda x: loss(x, x, x, reduction="max"))(x)
-    with pytest.raises(RuntimeError, match=r"expected anchor to be double, float, half or bfloat16, but got UInt64"):
-        torch.vmap(lambda x: loss(x, x, x))(x.to(torch.uint64))
-    with pytest.raises(RuntimeError, match=r"expected anchor to be \[..., D\], but got \[\]"):
-        torch.vmap(lambda x: loss(x, x, x))(torch.rand(3))
-    with pytest.raises(RuntimeError, match=r"expected at least 1 dimensions, but under vmap there are 0"):
-        torch.vmap(lambda x: torch.improved_triplet_loss_with_distances(x, x, x, *PARAMETERS))(torch.rand(3))
-    with pytest.raises(RuntimeError, match=r"expected negative to have anchor's shape \[3, 4\], but got \[3, 2\]"):
-        torch.vmap(lambda x: loss(x, x, x[:, :2]))(x)
-    with pytest.raises(RuntimeError, match=r"expected positive to have anchor's dtype Float, but got Double"):
-        torch.vmap(lambda x: loss(x, x.double(), x))(x)
-    backward = torch.ops.aten.improved_triplet_loss_backward
-    with pytest.raises(RuntimeError, match=r"expected distances to be \[2, 3, 2\] of dtype Float .* but got \[2, 2\]"):
-        torch.vmap(lambda x: backward(x[:, 0], x, x, x, x[0, :2], *PARAMETERS, [True] * 3))(x)
+@pytest.mark.parametrize(
+    ("function", "shape", "message"),
+    [
+        (lambda x: loss(x.to(torch.uint64), x, x), (3, 4), r"anchor to be double, .* or bfloat16, but got UInt64"),
+        (lambda x: loss(x, x, x), (), r"expected anchor to be \[..., D\], but got \[\]"),
+        (lambda x: with_distances(x, x, x), (), r"expected at least 1 dimensions, but under vmap there are 0"),
+        (lambda x: loss(x, x, x[:, :2]), (3, 4), r"negative to have anchor's shape \[3, 4\], but got \[3, 2\]"),
+        (lambda x: loss(x, x.double(), x), (3, 4), r"expected positive to have anchor's dtype Float, but got Double"),
+        (
+            lambda x: backward(x[:, 0], x, x, x, x[0, :2]),
+            (3, 4),
+            r"expected distances to be \[2, 3, 2\] of dtype Float .* but got \[2, 2\]",
+        ),
+        (lambda x: loss(x, x, x, reduction="max"), (3, 4), "reduction to be 'none', 'mean' or 'sum', but got 'max'"),
+    ],
+)
+def test_errors_under_vmap(function: Callable[[torch.Tensor], Any], shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises((RuntimeError, ValueError), match=message):
+        torch.vmap(function)(torch.rand(2, *shape))
 
 
 def test_memory_is_that_of_the_losses() -> None:
@@ -292,10 +281,8 @@ def test_memory_is_that_of_the_losses() -> None:
     inputs = triple((64, 4096), torch.float32)
     # A loss and two distances for each row, plus some small tensors.
     most = 64 * 4 * 10
-    assert allocated(loss, *inputs) < most
-    assert allocated(loss, *(x.t().contiguous().t() for x in inputs)) < most
-    assert allocated(loss, *(x[:, ::2] for x in inputs)) < most
-    assert allocated(loss, *(x.view(4, 16, 4096) for x in inputs)) < most
+    for other in (lambda x: x, lambda x: x.t().contiguous().t(), lambda x: x[:, ::2], lambda x: x.view(4, 16, 4096)):
+        assert allocated(loss, *map(other, inputs)) < most
     batches = [x.view(4, 16, 4096) for x in inputs]
     for reduction in REDUCTIONS:
         batched = torch.vmap(lambda *x, r=reduction: loss(*x, reduction=r))
@@ -306,9 +293,7 @@ def test_memory_is_that_of_the_losses() -> None:
 
 def test_memory_of_the_backward_is_that_of_the_gradients() -> None:
     inputs = [x.t().contiguous().t() for x in triple((64, 4096), torch.float32)]
-    backward = torch.ops.aten.improved_triplet_loss_backward
-    more = (torch.ones(64), *inputs, torch.ones(64, 2), *PARAMETERS, [True] * 3)
-    assert allocated(backward, *more) < 3 * 64 * 4096 * 4 + 64 * 4 * 10
+    assert allocated(backward, torch.ones(64), *inputs, torch.ones(64, 2)) < 3 * 64 * 4096 * 4 + 64 * 4 * 10
 
 
 def check_cpu_capability() -> None:
@@ -320,7 +305,7 @@ def check_cpu_capability() -> None:
 @every_reduction
 def test_functional_and_module(reduction: str) -> None:
     inputs = triple((3, 4), torch.float32)
-    expected = reference(*inputs, 0.5, 0.25, 2.0, reduction)
+    expected = reference(inputs, (0.5, 0.25, 2.0), reduction)
     module = torch.nn.ImprovedTripletLoss(0.5, 0.25, 2.0, reduction=reduction)
     for result in (
         F.improved_triplet_loss(*inputs, tau1=0.5, tau2=0.25, beta=2.0, reduction=reduction),

@@ -3,8 +3,6 @@
 Zeroed memory is allocated only when it is written, so most of these tests need less memory than they request.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The shipped operators and modules in other processes: forked, spawned, and data loader workers."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

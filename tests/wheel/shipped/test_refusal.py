@@ -1,7 +1,5 @@
 """A wheel with libraries of different builds raises an error instead of calling wrong addresses."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

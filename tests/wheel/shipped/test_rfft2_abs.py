@@ -1,20 +1,11 @@
 """torch.fft.rfft2_abs: the magnitude of the Fourier transform over two dimensions, with its own gradient."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 import torch
-from samples import (
-    check_compiled,
-    check_exported,
-    check_third_derivatives,
-    double,
-    layouts,
-    values,
-)
+from samples import check_third_derivatives, double, values
 from vmaps import check_vmap
 
 SHAPES = [(1, 1), (1, 2), (2, 1), (3, 4), (4, 5), (5, 7), (2, 3, 6, 8), (33, 64), (2, 2, 19, 33)]
@@ -61,11 +52,6 @@ def test_no_images() -> None:
     result.sum().backward()
     assert x.grad.shape == x.shape
     assert torch.fft.rfft2_abs(torch.ones(0, 3, 5, dtype=torch.int64)).dtype == torch.float32
-
-
-def test_layouts() -> None:
-    for x in layouts(values((2, 3, 4, 5), torch.float64)).values():
-        torch.testing.assert_close(torch.fft.rfft2_abs(x), composite(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -130,17 +116,6 @@ def test_errors_of_the_backward() -> None:
     for columns in (3, 6, 0, -1, 2**63 - 1):
         with pytest.raises(RuntimeError, match=rf"that of the transform of {columns} columns"):
             backward(spectrum.real, spectrum, columns)
-
-
-@pytest.mark.skipif(torch.__version__ < "2.7", reason="no fft function of this release takes symbolic shapes")
-def test_symbolic_shapes() -> None:
-    x = values((3, 4, 5), torch.float32).requires_grad_()
-    torch.library.opcheck(torch.ops.aten._fft_rfft2_abs.default, (x,))
-    magnitude, spectrum = (y.detach() for y in torch.ops.aten._fft_rfft2_abs(x))
-    arguments = (torch.rand_like(magnitude), spectrum, 5)
-    torch.library.opcheck(torch.ops.aten._fft_rfft2_abs_backward.default, arguments)
-    check_compiled(torch.fft.rfft2_abs, x)
-    check_exported(torch.fft.rfft2_abs, x.detach())
 
 
 @pytest.mark.skipif(not hasattr(torch.library, "get_kernel"), reason="this release calls no kernel of another device")

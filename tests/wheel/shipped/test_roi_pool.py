@@ -1,26 +1,18 @@
 """roi_pool: the largest values in regions of interest, as Fast R-CNN pools them."""
 
-from __future__ import annotations
-
 import itertools
 import timeit
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import (
-    HALF,
-    REAL,
-    assert_exact,
-    check_deterministic,
-    check_exported,
-    double,
-    layouts,
-    threads,
-    values,
-)
+from samples import HALF, REAL, assert_exact, check_deterministic, layouts, threads, values
 from vmaps import check_vmap
 
 from tests.kit.samples import SAMPLES
@@ -160,37 +152,35 @@ def test_no_boxes(shape: tuple[int, ...]) -> None:
     assert_exact(x.grad, torch.zeros(shape))
 
 
+def added(grad: torch.Tensor, boxes: torch.Tensor, indices: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Add each gradient at its maximum, box by box and bin by bin: in float for float, otherwise in double."""
+    number = np.float32 if grad.dtype == torch.float32 else np.float64
+    total = np.zeros((*like.shape[:2], like.shape[2] * like.shape[3]), number)
+    for (k, c, i, j), place in np.ndenumerate(indices.numpy()):
+        if place >= 0:
+            total[int(boxes[k, 0]), c, place] += number(grad[k, c, i, j].item())
+    return torch.from_numpy(total).reshape(like.shape).to(like.dtype)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALF])
 def test_gradient(dtype: torch.dtype) -> None:
-    """Each gradient is added at its maximum; half types are added in float."""
+    """Half types are added in float."""
     x = values((2, 5, 9, 12), dtype).requires_grad_()
     output = torch.roi_pool(x, BOXES, 1.0, 4, 3)
     grad = values(tuple(output.shape), dtype, 2)
-    output.backward(grad)
     _, indices = reference(x.detach(), BOXES, 1.0, 4, 3)
-    expected = np.zeros((2, 5, 9 * 12))
-    for (k, c, i, j), place in np.ndenumerate(indices.numpy()):
-        if place >= 0:
-            expected[int(BOXES[k, 0]), c, place] += grad[k, c, i, j].item()
-    torch.testing.assert_close(x.grad, torch.from_numpy(expected).reshape(x.shape).to(dtype))
+    torch.testing.assert_close(torch.autograd.grad(output, x, grad)[0], added(grad, BOXES, indices, x.detach()))
 
 
 def test_gradients_are_added_in_order() -> None:
-    """Many boxes have their maximum at the same pixel; gradients are added box by box and bin by bin, in float."""
+    """Many boxes have their maximum at the same pixel."""
     x = torch.zeros(2, 1, 9, 12)
     x[:, :, 4, 5] = 1
     boxes = torch.tensor([[1 - k % 2, k % 5, k % 4, 6 + k % 5, 5 + k % 3] for k in range(200)], dtype=torch.float32)
     output, indices = torch.roi_pool_with_indices(x.requires_grad_(), boxes, 1.0, 2, 3)
+    assert not indices.requires_grad
     grad = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
-    expected = np.zeros((2, 9 * 12), np.float32)
-    for (k, _, i, j), place in np.ndenumerate(indices.numpy()):
-        if place >= 0:
-            expected[int(boxes[k, 0]), place] += grad[k, 0, i, j].numpy()
-    assert_exact(torch.autograd.grad(output, x, grad)[0], torch.from_numpy(expected).reshape(x.shape))
-
-
-def test_indices_have_no_gradient() -> None:
-    assert not torch.roi_pool_with_indices(double((2, 3, 5, 6)), BOXES, 1.0, 2, 3)[1].requires_grad
+    assert_exact(torch.autograd.grad(output, x, grad)[0], added(grad, boxes, indices, x.detach()))
 
 
 def test_deterministic() -> None:
@@ -199,48 +189,35 @@ def test_deterministic() -> None:
     check_deterministic(lambda x: torch.roi_pool(x, boxes, 1.0, 7, 7), x)
 
 
+X, PLACES = torch.ones(2, 3, 4, 5), torch.zeros((8, 3, 2, 2), dtype=torch.int32)
+pool = torch.roi_pool
+backward = torch.ops.aten.roi_pool_backward
+
+
 @pytest.mark.unemulated("a kernel for CUDA finds a wrong box by an assertion, which tells no numbers")
-def test_errors() -> None:
-    x = torch.ones(2, 3, 4, 5)
-    with pytest.raises(RuntimeError, match="input to be double, float, half or bfloat16, but got Float8"):
-        torch.roi_pool(x.to("meta", torch.float8_e5m2), BOXES.to("meta"), 1.0, 2, 2)
-    with pytest.raises(RuntimeError, match="boxes to be on input's device cpu, but they are on meta"):
-        torch.roi_pool(x, BOXES.to("meta"), 1.0, 2, 2)
-    with pytest.raises(
-        RuntimeError, match=r"roi_pool_backward\(\): expected grad_output to be double, float, half or bfloat16"
-    ):
-        places = torch.zeros((8, 3, 2, 2), dtype=torch.int32)
-        torch.ops.aten.roi_pool_backward(places.to(torch.uint32), BOXES, places, [2, 3, 4, 5])
-    with pytest.raises(RuntimeError, match=r"the index of one of input's 2 images, but it is 0\.5 in row 1"):
-        torch.roi_pool(x, torch.tensor([[0, 0, 0, 1, 1], [0.5, 0, 0, 1, 1]]), 1.0, 2, 2)
-    with pytest.raises(IndexError, match=r"expected indices to be below 20, but got 20"):
-        indices = torch.full((1, 3, 2, 2), 20, dtype=torch.int32)
-        torch.ops.aten.roi_pool_backward(torch.ones(1, 3, 2, 2), BOXES[:1], indices, [2, 3, 4, 5])
-
-
-def test_autocast_keeps_the_dtype() -> None:
-    """A maximum is one of the inputs: there is nothing to compute in float."""
-    for dtype in (torch.float32, torch.bfloat16):
-        x = values((2, 3, 9, 12), dtype).requires_grad_()
-        with torch.autocast("cpu", torch.bfloat16):
-            output = torch.roi_pool(x, BOXES, 1.0, 3, 2)
-        assert_exact(output, reference(x.detach(), BOXES, 1.0, 3, 2)[0])
-        output.sum().backward()
-        assert x.grad.dtype == dtype
-
-
-def test_opcheck_of_the_backward() -> None:
-    output, indices = torch.roi_pool_with_indices(values((2, 3, 9, 12), torch.float32), BOXES, 0.5, 2, 3)
-    torch.library.opcheck(torch.ops.aten.roi_pool_backward.default, (output, BOXES, indices, [2, 3, 9, 12]))
+@pytest.mark.parametrize(
+    ("function", "given", "message"),
+    [
+        (pool, (X.to("meta", torch.float8_e5m2), BOXES.to("meta"), 1.0, 2, 2), "input to be double, .* but got Float8"),
+        (pool, (X, BOXES.to("meta"), 1.0, 2, 2), "boxes to be on input's device cpu, but they are on meta"),
+        (pool, (X, torch.tensor([[0, 0, 0, 1, 1], [0.5, 0, 0, 1, 1]]), 1.0, 2, 2), r"images, but it is 0\.5 in row 1"),
+        (backward, (PLACES.to(torch.uint32), BOXES, PLACES, X.shape), "expected grad_output to be double, float, half"),
+        (backward, (X[:1, :, :2, :2], BOXES[:1], PLACES[:1] + 20, X.shape), "expected indices to be below 20, but got"),
+        (
+            pool,
+            (X[:1, :1, :1, :1].expand(1, 1, 2**16, 2**15), BOXES[:1] * 0, 1.0, 1, 1),
+            r"expected a plane of input to have less than 2\^31 elements",
+        ),
+    ],
+)
+def test_errors(function: Callable[..., Any], given: tuple[Any, ...], message: str) -> None:
+    with pytest.raises((RuntimeError, IndexError), match=message):
+        function(*given)
 
 
 class Pool(torch.nn.Module):
     def forward(self, x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
         return torch.roi_pool(x, boxes, 0.5, 2, 3)
-
-
-def test_exported() -> None:
-    check_exported(Pool(), values((2, 3, 9, 12), torch.float32), BOXES)
 
 
 @pytest.mark.parametrize("axis", [2, 3])
@@ -262,11 +239,6 @@ def test_images_and_boxes_that_a_mask_selects(memory_format: torch.memory_format
     images, boxes = torch.tensor([True, False, True]), BOXES[:, 1] > 0
     expected, _ = reference(x[images], BOXES[boxes], 1.0, 2, 3)
     assert_exact(compiled(x, images, boxes), expected)
-
-
-def test_planes_of_2_31_elements_are_refused() -> None:
-    with pytest.raises(RuntimeError, match=r"expected a plane of input to have less than 2\^31 elements"):
-        torch.roi_pool(torch.ones(1, 1, 1, 1).expand(1, 1, 2**16, 2**15), BOXES[:1] * 0, 1.0, 1, 1)
 
 
 @pytest.mark.parametrize("in_dims", [(0, None), (4, None), (None, 0), (0, 0), (3, 1)])
@@ -344,19 +316,16 @@ def test_list_of_boxes(dtype: torch.dtype) -> None:
     each[1], each[297] = BOXES[:3, 1:].to(dtype), BOXES[3:, 1:].to(dtype)
     images = torch.tensor([1] * 3 + [297] * 5)[:, None]
     expected = torch.roi_pool(x, torch.cat([images, BOXES[:, 1:].to(dtype).float()], 1), 0.5, 2, 3)
-    assert_exact(torch.nn.functional.roi_pool(x, each, (2, 3), 0.5), expected)
     module = torch.nn.RoIPool((2, 3), 0.5)
-    assert_exact(module(x, each), expected)
-    assert_exact(torch.jit.script(module)(x, each), expected)
+    for function in (partial(F.roi_pool, output_size=(2, 3), spatial_scale=0.5), module, torch.jit.script(module)):
+        assert_exact(function(x, each), expected)
     with pytest.raises(ValueError, match=r"expected a list of boxes to hold tensors \[K, 4\]"):
         module(x, [BOXES])
 
 
 def test_functional_and_module() -> None:
     x = values((2, 3, 9, 12), torch.float32)
-    expected = torch.roi_pool(x, BOXES, 0.5, 2, 3)
-    assert_exact(torch.nn.functional.roi_pool(x, BOXES, (2, 3), 0.5), expected)
-    module = torch.nn.RoIPool((2, 3), 0.5)
-    assert_exact(module(x, BOXES), expected)
-    assert_exact(torch.jit.script(module)(x, BOXES), expected)
+    expected, module = torch.roi_pool(x, BOXES, 0.5, 2, 3), torch.nn.RoIPool((2, 3), 0.5)
+    for function in (partial(F.roi_pool, output_size=(2, 3), spatial_scale=0.5), module, torch.jit.script(module)):
+        assert_exact(function(x, BOXES), expected)
     assert repr(torch.nn.RoIPool(7)) == "RoIPool(output_size=(7, 7), spatial_scale=1.0)"

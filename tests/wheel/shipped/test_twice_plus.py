@@ -1,7 +1,5 @@
 """twice_plus: 2 * self + other, elementwise."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path
@@ -10,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from samples import COMPLEX, INTEGERS, REAL, check_derivatives, double, values
+from samples import COMPLEX, INTEGERS, REAL, assert_exact, check_derivatives, double, values
+from torch import Tensor
+from vmaps import check_vmap
 
 # Lengths around the widths of vectors, and one that is split among threads.
 SHAPES = [
@@ -36,19 +36,13 @@ def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("shapes", "dtype"), list(itertools.product(SHAPES, REAL + COMPLEX + INTEGERS)))
 def test_values(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: torch.dtype) -> None:
     x, y = values(shapes[0], dtype, 1), values(shapes[1], dtype, 2)
-    expected = reference(x, y)
-    result = torch.twice_plus(x, y)
-    torch.testing.assert_close(result, expected, rtol=0, atol=0)
-    torch.testing.assert_close(x.twice_plus(y), expected, rtol=0, atol=0)
-    out = torch.empty(0, dtype=dtype)
-    assert torch.twice_plus(x, y, out=out) is out
-    torch.testing.assert_close(out, expected, rtol=0, atol=0)
+    assert_exact(torch.twice_plus(x, y), reference(x, y))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64])
 def test_strided_inputs(dtype: torch.dtype) -> None:
     x, y = values((6, 8), dtype, 1).t()[::2], values((8, 6), dtype, 2)[1::2]
-    torch.testing.assert_close(torch.twice_plus(x, y), reference(x.contiguous(), y.contiguous()), rtol=0, atol=0)
+    assert_exact(torch.twice_plus(x, y), reference(x.contiguous(), y.contiguous()))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +57,8 @@ def test_strided_inputs(dtype: torch.dtype) -> None:
     ],
 )
 def test_type_promotion_is_that_of_add(x: torch.Tensor, y: torch.Tensor) -> None:
-    expected = torch.add(x, y)
     result = torch.twice_plus(x, y)
-    assert result.dtype == expected.dtype
+    assert result.dtype == torch.add(x, y).dtype
     assert result.tolist() == [3] * 3
 
 
@@ -75,19 +68,14 @@ def test_in_place() -> None:
     assert x.tolist() == [[2, 3, 4]] * 2
     x.twice_plus_(x)
     assert x.tolist() == [[6, 9, 12]] * 2
-
-
-def test_special_values() -> None:
-    inf, nan = float("inf"), float("nan")
-    x, y = torch.tensor([inf, -inf, inf, nan, 0.0, 3e38]), torch.tensor([1.0, 1.0, -inf, 1.0, nan, 0.0])
-    torch.testing.assert_close(torch.twice_plus(x, y), torch.tensor([inf, -inf, nan, nan, nan, inf]), equal_nan=True)
+    with pytest.raises(RuntimeError, match=r"output with shape \[1\] doesn't match the broadcast shape \[3\]"):
+        torch.ones(1).twice_plus_(torch.ones(3))
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("count", [1, 33, 70])
 @pytest.mark.parametrize(
-    ("dtype", "x", "y"),
-    [(torch.half, 4e4, -4e4), (torch.complex32, complex(40000, -60000), complex(-60000, 60000))],
+    ("dtype", "x", "y"), [(torch.half, 4e4, -4e4), (torch.complex32, complex(40000, -60000), complex(-60000, 60000))]
 )
 def test_half_rounds_once(dtype: torch.dtype, x: complex, y: complex, count: int) -> None:
     """2x alone overflows, but the sum does not, in vectors and in the remainder."""
@@ -107,18 +95,6 @@ def test_operands_may_be_on_two_devices() -> None:
     assert torch.twice_plus(number, x).tolist() == [11] * 3
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         torch.twice_plus(x, torch.ones(3))
-
-
-def test_meta_and_strides() -> None:
-    x, y = torch.empty(3, 1, device="meta").t(), torch.empty(5, 1, device="meta")
-    assert torch.twice_plus(x, y).shape == (5, 3)
-    channels_last = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
-    assert torch.twice_plus(channels_last, channels_last).is_contiguous(memory_format=torch.channels_last)
-
-
-def test_the_result_has_no_room_in_place() -> None:
-    with pytest.raises(RuntimeError, match=r"output with shape \[1\] doesn't match the broadcast shape \[3\]"):
-        torch.ones(1).twice_plus_(torch.ones(3))
 
 
 @pytest.mark.parametrize("dtypes", [(torch.float64, torch.complex128), (torch.complex128, torch.float64)])
@@ -144,12 +120,38 @@ def test_more_than_the_caches_hold(dtype: torch.dtype) -> None:
 
 
 def test_pointwise_tag() -> None:
-    for operator in (
-        torch.ops.aten.twice_plus.default,
-        torch.ops.aten.twice_plus_.default,
-        torch.ops.aten.twice_plus.out,
-    ):
-        assert torch.Tag.pointwise in operator.tags
+    forms = torch.ops.aten.twice_plus.default, torch.ops.aten.twice_plus_.default, torch.ops.aten.twice_plus.out
+    assert all(torch.Tag.pointwise in form.tags for form in forms)
+
+
+def batched(shape: tuple[int, ...], dtype: torch.dtype, dim: int | None) -> Tensor:
+    """Return a tensor of ``shape`` for each of four samples, along ``dim``; one for all of them if it is None."""
+    if dim is None:
+        return torch.testing.make_tensor(shape, dtype=dtype, device="cpu")
+    return torch.testing.make_tensor((4, *shape), dtype=dtype, device="cpu").movedim(0, dim)
+
+
+@pytest.mark.usefixtures("no_loop")
+@pytest.mark.parametrize("dims", [(0, None), (None, 0), (0, 0), (-1, 0), (0, -1)], ids=str)
+def test_vmap_is_the_loop(dims: tuple[int | None, ...]) -> None:
+    """The batching rule is derived from the tag: for shapes that broadcast, types that promote, and in place."""
+    for shapes in (((), ()), ((3,), ()), ((), (3,)), ((2, 3), (3,)), ((3,), (2, 3)), ((2, 1), (1, 3)), ((0,), (1,))):
+        for dtypes in itertools.product([torch.float32, torch.float64, torch.int64, torch.complex64], repeat=2):
+            check_vmap(torch.twice_plus, *map(batched, shapes, dtypes, dims), in_dims=dims)
+    for shapes in (((), ()), ((3,), ()), ((2, 3), (3,)), ((2, 3), (2, 1))) if dims[0] is not None else ():
+        args = tuple(batched(shape, torch.float64, dim) for shape, dim in zip(shapes, dims, strict=True))
+        expected = torch.vmap(torch.twice_plus, dims)(*args)
+        assert torch.equal(torch.vmap(Tensor.twice_plus_, dims)(*args), expected)
+        assert torch.equal(args[0].movedim(dims[0], 0), expected)
+
+
+@pytest.mark.usefixtures("no_loop")
+def test_vmap_is_nested_and_refuses_to_write_many_samples_into_one() -> None:
+    check_vmap(torch.vmap(torch.twice_plus), torch.randn(4, 5, 3), torch.randn(5, 4), in_dims=(1, 0))
+    with pytest.raises(RuntimeError, match=r"twice_plus_.*vmap"):
+        torch.vmap(Tensor.twice_plus_, (None, 0))(torch.zeros(3), torch.ones(4, 3))
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        torch.vmap(Tensor.twice_plus_)(torch.zeros(4, 1), torch.ones(4, 3))
 
 
 def check_cpu_capability() -> None:

@@ -1,7 +1,5 @@
 """Run a program in two processes, the ranks of one gloo process group."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

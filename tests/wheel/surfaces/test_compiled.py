@@ -1,7 +1,5 @@
 """torch.compile, torch.export, TorchScript and FX."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable
@@ -30,18 +28,14 @@ def compiled(function: Callable[..., Any], backend: str = "aot_eager", **options
     "options",
     {
         "torch.compile traces torch.op(x)": ({"backend": "eager"}, META),
+        "torch.compile traces x.op()": ({"form": "method"}, METHOD),
         "torch.compile with dynamic shapes": ({"dynamic": True}, SYMBOLIC),
     },
 )
 def test_compiled(subject: Subject, options: dict[str, Any]) -> None:
-    call, tensors = subject.on_tensors()
-    assert_close(compiled(call, **options)(*tensors), subject.expected())
-
-
-@surface("torch.compile traces x.op()", METHOD)
-def test_compiled_method(subject: Subject) -> None:
-    call, tensors = subject.on_tensors(subject.method)
-    assert_close(compiled(call)(*tensors), subject.expected())
+    call, tensors = subject.on_tensors(getattr(subject, options.get("form", "function")))
+    more = {name: value for name, value in options.items() if name != "form"}
+    assert_close(compiled(call, **more)(*tensors), subject.expected())
 
 
 @surface("torch.compile traces x.op_()", IN_PLACE)
@@ -170,17 +164,17 @@ def script(subject: Subject, is_method: bool) -> tuple[Any, list[Tensor]]:
     return torch.jit.CompilationUnit(f"def f({declared}):\n    return {owner}.{name}({', '.join(given)})\n").f, args
 
 
-@surface("torch.jit.script, saved and loaded", SCHEMA_TYPES)
-def test_scripted(subject: Subject) -> None:
-    function, args = script(subject, is_method=False)
+@surfaces(
+    "is_method",
+    {
+        "torch.jit.script, saved and loaded": (False, SCHEMA_TYPES),
+        "torch.jit.script of the method": (True, SCHEMA_TYPES),
+    },
+)
+def test_scripted(subject: Subject, is_method: bool) -> None:
+    function, args = script(subject, is_method)
     assert_close(first_result(function(*args)), subject.expected())
     assert_close(first_result(torch.jit.load(io.BytesIO(function.save_to_buffer()))(*args)), subject.expected())
-
-
-@surface("torch.jit.script of the method", SCHEMA_TYPES)
-def test_scripted_method(subject: Subject) -> None:
-    function, args = script(subject, is_method=True)
-    assert_close(first_result(function(*args)), subject.expected())
 
 
 @surface("torch.jit.trace records one node", SCHEMA_TYPES)

@@ -1,7 +1,5 @@
 """The dispatcher: keys, tensors without data, modes and subclasses; and the C++ headers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

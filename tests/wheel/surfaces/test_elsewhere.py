@@ -1,7 +1,5 @@
 """Distributed tensors, other processes, threads and PyTorch's own tests."""
 
-from __future__ import annotations
-
 import copy
 import io
 from collections.abc import Iterator
@@ -109,8 +107,7 @@ def test_loaded(subject: Subject) -> None:
 
 
 @surface(
-    "as many threads as there are",
-    "use TensorIterator or at::parallel_for in the kernel, and write each element once",
+    "as many threads as there are", "use TensorIterator or at::parallel_for in the kernel, and write each element once"
 )
 def test_threads(subject: Subject) -> None:
     subject.require_pointwise()

@@ -1,10 +1,9 @@
 """Names, variants, help and overrides in Python."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from torch.testing import assert_close
 from torch.testing._internal.generated import annotated_fn_args
 
 from tests.kit.subject import Subject, first_result, left_out
-from tests.kit.surfaces import DOCUMENTED, IN_PLACE, METHOD, NAMES, OUT, STATELESS, surface
+from tests.kit.surfaces import DOCUMENTED, GENERATED, IN_PLACE, METHOD, NAMES, OUT, STATELESS, surface, surfaces
 
 
 def test_there_are_samples(name: str) -> None:
@@ -82,16 +81,18 @@ def _stub(file: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
 
 
-@surface("type stub of the function, with its docstring", DOCUMENTED)
-def test_stub(subject: Subject) -> None:
-    if "." in subject.name:
+@surfaces(
+    "is_method",
+    {
+        "type stub of the function, with its docstring": (False, DOCUMENTED),
+        "type stub of the method, with its docstring": (True, DOCUMENTED),
+    },
+)
+def test_stub(subject: Subject, is_method: bool) -> None:
+    if "." in subject.name and not is_method:
         pytest.skip("its module is written in Python")
-    assert ast.get_docstring(_stub("_C/_VariableFunctions.pyi")[subject.name])
-
-
-@surface("type stub of the method, with its docstring", DOCUMENTED)
-def test_method_stub(subject: Subject) -> None:
-    assert ast.get_docstring(_stub("_C/__init__.pyi")[subject.method.__name__])
+    stub = _stub("_C/__init__.pyi" if is_method else "_C/_VariableFunctions.pyi")
+    assert ast.get_docstring(stub[subject.method.__name__ if is_method else subject.name])
 
 
 @surface("a wrong argument is refused by its name", NAMES)
@@ -120,21 +121,20 @@ class Overriding(Tensor):
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
-@surface("__torch_function__ is asked for the function")
-def test_torch_function(subject: Subject) -> None:
-    call, tensors = subject.on_tensors()
+@surfaces(
+    "form",
+    {
+        "__torch_function__ is asked for the function": ("function", GENERATED),
+        "__torch_function__ is asked for the method": ("method", METHOD),
+    },
+)
+def test_torch_function(subject: Subject, form: str) -> None:
+    function = getattr(subject, form)
+    call, tensors = subject.on_tensors(function)
     Overriding.asked.clear()
     result = call(*(tensor.as_subclass(Overriding) for tensor in tensors))
-    assert subject.function in Overriding.asked
+    assert function in Overriding.asked
     assert isinstance(result, Overriding)
-
-
-@surface("__torch_function__ is asked for the method", METHOD)
-def test_torch_function_of_method(subject: Subject) -> None:
-    call, tensors = subject.on_tensors(subject.method)
-    Overriding.asked.clear()
-    call(*(tensor.as_subclass(Overriding) for tensor in tensors))
-    assert subject.method in Overriding.asked
 
 
 @surface("a TorchFunctionMode sees it")
@@ -152,28 +152,22 @@ def test_torch_function_mode(subject: Subject) -> None:
     assert subject.function in seen
 
 
-@surface("torch.overrides.get_overridable_functions()")
-def test_overridable(subject: Subject) -> None:
-    assert any(subject.function in functions for functions in overrides.get_overridable_functions().values())
-
-
-@surface("torch.overrides.get_testing_overrides()")
-def test_testing_overrides(subject: Subject) -> None:
-    assert subject.function in overrides.get_testing_overrides()
-
-
-@surface("torch.overrides.resolve_name()")
-def test_resolved_name(subject: Subject) -> None:
-    # It returns one of its names: torch.nn.functional may have another.
-    name = overrides.resolve_name(subject.function) or ""
-    assert torch._added_operators.resolve(name) is subject.function
-
-
-@surface("arguments for PyTorch's test_overrides.py")
-def test_annotated(subject: Subject) -> None:
-    assert subject.function in annotated_fn_args.annotated_args
-
-
-@surface("pickled by its name", STATELESS)
-def test_pickled(subject: Subject) -> None:
-    assert pickle.loads(pickle.dumps(subject.function)) == subject.function
+@surfaces(
+    "is_known",
+    {
+        "torch.overrides.get_overridable_functions()": (
+            lambda f: any(f in functions for functions in overrides.get_overridable_functions().values()),
+            GENERATED,
+        ),
+        "torch.overrides.get_testing_overrides()": (lambda f: f in overrides.get_testing_overrides(), GENERATED),
+        # It returns one of its names: torch.nn.functional may have another.
+        "torch.overrides.resolve_name()": (
+            lambda f: torch._added_operators.resolve(overrides.resolve_name(f) or "") is f,
+            GENERATED,
+        ),
+        "arguments for PyTorch's test_overrides.py": (lambda f: f in annotated_fn_args.annotated_args, GENERATED),
+        "pickled by its name": (lambda f: pickle.loads(pickle.dumps(f)) == f, STATELESS),
+    },
+)
+def test_known(subject: Subject, is_known: Callable[[Callable[..., Any]], bool]) -> None:
+    assert is_known(subject.function)

@@ -3,8 +3,6 @@
 They take all operators from ``op_db``, to which the folder's are added. Only tests with the name of one of these run.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

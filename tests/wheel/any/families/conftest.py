@@ -1,7 +1,5 @@
 """Report the operators for which the families know only observed behavior."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -6,8 +6,6 @@ test_schema_check.py, functorch's test_vmap.py and test_aotdispatch.py, and indu
 ``GRAFT_OPERATORS`` names other operators to test, separated by commas.
 """
 
-from __future__ import annotations
-
 import os
 import unittest
 from collections.abc import Callable
@@ -63,6 +61,14 @@ def called(op: Callable[..., Any], sample: SampleInput) -> Any:
 
 def tensors_of(value: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def gradients(results: Any, given: Any) -> tuple[Tensor | None, ...]:
+    """Return the gradients of the tensors among arguments; none if no result has one."""
+    wanted = [x for x in tensors_of(given) if x.requires_grad]
+    outputs = [x for x in tensors_of(results) if x.requires_grad]
+    ones = [torch.ones_like(x) for x in outputs]
+    return torch.autograd.grad(outputs, wanted, ones, allow_unused=True) if outputs else ()
 
 
 def instantiate(scope: dict[str, Any], *families: type[TestCase]) -> None:

@@ -1,7 +1,5 @@
 """torch.vmap: functorch's test_vmap.py."""
 
-from __future__ import annotations
-
 import itertools
 import unittest
 from collections.abc import Callable, Iterator

@@ -1,32 +1,23 @@
 """AOTAutograd, Inductor and opcheck: functorch's test_aotdispatch.py, inductor's test_torchinductor_opinfo.py."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Any
 
 import pytest
 import torch
 import torch._inductor.config
-from opinfos import OPERATORS, QUIET, called, each_of, in_one, instantiate, tensors_of
+from opinfos import OPERATORS, QUIET, called, each_of, gradients, in_one, instantiate
 from torch import Tensor
 from torch.library import opcheck
 from torch.testing._internal.common_device_type import OpDTypes
 from torch.testing._internal.common_utils import TestCase
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.testing._internal.opinfo.core import OpInfo
 from torch.testing._internal.optests import aot_autograd_check
 
 pytestmark = QUIET
 
 # The number of samples of each operator that Inductor compiles.
 SAMPLES = 2
-
-
-def gradients(results: Any, sample: SampleInput) -> tuple[Tensor | None, ...]:
-    """Return the gradients of a sample's tensors."""
-    wanted = [each for each in tensors_of((sample.input, sample.args, sample.kwargs)) if each.requires_grad]
-    given = [each for each in tensors_of(results) if each.requires_grad]
-    return torch.autograd.grad(given, wanted, [torch.ones_like(each) for each in given], allow_unused=True)
 
 
 class TestEagerFusionOpInfo(TestCase):
@@ -51,13 +42,18 @@ class TestInductorOpInfo(TestCase):
     @in_one
     def test_comprehensive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         is_differentiable = op.supports_autograd and dtype.is_floating_point
-        # Each sample runs the C++ compiler.
-        for sample in islice(op.sample_inputs(device, dtype, requires_grad=is_differentiable), SAMPLES):
-            torch._dynamo.reset()
-            result, expected = called(torch.compile(op.get_op(), fullgraph=True), sample), called(op, sample)
-            self.assertEqual(result, expected)
-            if is_differentiable:
-                self.assertEqual(gradients(result, sample), gradients(expected, sample))
+        # In one graph: each runs the C++ compiler.
+        samples = islice(op.sample_inputs(device, dtype, requires_grad=is_differentiable), SAMPLES)
+        given = [(sample.input, sample.args, sample.kwargs) for sample in samples]
+
+        def every(given: list[Any]) -> list[Any]:
+            return [op.get_op()(first, *args, **kwargs) for first, args, kwargs in given]
+
+        torch._dynamo.reset()
+        results, expected = torch.compile(every, fullgraph=True)(given), every(given)
+        self.assertEqual(results, expected)
+        if is_differentiable:
+            self.assertEqual(gradients(results, given), gradients(expected, given))
 
 
 class TestOpcheck(TestCase):

@@ -1,7 +1,5 @@
 """Formulas and composite kernels with tensor subclasses: test_ops.py."""
 
-from __future__ import annotations
-
 import torch
 from opinfos import DIFFERENTIABLE, FLOATING, QUIET, differentiable, each_of, in_one, instantiate
 from torch.testing._internal import composite_compliance

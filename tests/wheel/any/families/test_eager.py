@@ -1,7 +1,5 @@
 """Variants, layouts, dtypes, tags and schemas: test_ops.py and test_schema_check.py."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable
 

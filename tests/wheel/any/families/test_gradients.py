@@ -1,7 +1,5 @@
 """Derivatives: test_ops_gradients.py and test_ops_fwd_gradients.py."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

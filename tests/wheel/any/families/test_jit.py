@@ -1,7 +1,5 @@
 """TorchScript: test_ops_jit.py."""
 
-from __future__ import annotations
-
 import torch
 from opinfos import QUIET, in_one, instantiate
 from torch.testing._internal import common_utils

@@ -1,12 +1,10 @@
 """Threads that call operators at the same time: kernels, formulas and bindings share no state by accident."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from opinfos import OPERATORS, QUIET, called, tensors_of
+from opinfos import OPERATORS, QUIET, called, gradients, tensors_of
 from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
@@ -33,11 +31,7 @@ def results(call: Call) -> list[Tensor | None]:
     info, given = call
     sample = given.transform(lambda x: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x)
     found = tensors_of(called(info, sample))
-    outputs = [x for x in found if x.requires_grad]
-    inputs = [x for x in tensors_of((sample.input, sample.args, sample.kwargs)) if x.requires_grad]
-    ones = [torch.ones_like(x) for x in outputs]
-    gradients = torch.autograd.grad(outputs, inputs, ones, allow_unused=True) if outputs else ()
-    return [*(x.detach() for x in found), *gradients]
+    return [*(x.detach() for x in found), *gradients(found, (sample.input, sample.args, sample.kwargs))]
 
 
 def test_threads_get_the_results_of_one() -> None:

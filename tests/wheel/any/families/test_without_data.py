@@ -1,7 +1,5 @@
 """Fake, meta and proxy tensors: test_ops.py, test_meta.py and test_proxy_tensor.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -80,9 +78,7 @@ class TestProxyTensorOpInfo(TestCase):
     def test_make_fx_symbolic_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         self.trace(op, device, dtype, "symbolic")
 
-    @each_of(
-        [info for info in OPERATORS if info.inplace_variant], dtypes=OpDTypes.any_one, allowed_dtypes=(torch.float32,)
-    )
+    @each_of(IN_PLACE, dtypes=OpDTypes.any_one, allowed_dtypes=(torch.float32,))
     def test_make_fx_symbolic_exhaustive_inplace(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         for sample in op.sample_inputs(device, dtype):
             if sample.broadcasts_input or called(op, sample).shape != sample.input.shape:

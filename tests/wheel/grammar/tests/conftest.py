@@ -1,7 +1,5 @@
 """The operators of this folder, on a wheel built from it. Expected values come from plain operations or NumPy."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Helpers for the tests of the grammar."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

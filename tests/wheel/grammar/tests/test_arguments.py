@@ -1,104 +1,104 @@
 """Every type of argument."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support import NONE, aten, check_gradients, real
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.testing import assert_close
+
+X = torch.ones(1)
 
 
 def test_optional_tensors() -> None:
     x, y, z = real(3), real(3), real(3)
-    torch.testing.assert_close(torch.gr_maybe_add(x), x)
-    torch.testing.assert_close(x.gr_maybe_add(third=z), x + 2 * z)
+    assert_close(torch.gr_maybe_add(x), x)
+    assert_close(x.gr_maybe_add(third=z), x + 2 * z)
     check_gradients(lambda x, y: torch.gr_maybe_add(x, y), x, y)
     check_gradients(lambda x, z: torch.gr_maybe_add(x, None, z), x, z)
     check_gradients(torch.gr_maybe_add, x, y, z)
 
 
-def test_tensor_lists() -> None:
-    xs = [real(3), real(3), real(3)]
-    torch.testing.assert_close(torch.gr_sum_list(xs, scale=2), 2 * sum(xs))
-    check_gradients(lambda *xs: torch.gr_sum_list(list(xs), scale=2), *xs, forward=False)
-    with pytest.raises(TypeError, match="tuple of Tensors"):
-        torch.gr_sum_list(xs[0])
-
-
-def test_optional_tensors_in_a_list() -> None:
-    x, y = real(2), torch.ones(2, dtype=torch.double)
-    torch.testing.assert_close(x.gr_sum_some([y, y]), x + 2)
-    torch.testing.assert_close(aten.gr_sum_some(x, [None, y]), x + 1)
-    torch.testing.assert_close(torch.gr_sum_some(x, []), x)
-    check_gradients(lambda x: x.gr_sum_some([y]), x)
-    with pytest.raises(TypeError, match="NoneType"):  # Python's argument parser, as for upstream's index_put
-        x.gr_sum_some([None, y])
-
-
-def test_a_list_of_fixed_length() -> None:
+def test_lists() -> None:
+    x, y, one = real(3), real(3), torch.ones(3, dtype=torch.double)
+    assert_close(torch.gr_sum_list([x, y, x], scale=2), 2 * (x + y + x))
+    check_gradients(lambda *xs: torch.gr_sum_list(list(xs), scale=2), x, y, real(3), forward=False)
+    assert_close(x.gr_sum_some([one, one]), x + 2)
+    assert_close(aten.gr_sum_some(x, [None, one]), x + 1)
+    assert_close(torch.gr_sum_some(x, []), x)
+    check_gradients(lambda x: x.gr_sum_some([one]), x)
     assert torch.gr_pair([torch.tensor(5), torch.tensor(2)]) == 3
-    with pytest.raises(TypeError):
-        torch.gr_pair([torch.ones(1)] * 3)
-
-
-def test_scalar_lists() -> None:
-    x = real(4)
-    torch.testing.assert_close(torch.gr_poly(x, [1, 2.5, 3]), 1 + 2.5 * x + 3 * x * x)
+    assert_close(torch.gr_poly(x, [1, 2.5, 3]), 1 + 2.5 * x + 3 * x * x)
     check_gradients(lambda x: torch.gr_poly(x, [1, 2.5, -3, 0.5]), x)
 
 
-def test_integers_and_their_defaults() -> None:
-    x = torch.ones(1)
-    # Python's argument parser reads the default `Mean` of a reduction as 0, also upstream; the schema says 1.
-    assert aten.gr_ints(x).tolist() == [3, NONE, 1, 1, NONE, 4, 5, 6, NONE, NONE, 1, NONE]
-    defaults = [3, NONE, 1, 1, NONE, 4, 5, 6, NONE, NONE, 0, NONE]
-    assert torch.gr_ints(x).tolist() == defaults
-    given = torch.gr_ints(x, 30, 31, [32, 33], [34], [35, 36, 37], 38, 39, [40, 41], (42, 43), reduction=2, pair=7)
-    assert given.tolist() == [30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 2, 7, 7]
-    assert torch.gr_ints(x, c=8, e=(), g=9, reduction=1).tolist() == [3, NONE, 8, 8, NONE, 6, 9, NONE, 1, NONE]
-    with pytest.raises(TypeError, match="int"):
-        torch.gr_ints(x, 1.5)
-    with pytest.raises(TypeError, match="positional"):
-        torch.gr_ints(x, 1, 2, [3, 4], [5], [6], 7, 8, [9], [10], 2)
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: torch.gr_sum_list(X), "tuple of Tensors"),
+        (lambda: X.gr_sum_some([None, X]), "NoneType"),  # Python's argument parser, as for upstream's index_put
+        (lambda: torch.gr_pair([X] * 3), "tuple of 2 elements"),
+        (lambda: torch.gr_ints(X, 1.5), "int"),
+        (lambda: torch.gr_ints(X, 1, 2, [3, 4], [5], [6], 7, 8, [9], [10], 2), "positional"),
+        (lambda: torch.gr_factory("3"), "gr_factory"),
+    ],
+)
+def test_arguments_of_another_type_or_number_are_refused(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        call()
 
 
-def test_floats_and_numbers() -> None:
-    x = torch.ones(1)
-    assert torch.gr_floats(x).tolist() == [0.5, NONE, 1e-05, 2.5, NONE]
-    assert torch.gr_floats(x, 1, 2, [3, 4.5], 5, 6, f=7.5).tolist() == [1, 2, 3, 4.5, 5, 6, 7.5]
+# Python's argument parser reads the default `Mean` of a reduction as 0, also upstream; the schema says 1.
+INTS = [3, NONE, 1, 1, NONE, 4, 5, 6, NONE, NONE]
+# Kernels that write what they are given, NONE for None.
+READ: dict[str, tuple[Callable[[], Tensor], list[float]]] = {
+    "defaults of the schema": (lambda: aten.gr_ints(X), [*INTS, 1, NONE]),
+    "defaults in Python": (lambda: torch.gr_ints(X), [*INTS, 0, NONE]),
+    "integers": (
+        lambda: torch.gr_ints(X, 30, 31, [32, 33], [34], [35, 36, 37], 38, 39, [40, 41], (42, 43), reduction=2, pair=7),
+        [*range(30, 44), 2, 7, 7],
+    ),
+    "integers by name": (
+        lambda: torch.gr_ints(X, c=8, e=(), g=9, reduction=1),
+        [3, NONE, 8, 8, NONE, 6, 9, NONE, 1, NONE],
+    ),
+    "defaults of numbers": (lambda: torch.gr_floats(X), [0.5, NONE, 1e-05, 2.5, NONE]),
+    "numbers": (lambda: torch.gr_floats(X, 1, 2, [3, 4.5], 5, 6, f=7.5), [1, 2, 3, 4.5, 5, 6, 7.5]),
+    "defaults of booleans": (lambda: torch.gr_bools(X), [1, 0, NONE]),
+    "booleans": (lambda: torch.gr_bools(X, False, b=True, c=False), [0, 1, 0]),
+    "defaults of strings": (lambda: torch.gr_strings(X), [*b"\"'\\", NONE, *b"sum"]),
+    "strings of bytes": (
+        lambda: torch.gr_strings(X, "é", "", c="x\0y"),
+        [*np.frombuffer("é".encode(), np.int8), *b"x\0y"],
+    ),
+    "strings": (lambda: torch.gr_strings(X, "a", b="bc", c=""), [*b"abc"]),
+    "a dtype": (lambda: torch.gr_kinds(X, dtype=torch.long), [4, NONE, NONE, NONE, NONE, 0]),
+    "kinds of tensors": (
+        lambda: torch.gr_kinds(
+            X,
+            dtype=torch.half,
+            other=torch.double,
+            layout=torch.sparse_coo,
+            device="meta",
+            pin_memory=True,
+            memory_format=torch.channels_last,
+        ),
+        [5, 7, 1, 14, 1, 2],
+    ),
+    "symbolic sizes": (lambda: torch.gr_lengths(X.expand(2)).flatten(), [11] * 12),
+    "symbolic sizes by name": (lambda: torch.gr_lengths(X.expand(2), stride=[2, 3], size=[1, 2])[0], [32, 32]),
+}
 
 
-def test_booleans() -> None:
-    x = torch.ones(1)
-    assert torch.gr_bools(x).tolist() == [1, 0, NONE]
-    assert torch.gr_bools(x, False, b=True, c=False).tolist() == [0, 1, 0]
-
-
-def test_strings() -> None:
-    def text(*args: Any, **kwargs: Any) -> list[int]:
-        return torch.gr_strings(torch.ones(1), *args, **kwargs).tolist()
-
-    assert text() == [*b"\"'\\", NONE, *b"sum"]
-    assert text("é", "", c="x\0y") == [*np.frombuffer("é".encode(), np.int8), *b"x\0y"]
-    assert text("a", b="bc", c="") == [*b"abc"]
-
-
-def test_kinds_of_tensors() -> None:
-    x = torch.ones(1)
-    assert torch.gr_kinds(x, dtype=torch.long).tolist() == [4, NONE, NONE, NONE, NONE, 0]
-    kinds = torch.gr_kinds(
-        x,
-        dtype=torch.half,
-        other=torch.double,
-        layout=torch.sparse_coo,
-        device="meta",
-        pin_memory=True,
-        memory_format=torch.channels_last,
-    )
-    assert kinds.tolist() == [5, 7, 1, 14, 1, 2]
+@pytest.mark.parametrize("name", READ)
+def test_values_and_defaults_reach_the_kernel(name: str) -> None:
+    call, expected = READ[name]
+    assert call().tolist() == expected
 
 
 def test_generator() -> None:
@@ -124,26 +124,32 @@ def test_storage_device_index_and_no_arguments() -> None:
     assert torch.gr_stream_id(x, torch.Stream(stream_id=3, device_index=0, device_type=1)) == 3
 
 
-def test_factory() -> None:
-    x = torch.gr_factory(3)
-    assert (x.tolist(), x.dtype, x.requires_grad) == ([1, 1, 1], torch.float, False)
-    x = torch.gr_factory((2, 1), value=4, dtype=torch.long, device="cpu")
-    assert (x.tolist(), x.dtype) == ([[4], [4]], torch.long)
+def described(x: Tensor) -> tuple[Any, ...]:
+    return x.tolist(), x.dtype, x.requires_grad
+
+
+def test_factories() -> None:
+    assert described(torch.gr_factory(3)) == ([1, 1, 1], torch.float, False)
+    assert described(torch.gr_factory((2, 1), value=4, dtype=torch.long, device="cpu")) == (
+        [[4], [4]],
+        torch.long,
+        False,
+    )
     assert torch.gr_factory(2, 3).shape == (2, 3)
     assert torch.gr_factory(2, requires_grad=True).requires_grad
     assert torch.gr_factory([2], device="meta").is_meta
+    with torch.device("meta"):
+        assert torch.gr_factory(2).is_meta
     try:
         torch.set_default_dtype(torch.double)
         assert torch.gr_factory(2).dtype == torch.double
     finally:
         torch.set_default_dtype(torch.float)
-    with pytest.raises(TypeError):
-        torch.gr_factory("3")
-
-
-def test_factory_in_a_device_context() -> None:
-    with torch.device("meta"):
-        assert torch.gr_factory(2).is_meta
+    x = torch.ones(1, dtype=torch.half)
+    assert described(x.new_gr_filled((2,), 3)) == ([3, 3], torch.half, False)
+    assert described(x.new_gr_filled([2], 3, dtype=torch.int, requires_grad=False)) == ([3, 3], torch.int, False)
+    assert described(torch.gr_made_from(torch.arange(3), dtype=torch.double)) == ([0, 1, 2], torch.double, False)
+    assert torch.gr_made_from(torch.arange(3), requires_grad=False).dtype == torch.float
 
 
 def test_factory_like() -> None:
@@ -156,23 +162,41 @@ def test_factory_like() -> None:
     assert not torch.gr_full_like(real(2), 2).requires_grad
 
 
-def test_new_factory_method() -> None:
-    x = torch.ones(1, dtype=torch.half)
-    assert x.new_gr_filled((2,), 3).tolist() == [3, 3]
-    assert x.new_gr_filled([2], 3).dtype == torch.half
-    assert x.new_gr_filled((2,), 3, dtype=torch.int, requires_grad=False).dtype == torch.int
-
-
-def test_a_factory_that_takes_a_tensor() -> None:
-    assert torch.gr_made_from(torch.arange(3), dtype=torch.double).tolist() == [0, 1, 2]
-    assert torch.gr_made_from(torch.arange(3), requires_grad=False).dtype == torch.float
-
-
 def test_symbolic_sizes_reach_a_kernel_that_takes_them() -> None:
-    x = torch.ones(2)
-    assert torch.gr_lengths(x).tolist() == [[11] * 4] * 3
-    assert torch.gr_lengths(x, stride=[2, 3], size=[1, 2]).tolist() == [[32, 32]]
     graph = make_fx(lambda x: torch.gr_window(x, 1, x.shape[0] - 2) * 2, tracing_mode="symbolic")(torch.ones(7))
-    torch.testing.assert_close(graph(torch.arange(5.0)), torch.tensor([2.0, 4.0, 6.0]))
+    assert_close(graph(torch.arange(5.0)), torch.tensor([2.0, 4.0, 6.0]))
     graph = make_fx(lambda x: torch.gr_lengths(x, size=(x.shape[0], 2)), tracing_mode="symbolic")(torch.ones(7))
     assert graph(torch.ones(3)).shape == (3, 2)
+
+
+def test_operators_without_tensors() -> None:
+    assert torch.gr_start(3) is None
+    assert torch.gr_started() == aten.gr_started() == 3
+    assert torch.gr_restart() is None
+    assert torch.gr_started() == 1
+    assert torch.gr_is_word("word") is True
+    assert torch.gr_is_word("two words") is False
+    assert torch.gr_steps(4).tolist() == [0, 1, 2, 3]
+    assert torch.gr_steps_composed().tolist() == [0, 1, 2]
+
+
+def _started(call: Callable[[], object]) -> int:
+    torch.gr_start(0)
+    call()
+    return torch.gr_started()
+
+
+def test_calls_reach_the_kernel_in_transforms() -> None:
+    x = torch.ones(2, 3)
+    assert _started(lambda: torch.vmap(lambda x: (torch.gr_restart(), x)[1])(x)) == 1
+    assert _started(lambda: torch.func.grad(lambda x: (torch.gr_start(4), x.sum())[1])(x)) == 4
+    with torch.inference_mode():
+        assert _started(torch.gr_restart) == 1
+    with torch.device("meta"):
+        assert _started(torch.gr_restart) == 1
+
+
+def test_fake_tensors_made_without_tensors() -> None:
+    with FakeTensorMode():
+        for made in (torch.gr_steps(3), torch.gr_steps_composed()):
+            assert (type(made).__name__, made.shape, made.device.type) == ("FakeTensor", (3,), "cpu")

@@ -1,9 +1,7 @@
 """opcheck, torch.compile, export and TorchScript, with every operator of the folder that they support."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from support import aten, real
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, global_decomposition_table
 from torch.library import opcheck
+from torch.utils._pytree import tree_leaves
 
 SAMPLES: dict[str, tuple[Any, ...]] = {
     "gr_mix.default": (real(2, 3), real(3)),
@@ -61,6 +60,8 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "gr_moments.default": (real(3, 2), 1),
     "gr_by_key.default": (real(3),),
     "gr_keep_all.default": (real(3), 1.5, None, [1, 2], "mode", 3, 4),
+    "gr_steps.default": (3,),
+    "gr_is_word.default": ("word",),
 }
 
 
@@ -77,6 +78,7 @@ def test_opcheck(name: str) -> None:
     opcheck(operator, args, kwargs)
 
 
+PARTS = (torch.gr_parts, torch.gr_parts_explicit, torch.gr_parts_composed)
 COMPILED: dict[str, Callable[[Tensor], Any]] = {
     "gr_mix": lambda x: torch.gr_mix(x, x, alpha=3).gr_square(),
     "in place": lambda x: x.clone().gr_mix_(x).gr_paint_(2).gr_half_() + x,
@@ -91,31 +93,44 @@ COMPILED: dict[str, Callable[[Tensor], Any]] = {
     "list": lambda x: torch.gr_cat([*torch.gr_pieces(x, 2), torch.gr_sum_list([x, x])]),
     "ufunc": lambda x: torch.gr_axpy(x, x, alpha=2),
     "mutable": lambda x: torch.gr_tally(x.detach(), y := x.detach().clone()) + y,
+    "own decomposition": lambda x: torch.nn.functional.gelu(x, 3),
+    "made in the graph": lambda x: x[:, :3] + torch.gr_steps(3) + torch.gr_steps_composed(),
+    "results of several kinds": lambda x: torch.gr_seven(x)[3] + torch.gr_results_composed(x)[0][1],
+    "none": lambda x: (torch.gr_part(x, False), x + 1),
+    "none among results": lambda x: [p(x, both) for p in PARTS for both in (False, True)],
+    "vmap": lambda x: torch.vmap(torch.gr_normalize)(x.detach()),
 }
+
+
+def gradient_of(results: Any, x: Tensor) -> tuple[Tensor, ...] | None:
+    summed = [t.sum() for t in tree_leaves(results) if isinstance(t, Tensor) and t.requires_grad]
+    return torch.autograd.grad(sum(summed), x) if summed else None
+
+
+def check_compiled(functions: Sequence[Callable[[Tensor], Any]], **options: Any) -> None:
+    """Check that results and gradients of functions in one graph are those of eager mode, for two sizes."""
+    compiled = torch.compile(lambda x: [function(x) for function in functions], fullgraph=True, **options)
+    for size in (4, 5) if options.get("dynamic") else (4,):
+        x = torch.randn(size, 4, requires_grad=True)
+        found, expected = compiled(x), [function(x) for function in functions]
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(gradient_of(found, x), gradient_of(expected, x))
 
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_compile(name: str) -> None:
-    function, x = COMPILED[name], torch.randn(4, 4, requires_grad=True)
-    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
-    found, expected = compiled(x), function(x)
-    torch.testing.assert_close(found, expected)
-    if torch.utils._pytree.tree_leaves(expected)[0].requires_grad:
-        total = sum(t.sum() for t in torch.utils._pytree.tree_leaves(expected))
-        (wanted,) = torch.autograd.grad(total, x)
-        total = sum(t.sum() for t in torch.utils._pytree.tree_leaves(found))
-        torch.testing.assert_close(torch.autograd.grad(total, x)[0], wanted)
+    check_compiled([COMPILED[name]], backend="aot_eager")
 
 
 def test_compile_with_sizes_that_change() -> None:
+    window = lambda x: torch.gr_window(x, 1, x.shape[0] - 1).gr_row_sum()  # noqa: E731
+    check_compiled([window, lambda x: torch.gr_factory(x.shape[0] - 1)], backend="aot_eager", dynamic=True)
 
-    def function(x: Tensor) -> Tensor:
-        return torch.gr_window(x, 1, x.shape[0] - 1).gr_row_sum() + torch.gr_factory(x.shape[0] - 1)
 
-    compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
-    for n in (4, 5, 9):
-        x = torch.randn(n, 3)
-        torch.testing.assert_close(compiled(x), function(x))
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_inductor() -> None:
+    check_compiled([*COMPILED.values()])
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -132,28 +147,6 @@ def test_export() -> None:
     torch.testing.assert_close(lowered.module()(x), Model()(x))
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
-def test_inductor_and_a_new_overload() -> None:
-    x = torch.randn(3)
-    torch.testing.assert_close(torch.compile(lambda x: torch.add(x, "four") * 2, fullgraph=True)(x), (x + 4) * 2)
-    torch.testing.assert_close(torch.compile(lambda x: torch.lerp(x, "half") + 1, fullgraph=True)(x), x / 2 + 1)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_inductor() -> None:
-    def function(x: Tensor) -> Tensor:
-        y = torch.gr_mix(x, x, alpha=3).gr_square() + torch.gr_cube(torch.gr_diag(x))
-        return y + torch.gr_window(x, 0, 1).gr_row_sum() + torch.gr_extent(x).low
-
-    x = torch.randn(4, 4, requires_grad=True)
-    found, expected = torch.compile(function, fullgraph=True)(x), function(x)
-    torch.testing.assert_close(found, expected)
-    found.sum().backward()
-    (wanted,) = torch.autograd.grad(expected.sum(), x)
-    torch.testing.assert_close(x.grad, wanted)
-
-
 def test_what_pytorch_registers_for_a_name_leaves_added_overloads_alone() -> None:
     from torch._inductor.lowering import lowerings
 
@@ -165,14 +158,10 @@ def test_what_pytorch_registers_for_a_name_leaves_added_overloads_alone() -> Non
     assert torch._C.DispatchKey.Meta not in aten.zeros.gr_word.py_kernels
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_an_added_overload_has_its_own_decomposition() -> None:
     assert global_decomposition_table["post_autograd"][aten.gelu.default].__name__ == "gelu"
     assert global_decomposition_table["post_autograd"][aten.gelu.gr_times].__name__ == "gelu_gr_times"
     assert core_aten_decompositions()[aten.gelu.gr_times].__name__ == "gelu_gr_times"
-    x = torch.randn(3)
-    compiled = torch.compile(torch.nn.functional.gelu, fullgraph=True)
-    torch.testing.assert_close(compiled(x, 3), 3 * torch.nn.functional.gelu(x))
 
 
 def test_a_meta_function_goes_before_a_decomposition() -> None:

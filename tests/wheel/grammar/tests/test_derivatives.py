@@ -1,7 +1,5 @@
 """Derivative formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +7,9 @@ import torch
 from support import aten, check_gradients, complex_, real
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.testing._internal.opinfo.core import OpInfo
+
+from tests.kit.opinfos import added_op_infos
 
 
 @pytest.mark.parametrize(
@@ -163,3 +164,24 @@ def test_forward_mode() -> None:
 def test_out_refuses_gradients() -> None:
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
         torch.gr_mix(real(2), real(2), out=torch.empty(2, dtype=torch.double))
+
+
+# The operators that get an OpInfo for tests.
+INFOS: dict[str, OpInfo] = {info.name: info for info in added_op_infos()}
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("gr_count", "returns an int"), ("gr_mean_value", "returns a float"), ("gr_grow_", "writes to its argument")],
+)
+def test_operators_that_an_op_info_cannot_describe(name: str, why: str) -> None:
+    assert name in torch._added_operators.PUBLIC
+    assert name not in INFOS, why
+
+
+@pytest.mark.parametrize(
+    ("name", "backward", "forward"),
+    [("gr_square", True, True), ("gr_no_gradient", False, False), ("gr_strided", False, False)],
+)
+def test_what_op_infos_state(name: str, backward: bool, forward: bool) -> None:
+    assert (INFOS[name].supports_autograd, INFOS[name].supports_forward_ad) == (backward, forward)

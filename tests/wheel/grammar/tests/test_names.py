@@ -1,7 +1,5 @@
 """Python modules, names and schemas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

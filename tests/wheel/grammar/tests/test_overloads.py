@@ -1,7 +1,5 @@
 """Overloads, of new names and of PyTorch's own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

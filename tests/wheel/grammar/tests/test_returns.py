@@ -1,7 +1,5 @@
 """Every type of result."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 
@@ -86,10 +84,7 @@ def test_quantization_scheme_returned() -> None:
     assert torch.gr_scheme(x) == torch.per_tensor_affine
 
 
-PARTS = pytest.mark.parametrize("parts", [torch.gr_parts, torch.gr_parts_explicit, torch.gr_parts_composed])
-
-
-@PARTS
+@pytest.mark.parametrize("parts", [torch.gr_parts, torch.gr_parts_explicit, torch.gr_parts_composed])
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_none_among_results(parts: Callable[..., tuple[torch.Tensor, torch.Tensor | None]]) -> None:
     x = real(3)
@@ -101,26 +96,21 @@ def test_none_among_results(parts: Callable[..., tuple[torch.Tensor, torch.Tenso
     assert parts(x.detach().to("meta"), False)[1] is None
 
 
-@PARTS
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-def test_none_among_results_compiled(
-    parts: Callable[..., tuple[torch.Tensor, torch.Tensor | None]], backend: str
-) -> None:
-    compiled = torch.compile(lambda x, both: parts(x, both), backend=backend, fullgraph=True)
-    for both in (False, True):
-        x = torch.randn(3, requires_grad=True)
-        results = compiled(x, both)
-        torch.testing.assert_close(results, (2 * x, 3 * x if both else None))
-        sum(each.sum() for each in results if each is not None).backward()
-        assert x.grad is not None
-        assert x.grad.tolist() == [5 if both else 2] * 3
-
-
 def test_a_result_that_is_none() -> None:
     x = real(3)
     assert torch.gr_part(x, False) is None
     check_gradients(lambda x: torch.gr_part(x, True), x)
-    compiled = torch.compile(lambda x: (torch.gr_part(x, False), x + 1), backend="aot_eager", fullgraph=True)
-    none, more = compiled(x)
-    assert none is None
-    torch.testing.assert_close(more, x + 1)
+
+
+def test_results_of_several_kinds() -> None:
+    x = torch.zeros(2, requires_grad=True)
+    value, *numbers = torch.gr_results(x)
+    assert (value.tolist(), numbers) == ([1, 1], [0.5, 2, True])
+    first, second = torch.gr_results_composed(x)
+    assert ([each.tolist() for each in first], [each.tolist() for each in second]) == ([[0, 0], [1, 1]], [[2, 2]])
+    seven = torch.gr_seven(x)
+    assert [each[0].item() for each in seven] == [0, 1, 2, 3, 4, 5, 6]
+    (seven[6] * 2 + second[0] + value).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [4, 4]
+    unit = torch.jit.CompilationUnit("def f(x):\n    a, b, c, d = torch.gr_results(x)\n    return b + c\n")
+    assert unit.f(torch.zeros(2)) == 2.5

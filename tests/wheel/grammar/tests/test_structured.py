@@ -1,7 +1,5 @@
 """Structured kernels and ufuncs."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Functional, in-place and out variants, handwritten and generated."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from support import aten, check_gradients, real

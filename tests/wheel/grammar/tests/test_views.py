@@ -1,7 +1,5 @@
 """Views, their copies, and functionalization."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

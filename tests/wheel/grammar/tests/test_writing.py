@@ -2,8 +2,7 @@
 that have the same schemas.
 """
 
-from __future__ import annotations
-
+import operator
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -253,17 +252,15 @@ IS_ODD = pytest.mark.filterwarnings("ignore:Using `self`")  # the name of an arg
 
 
 @IS_ODD
-@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_compiled(name: str, dynamic: bool) -> None:
+def test_compiled(name: str) -> None:
     program = PROGRAMS[name]
-    compiled = torch.compile(lambda x: program(aten, x), backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    compiled = torch.compile(lambda x: program(aten, x), backend="aot_eager", fullgraph=True, dynamic=True)
     for n in (4, 5):
         x = torch.randn(3, n)
         copies = [x.clone() for _ in range(3)]
         found, wanted, theirs = compiled(copies[0]), program(aten, copies[1]), program(beside, copies[2])
-        torch.testing.assert_close(found, wanted)
-        torch.testing.assert_close(wanted, theirs)
+        torch.testing.assert_close((found, wanted), (wanted, theirs))
         torch.testing.assert_close(copies[0], copies[1])
 
 
@@ -286,9 +283,8 @@ def test_graphs_are_those_of_torch_library(name: str) -> None:
     assert ours == graph(beside)
 
 
-@BOTH
-def test_make_fx_records_the_call(ops: Any) -> None:
-    graph = make_fx(lambda x: PROGRAMS["a new tensor"](ops, x), tracing_mode="symbolic")(torch.ones(2, 3))
+def test_make_fx_records_the_call() -> None:
+    graph = make_fx(lambda x: PROGRAMS["a new tensor"](aten, x), tracing_mode="symbolic")(torch.ones(2, 3))
     assert ".gr_put.default" in graph.code
     torch.testing.assert_close(graph(torch.ones(4, 5)), torch.full((4, 5), 3.0))
 
@@ -305,13 +301,12 @@ def test_tensors_without_data() -> None:
 RECORDED = [name for name in PROGRAMS if name not in ("a list", "a row")]
 
 
-@BOTH
 @pytest.mark.parametrize("name", RECORDED)
-def test_trace_records_the_call(name: str, ops: Any) -> None:
-    traced = torch.jit.trace(lambda x: PROGRAMS[name](ops, x.clone()), (torch.ones(3, 4),))
+def test_trace_records_the_call(name: str) -> None:
+    traced = torch.jit.trace(lambda x: PROGRAMS[name](aten, x.clone()), (torch.ones(3, 4),))
     assert "::gr_" in str(traced.graph)
     x = torch.randn(3, 4)
-    torch.testing.assert_close(traced(x), PROGRAMS[name](ops, x.clone()))
+    torch.testing.assert_close(traced(x), PROGRAMS[name](aten, x.clone()))
 
 
 def test_trace_refuses_what_torchscript_drops() -> None:
@@ -350,56 +345,51 @@ def test_vmap_uses_the_rule_of_the_folder(ops: Any) -> None:
         torch.testing.assert_close(written, (x + other).mT if dims[0] else x + other)
 
 
-def _inputs(name: str) -> tuple[tuple[Any, ...], dict[str, int]]:
-    x, out = torch.ones(3), torch.zeros(3)
-    if name == "gr_put.row":
-        return (torch.zeros(2, 3), x), {"at": 1}
-    if name == "gr_rotate":
-        return (x, out, out.clone(), 2), {}
-    last = {"gr_put.scaled": (out, 3), "gr_put.list": ([out, out.clone()],), "gr_sides": (out, out.clone())}
-    return (x, *last.get(name, (out,))), {}
+X, OUT = torch.ones(3), torch.zeros(3)
+# By overload, arguments, and the place of one that may require a gradient: opcheck computes derivatives of results,
+# which those with results do not have.
+CHECKED: dict[str, tuple[tuple[Any, ...], dict[str, int], int | None]] = {
+    "gr_put.default": ((X, OUT), {}, 0),
+    "gr_put.scaled": ((X, OUT, 3), {}, 0),
+    "gr_put.row": ((torch.zeros(2, 3), X), {"at": 1}, 1),
+    "gr_put.list": ((X, [OUT, OUT.clone()]), {}, 0),
+    "gr_add_to.default": ((OUT, X), {}, 1),
+    "gr_sides.default": ((X, OUT, OUT.clone()), {}, None),
+    "gr_rotate.default": ((X, OUT, OUT.clone(), 2), {}, 0),
+    "gr_keep.default": ((X, OUT), {}, None),
+}
 
 
-# opcheck computes derivatives of results, which these do not have.
-WITH_RESULTS = ("gr_sides", "gr_keep")
-CHECKED = [*((name, False) for name in BESIDE), *((name, True) for name in BESIDE if name not in WITH_RESULTS)]
+@pytest.mark.parametrize("name", CHECKED)
+def test_opcheck(name: str) -> None:
+    overload = operator.attrgetter(name)(aten)
+    args, kwargs, place = CHECKED[name]
+    torch.library.opcheck(overload, args, kwargs)
+    if place is not None:
+        torch.library.opcheck(overload, [x.clone().requires_grad_() if x is X else x for x in args], kwargs)
 
 
-@BOTH
-@pytest.mark.parametrize(("name", "requires_grad"), CHECKED)
-def test_opcheck(name: str, requires_grad: bool, ops: Any) -> None:
-    args, kwargs = _inputs(name)
-    args[1 if name in ("gr_put.row", "gr_add_to") else 0].requires_grad_(requires_grad)
-    packet, _, overload = name.partition(".")
-    torch.library.opcheck(getattr(getattr(ops, packet), overload or "default"), args, kwargs)
+def test_opcheck_with_none() -> None:
+    torch.library.opcheck(aten.gr_rotate.default, (X.clone().requires_grad_(), OUT, None, 2))
+    torch.library.opcheck(aten.gr_keep.default, (X, None))
 
 
 @IS_ODD
-@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("options", [{}, {"cpp_wrapper": True}], ids=["", "cpp_wrapper"])
-def test_inductor(name: str, options: dict[str, bool]) -> None:
-    program = PROGRAMS[name]
-    compiled = torch.compile(lambda x, y: (program(aten, x), program(beside, y)), fullgraph=True, options=options)
+def test_inductor(options: dict[str, bool]) -> None:
+    """All programs in one graph, with both kinds of operators; and None beside a result."""
+
+    def everything(xs: list[Tensor], ys: list[Tensor]) -> tuple[list[Any], list[Any], Tensor]:
+        ours = [program(aten, x) for program, x in zip(PROGRAMS.values(), xs, strict=True)]
+        theirs = [program(beside, y) for program, y in zip(PROGRAMS.values(), ys, strict=True)]
+        return ours, theirs, torch.gr_keep(xs[0]) + torch.gr_keep(xs[0] + 1, None) * 2
+
     x = torch.randn(3, 4)
-    ours, theirs = x.clone(), x.clone()
-    found = compiled(ours, theirs)
-    wanted = program(beside, x)
-    torch.testing.assert_close(found, (wanted, wanted))
-    torch.testing.assert_close((ours, theirs), (x, x))
-
-
-@pytest.mark.parametrize("options", [{}, {"cpp_wrapper": True}], ids=["", "cpp_wrapper"])
-def test_inductor_with_none_beside_a_result(options: dict[str, bool]) -> None:
-    compiled = torch.compile(lambda x: (torch.gr_keep(x), torch.gr_keep(x + 1, None) * 2), options=options)
-    x = torch.randn(3)
-    torch.testing.assert_close(compiled(x), (-x, -2 * x - 2))
-
-
-@BOTH
-def test_opcheck_with_none(ops: Any) -> None:
-    x, query = torch.ones(3, requires_grad=True), torch.zeros(3)
-    torch.library.opcheck(ops.gr_rotate.default, (x, query, None, 2))
-    torch.library.opcheck(ops.gr_keep.default, (x.detach(), None))
+    ours, theirs, expected = ([x.clone() for _ in PROGRAMS] for _ in range(3))
+    found = torch.compile(everything, fullgraph=True, options=options)(ours, theirs)
+    wanted = [program(beside, each) for program, each in zip(PROGRAMS.values(), expected, strict=True)]
+    torch.testing.assert_close(found, (wanted, wanted, -3 * x - 2))
+    torch.testing.assert_close((ours, theirs), (expected, expected))
 
 
 @BOTH
@@ -463,36 +453,22 @@ def test_ahead_of_time(tmp_path: Path) -> None:
 
 
 SCRIPT = """
-def program(x: Tensor) -> Tensor:
-    y, low, high = torch.zeros_like(x), torch.zeros_like(x), torch.zeros_like(x)
-    torch.ops.OPS.gr_put(x[0], y[0])
-    torch.ops.OPS.gr_put(x[1], y[1], 3)
-    torch.ops.OPS.gr_add_to(y[2], x[2])
-    return torch.ops.OPS.gr_sides(x, low, high) + low - high + y
-"""
-
-SCRIPT_WITH_AN_OPTIONAL = """
 def program(x: Tensor, key: Optional[Tensor]) -> Tensor:
-    query = x.clone()
-    torch.ops.OPS.gr_rotate(x, query, key, 3)
-    return query
+    y, low, high, query = torch.zeros_like(x), torch.zeros_like(x), torch.zeros_like(x), x.clone()
+    torch.ops.aten.gr_put(x[0], y[0])
+    torch.ops.aten.gr_put(x[1], y[1], 3)
+    torch.ops.aten.gr_add_to(y[2], x[2])
+    torch.ops.aten.gr_rotate(x, query, key, 3)
+    return torch.ops.aten.gr_sides(x, low, high) + low - high + y + query
 """
 
 
-@BOTH
-def test_script_keeps_the_call(ops: Any) -> None:
-    program = torch.jit.CompilationUnit(SCRIPT.replace("OPS", ops.name)).program
-    assert str(program.graph).count("::gr_") == 4
+def test_script_keeps_the_call() -> None:
+    program = torch.jit.CompilationUnit(SCRIPT).program
+    assert str(program.graph).count("::gr_") == 5
     x = torch.randn(3, 4)
     for _ in range(3):  # with profiling, then optimized
-        torch.testing.assert_close(program(x), x * torch.tensor([[2.0], [3.0], [1.0]]))
-
-
-@BOTH
-def test_script_with_an_optional(ops: Any) -> None:
-    program = torch.jit.CompilationUnit(SCRIPT_WITH_AN_OPTIONAL.replace("OPS", ops.name)).program
-    x = torch.randn(3)
-    for _ in range(3):
-        key = torch.zeros(3)
-        torch.testing.assert_close((program(x, key), key), (2 * x, -3 * x))
-        torch.testing.assert_close(program(x, None), 2 * x)
+        key = torch.zeros(3, 4)
+        expected = x * torch.tensor([[2.0], [3.0], [1.0]])
+        torch.testing.assert_close((program(x, key), key), (expected + 2 * x, -3 * x))
+        torch.testing.assert_close(program(x, None), expected + 2 * x)

@@ -1,8 +1,4 @@
-"""For every dtype of PyTorch, each operator returns a result or raises an error that names the dtype. So do operators
-that only other operators call, such as backwards.
-"""
-
-from __future__ import annotations
+"""Every operator, also those that only other operators call, such as backwards: refused dtypes, and opcheck."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.testing._internal.opinfo.core import OpInfo
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -42,9 +38,8 @@ class Recorded(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def recorded(info: OpInfo) -> Recorded:
-    """Return the calls that one sample makes, forward and backward."""
-    sample = next(iter(info.sample_inputs("cpu", torch.float, requires_grad=info.supports_autograd)))
+def recorded(info: OpInfo, sample: SampleInput) -> Recorded:
+    """Return the calls that a sample makes, forward and backward."""
     with Recorded() as calls:
         results = tensors_of(info(sample.input, *sample.args, **sample.kwargs))
         wanted = [each for each in results if each.requires_grad]
@@ -68,10 +63,22 @@ def converted(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 @pytest.mark.filterwarnings("ignore")  # PyTorch's, about some of the dtypes
 @pytest.mark.parametrize("info", INFOS, ids=[info.name for info in INFOS])
 def test_dtype_that_is_not_supported_is_named(info: OpInfo) -> None:
-    for overload, given in recorded(info).calls.items():
+    """For every dtype of PyTorch, it returns a result or raises an error that names the dtype."""
+    sample = next(iter(info.sample_inputs("cpu", torch.float, requires_grad=info.supports_autograd)))
+    for overload, given in recorded(info, sample).calls.items():
         for dtype in DTYPES:
             try:
                 args, kwargs = pytree.tree_map_only(Tensor, lambda t, to=dtype: converted(t, to), given)
             except (RuntimeError, NotImplementedError):  # there are no such tensors
                 continue
             attempt(lambda: tensors_of(overload(*args, **kwargs)), large=False)  # noqa: B023
+
+
+@pytest.mark.parametrize("info", INFOS, ids=[info.name for info in INFOS])
+def test_opcheck_of_what_only_operators_call(info: OpInfo) -> None:
+    calls: dict[torch._ops.OpOverload, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    for sample in info.sample_inputs("cpu", torch.float, requires_grad=info.supports_autograd):
+        calls = {**recorded(info, sample).calls, **calls}
+    for overload, (args, kwargs) in calls.items():
+        if overload._schema.name != f"aten::{info.aten_name}":  # which families/test_compilers.py checks
+            torch.library.opcheck(overload, args, kwargs)
