@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from corpus import lay_out
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
@@ -29,6 +30,8 @@ TWO: Files = {
     "Two.cpp": "namespace at::native {\nTensor graft_two(const Tensor& self) { return self; }\n}\n",
     "derivatives.yaml": "- name: graft_one(Tensor self) -> Tensor\n  self: graft_two(grad)\n",
 }
+
+CLASHES = yaml.safe_load(Path(__file__).with_name("clashes.yaml").read_text())
 
 
 def is_for_cuda(known: BaseOperators) -> bool:
@@ -60,54 +63,10 @@ def test_one_folder_alone_lacks_what_the_other_has(known: BaseOperators, tmp_pat
     assert any(line.startswith("one/derivatives.yaml:1:9: no function is named graft_two") for line in found)
 
 
-@pytest.mark.parametrize(
-    ("one", "two", "expected"),
-    [
-        (
-            {},
-            {"native_functions.yaml": str(TWO["native_functions.yaml"]) + str(ONE["native_functions.yaml"])},
-            "two/native_functions.yaml:4:9: graft_one is also defined in one/native_functions.yaml:1; delete one",
-        ),
-        (
-            {},
-            {"derivatives.yaml": f"{TWO['derivatives.yaml']}{ONE['derivatives.yaml']}"},
-            "two/derivatives.yaml:3:9: graft_two has an entry in one/derivatives.yaml:1 already; merge the two entries",
-        ),
-        (
-            {"cpu/Shared.h": "#pragma once\n"},
-            {"cpu/Shared.h": "// Another.\n"},
-            "two/cpu/Shared.h:1: one/cpu/Shared.h has the same name but different content; give one of them",
-        ),
-        (
-            {"Three.cpp": "// One.\n"},
-            {"Three.cpp": "// Two.\n"},
-            "two/Three.cpp:1: one/Three.cpp has the same name but different content; give one of them another name",
-        ),
-        (
-            {"docs/graft_one.rst": "One.\n"},
-            {"docs/graft_one.rst": "Two.\n"},
-            "two/docs/graft_one.rst:1: one/docs/graft_one.rst has the same name but different content",
-        ),
-        (
-            {"samples.py": "def graft_one(make): ...\n"},
-            {"samples.py": "\ndef graft_one(make): ...\n"},
-            "two/samples.py:2:5: one/samples.py already has samples for graft_one; delete one",
-        ),
-        (
-            {"autocast.yaml": "fp32: [graft_one]\n"},
-            {"autocast.yaml": "lower_precision_fp: [graft_one]\n"},
-            "two/autocast.yaml:1:22: graft_one is already listed, in one/autocast.yaml:1; delete",
-        ),
-        (
-            {"python/graft_probe.py": "x = 1\n"},
-            {"python/graft_probe.py": "from __future__ import annotations\n"},
-            "two/python/graft_probe.py:1:1: is invalid after another folder's graft_probe.py: from __future__",
-        ),
-    ],
-)
-def test_clash_names_both_places(one: Files, two: Files, expected: str, known: BaseOperators, tmp_path: Path) -> None:
-    (line,) = lines(tmp_path, known, one={**ONE, **one}, two={**TWO, **two})
-    assert line.startswith(expected)
+@pytest.mark.parametrize("case", CLASHES, ids=lambda case: case["expect"].split(" ")[0])
+def test_clash_names_both_places(case: dict[str, Any], known: BaseOperators, tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, known, one={**ONE, **case["one"]}, two={**TWO, **case["two"]})
+    assert line.startswith(case["expect"])
 
 
 @pytest.mark.parametrize(
@@ -162,21 +121,6 @@ def test_c_plus_plus_of_cuda_makes_the_kernels_of_cuda_wanted(known: BaseOperato
     assert line.startswith(
         "one/cuda/One.cpp:2: `Tensor graft_one_cuda(Tensor)` is not the kernel of graft_one for CUDA"
     )
-
-
-PYTHON = "python/_decomp/decompositions.py"
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {PYTHON: "graft_probe = 1\n"},
-        {PYTHON: "graft_probe = 1\n", "python/graft_probe.py": ""},
-        {"Rules.cpp": 'TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {\n  m.impl("trace", f);\n}\n'},
-    ],
-)
-def test_folders_without_entries(files: Files, known: BaseOperators, tmp_path: Path) -> None:
-    assert lines(tmp_path, known, one=files) == []
 
 
 def test_python_alone_is_for_files_of_torch(known: BaseOperators, tmp_path: Path) -> None:

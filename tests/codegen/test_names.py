@@ -77,9 +77,9 @@ def test_name_is_refused_at_its_place(case: dict[str, str], base: Path, tmp_path
     assert refused(tmp_path, base, tmp_path / "out") == f"{tmp_path}/{case['generated']}"
 
 
-def test_names_that_generated_code_uses(base: Path, tmp_path: Path) -> None:
+def test_names_that_generated_code_uses(base: Path, known: BaseOperators, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "native", OPERATORS)
-    found = check(load_natives([folder]), BaseOperators(base)).errors
+    found = check(load_natives([folder]), known).errors
     assert [error for error in found if "no file of the folder defines" not in error.what] == []
     said = refused(folder, base, tmp_path / "out")
     assert set(re.findall(r"generates for (\w+) already uses `(\w+)`", said)) == REFUSED
