@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -23,6 +24,16 @@ from helpers import write
 # The nodes and the kernels that torchgen writes, as the library has them.
 NODE = re.compile(r"torch::autograd::generated::(\w+?)(?:::|_apply_functional)")
 KERNEL = re.compile(r"torch::autograd::VariableType::(?:\(anonymous namespace\)::)?(\w+)\(")
+
+# Declared upstream but not defined: no formula can call them, even in a source build.
+NEVER_DEFINED = {
+    "fft_backward",
+    "reverse_dim",
+    "solve_backward_A",
+    "solve_backward_self",
+    "sparse_constructor_values_backward",
+    "var_jvp",
+}
 
 HELPERS = "FunctionsManual.cpp"
 HEAD = "#include <torch/csrc/autograd/FunctionsManual.h>\nnamespace torch::autograd::generated::details {\n"
@@ -59,6 +70,23 @@ def test_every_formula_that_calls_a_function_is_found(known: BaseOperators, ever
                 missed += [] if written in ours[name] else [(name, caller)]
     assert missed == []
     assert seen > 400
+
+
+def declared(header: str) -> set[str]:
+    """Return the functions that the header declares but does not define."""
+    code = re.sub(r"//[^\n]*", "", header)
+    names = set(re.findall(r"^(?:TORCH_API )?[\w:<>, &]+?\s(\w+)\([^{;]*\);", code, re.M))
+    return names - {"size"}
+
+
+def test_every_helper_is_in_the_symbol_table(base: Path) -> None:
+    names = declared((base / "torch/include/torch/csrc/autograd/FunctionsManual.h").read_text())
+    assert len(names) > 180
+    with (base / "torch/lib/libtorch_cpu.so").open("rb") as file:
+        library = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # Itanium C++ ABI, 5.1.4: a nested name is a sequence of identifiers, each after its length.
+        found = {match[2][: int(match[1])].decode() for match in re.finditer(rb"9generated7details(\d+)(\w+)", library)}
+    assert names - found == NEVER_DEFINED
 
 
 @pytest.mark.parametrize(

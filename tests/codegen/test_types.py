@@ -70,8 +70,9 @@ def errors_of(folder: Path, base: Path, out: Path) -> str:
     generate(base, load_natives([folder]), out)
     said = ""
     for source in sorted([*out.glob("units/*/library.cpp"), *out.glob("units/*/bindings.cpp")]):
-        own = [source.parent / "own", source.parent / "narrow", out / "include", out / "wheel/torch/include"]
-        paths = [*own, PACKAGE / "compile/templates", *(base / name for name in INCLUDED), Path(sysconfig.get_path("include"))]
+        places = [source.parent / "own", source.parent / "narrow", out / "include", out / "wheel/torch/include"]
+        places += [PACKAGE / "compile/templates", *(base / name for name in INCLUDED)]
+        paths = [*places, Path(sysconfig.get_path("include"))]
         flags = ["-std=c++20", "-fsyntax-only", "-w", "-fmax-errors=0", "-DAT_PER_OPERATOR_HEADERS"]
         command = ["g++", *flags, *(f"-I{path}" for path in paths), source]
         said += subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False).stderr
