@@ -31,6 +31,9 @@ TWO: Files = {
     "derivatives.yaml": "- name: graft_one(Tensor self) -> Tensor\n  self: graft_two(grad)\n",
 }
 
+# One, without the other.
+ALONE: Files = {**ONE, "derivatives.yaml": "- name: graft_one(Tensor self) -> Tensor\n  self: grad\n"}
+
 CLASHES = yaml.safe_load(Path(__file__).with_name("clashes.yaml").read_text())
 
 
@@ -70,21 +73,17 @@ def test_clash_names_both_places(case: dict[str, Any], known: BaseOperators, tmp
 
 
 @pytest.mark.parametrize(
-    "name", ["native_functions.yaml", "autocast.yaml", "One.h", "One.inl", "One.inc", "cuda/One.cu", "cuda/One.cpp"]
+    "name",
+    [
+        *("native_functions.yaml", "autocast.yaml", "One.h", "One.inl", "One.inc", "cuda/One.cu", "cuda/One.cpp"),
+        *("python/nn/probe.py", "python/nn/probe.pyi", "samples.py", "docs/graft_one.rst"),
+    ],
 )
 def test_text_that_is_not_utf_8_is_found_by_its_byte(name: str, known: BaseOperators, tmp_path: Path) -> None:
-    text = b"# \xc3\xa9t\xc3\xa9\n#  \xe9 { ] nonsense\n"
-    found = lines(tmp_path, known, one={**ONE, **TWO, "derivatives.yaml": "", name: text})
-    about = [line for line in found if line.startswith(f"one/{name}:")]
+    """And is not judged."""
+    text = b"# \xc3\xa9t\xc3\xa9\n#  \xe9 { ] nonsense\ndef f(:\n"
+    about = [line for line in lines(tmp_path, known, one={**ALONE, name: text}) if line.startswith(f"one/{name}:")]
     assert about == [f"one/{name}:2:4: not UTF-8: invalid byte 0xe9; save the file as UTF-8"]
-
-
-@pytest.mark.parametrize("name", ["python/nn/probe.py", "python/nn/probe.pyi", "samples.py", "docs/graft_one.rst"])
-def test_python_that_is_not_utf_8_is_not_judged(name: str, known: BaseOperators, tmp_path: Path) -> None:
-    files: Files = {**ONE, "derivatives.yaml": str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "grad")}
-    assert lines(tmp_path, known, one=files) == []
-    (line,) = lines(tmp_path, known, one={**files, name: b"def f(:  # \xff"})
-    assert line.startswith(f"one/{name}:1:12: not UTF-8: ")
 
 
 def test_kernel_in_a_file_that_is_not_utf_8_is_there(known: BaseOperators, tmp_path: Path) -> None:
@@ -95,8 +94,7 @@ def test_kernel_in_a_file_that_is_not_utf_8_is_there(known: BaseOperators, tmp_p
 
 @pytest.mark.parametrize("name", ["One.inl", "One.inc", "cpu/One.inl", "cuda/One.inl"])
 def test_included_sources_are_read(name: str, known: BaseOperators, tmp_path: Path) -> None:
-    formula = str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "grad")
-    files: Files = {**ONE, "derivatives.yaml": formula, "One.cpp": "// Nothing.\n"}
+    files: Files = {**ALONE, "One.cpp": "// Nothing.\n"}
     (line,) = [line for line in lines(tmp_path, known, one=files) if "no file of the folder defines" in line]
     assert line.startswith("one/native_functions.yaml:2:3: ")
     assert lines(tmp_path, known, one={**files, name: ONE["One.cpp"]}) == []
@@ -113,8 +111,7 @@ def test_kernels_of_cuda_are_wanted_of_the_folder_that_has_some(known: BaseOpera
 
 
 def test_c_plus_plus_of_cuda_makes_the_kernels_of_cuda_wanted(known: BaseOperators, tmp_path: Path) -> None:
-    files: Files = {**ONE, "derivatives.yaml": str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "grad")}
-    files["native_functions.yaml"] = str(files["native_functions.yaml"]) + "    CUDA: graft_one_cuda\n"
+    files: Files = {**ALONE, "native_functions.yaml": f"{ONE['native_functions.yaml']}    CUDA: graft_one_cuda\n"}
     assert len(lines(tmp_path, known, one=files)) == is_for_cuda(known)
     files["cuda/One.cpp"] = "namespace at::native {\nTensor graft_one_cuda(Tensor self) { return self; }\n}\n"
     (line,) = lines(tmp_path, known, one=files)
