@@ -80,7 +80,7 @@ def test_clash_names_both_places(case: dict[str, Any], known: BaseOperators, tmp
     ],
 )
 def test_text_that_is_not_utf_8_is_found_by_its_byte(name: str, known: BaseOperators, tmp_path: Path) -> None:
-    """And is not judged."""
+    # It is not judged otherwise, Python as Python for example.
     text = b"# \xc3\xa9t\xc3\xa9\n#  \xe9 { ] nonsense\ndef f(:\n"
     about = [line for line in lines(tmp_path, known, one={**ALONE, name: text}) if line.startswith(f"one/{name}:")]
     assert about == [f"one/{name}:2:4: not UTF-8: invalid byte 0xe9; save the file as UTF-8"]

@@ -27,8 +27,8 @@ TORCH_LIBRARY_FRAGMENT(ext, m) {
 
 
 def test_source_of_an_extension_compiles_without_python(base: Path, tmp_path: Path) -> None:
-    """With the folders that are searched in a build, in their order."""
     source = write(tmp_path, {"ExtNeg.cpp": SOURCE}) / "ExtNeg.cpp"
+    # The folders that are searched in a build, in their order.
     include = base / "torch/include"
     folders = [Path(units.__file__).with_name("templates"), include, include / "torch/csrc/api/include"]
     flags = ["-std=c++20", "-fsyntax-only", "-w", "-DAT_PER_OPERATOR_HEADERS", *(f"-I{path}" for path in folders)]
