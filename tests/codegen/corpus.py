@@ -1,4 +1,4 @@
-"""The native folders with one mistake each in ``broken/``."""
+"""The native folders with one mistake each in ``broken/``, and those with none in ``right.yaml``."""
 
 from __future__ import annotations
 
@@ -14,23 +14,19 @@ from graft.inputs.native import load_natives
 
 FOLDER = Path(__file__).parent / "broken"
 
-WRITING = """\
-A case has a key for each file of a native folder; `mistake` says what is wrong with it. `expect` is the beginning of
-check's only finding. `generated` is the same for a finding that needs the text that torchgen generates. `compiler` is
-the beginning of the compiler's error where check finds nothing.
-
-`fixed` has the texts to replace, each with its replacement, for a reader who follows the finding's remedy. The folder
-then has no mistake, which `test_remedies.py` checks. Leave `fixed` out if the remedy quotes everything to write, as
-"did you mean `Tensor`?" and "add `autogen: f.out`" do: the test then writes that."""
-
 BROKEN: list[dict[str, Any]] = [
     case for file in sorted(FOLDER.glob("*.yaml")) for case in yaml.safe_load(file.read_text())
 ]
 
+RIGHT: list[dict[str, Any]] = yaml.safe_load(FOLDER.with_name("right.yaml").read_text())
+
+# The keys of a case that are no files.
+_SAID = ("mistake", "right", "expect", "generated", "compiler", "fixed")
+
 
 def files_of(case: dict[str, Any]) -> dict[str, str]:
     """Return the text of each file of a case."""
-    return {name: case[name] for name in case if name not in ("mistake", "expect", "generated", "compiler", "fixed")}
+    return {name: case[name] for name in case if name not in _SAID}
 
 
 def lay_out(files: Mapping[str, str | bytes], folder: Path) -> Path:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from corpus import BROKEN, files_of, said_of
+from corpus import BROKEN, RIGHT, files_of, said_of
 from graft.check import FOUND, Findings, generator
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
@@ -37,6 +37,11 @@ def test_mistake_is_found_at_its_place(case: dict[str, Any], known: BaseOperator
     (line,) = lines
     assert line.startswith(case["expect"])
     assert "; " in line, "a finding says what to write instead"
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=lambda case: case["right"])
+def test_what_is_right_has_no_finding(case: dict[str, Any], known: BaseOperators, tmp_path: Path) -> None:
+    assert said_of(tmp_path, known, files_of(case)) == []
 
 
 @pytest.mark.parametrize("name", ["g[r", "9x", "a-b", "a.b.c", "gr\u00f6\u00dfe", "a.b-c", "a b"])

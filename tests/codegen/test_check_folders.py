@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from corpus import lay_out
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
@@ -29,6 +30,11 @@ TWO: Files = {
     "Two.cpp": "namespace at::native {\nTensor graft_two(const Tensor& self) { return self; }\n}\n",
     "derivatives.yaml": "- name: graft_one(Tensor self) -> Tensor\n  self: graft_two(grad)\n",
 }
+
+# One, without the other.
+ALONE: Files = {**ONE, "derivatives.yaml": "- name: graft_one(Tensor self) -> Tensor\n  self: grad\n"}
+
+CLASHES = yaml.safe_load(Path(__file__).with_name("clashes.yaml").read_text())
 
 
 def is_for_cuda(known: BaseOperators) -> bool:
@@ -60,72 +66,24 @@ def test_one_folder_alone_lacks_what_the_other_has(known: BaseOperators, tmp_pat
     assert any(line.startswith("one/derivatives.yaml:1:9: no function is named graft_two") for line in found)
 
 
+@pytest.mark.parametrize("case", CLASHES, ids=lambda case: case["expect"].split(" ")[0])
+def test_clash_names_both_places(case: dict[str, Any], known: BaseOperators, tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, known, one={**ONE, **case["one"]}, two={**TWO, **case["two"]})
+    assert line.startswith(case["expect"])
+
+
 @pytest.mark.parametrize(
-    ("one", "two", "expected"),
+    "name",
     [
-        (
-            {},
-            {"native_functions.yaml": str(TWO["native_functions.yaml"]) + str(ONE["native_functions.yaml"])},
-            "two/native_functions.yaml:4:9: graft_one is also defined in one/native_functions.yaml:1; delete one",
-        ),
-        (
-            {},
-            {"derivatives.yaml": f"{TWO['derivatives.yaml']}{ONE['derivatives.yaml']}"},
-            "two/derivatives.yaml:3:9: graft_two has an entry in one/derivatives.yaml:1 already; merge the two entries",
-        ),
-        (
-            {"cpu/Shared.h": "#pragma once\n"},
-            {"cpu/Shared.h": "// Another.\n"},
-            "two/cpu/Shared.h:1: one/cpu/Shared.h has the same name but different content; give one of them",
-        ),
-        (
-            {"Three.cpp": "// One.\n"},
-            {"Three.cpp": "// Two.\n"},
-            "two/Three.cpp:1: one/Three.cpp has the same name but different content; give one of them another name",
-        ),
-        (
-            {"docs/graft_one.rst": "One.\n"},
-            {"docs/graft_one.rst": "Two.\n"},
-            "two/docs/graft_one.rst:1: one/docs/graft_one.rst has the same name but different content",
-        ),
-        (
-            {"samples.py": "def graft_one(make): ...\n"},
-            {"samples.py": "\ndef graft_one(make): ...\n"},
-            "two/samples.py:2:5: one/samples.py already has samples for graft_one; delete one",
-        ),
-        (
-            {"autocast.yaml": "fp32: [graft_one]\n"},
-            {"autocast.yaml": "lower_precision_fp: [graft_one]\n"},
-            "two/autocast.yaml:1:22: graft_one is already listed, in one/autocast.yaml:1; delete",
-        ),
-        (
-            {"python/graft_probe.py": "x = 1\n"},
-            {"python/graft_probe.py": "from __future__ import annotations\n"},
-            "two/python/graft_probe.py:1:1: is invalid after another folder's graft_probe.py: from __future__",
-        ),
+        *("native_functions.yaml", "autocast.yaml", "One.h", "One.inl", "One.inc", "cuda/One.cu", "cuda/One.cpp"),
+        *("python/nn/probe.py", "python/nn/probe.pyi", "samples.py", "docs/graft_one.rst"),
     ],
 )
-def test_clash_names_both_places(one: Files, two: Files, expected: str, known: BaseOperators, tmp_path: Path) -> None:
-    (line,) = lines(tmp_path, known, one={**ONE, **one}, two={**TWO, **two})
-    assert line.startswith(expected)
-
-
-@pytest.mark.parametrize(
-    "name", ["native_functions.yaml", "autocast.yaml", "One.h", "One.inl", "One.inc", "cuda/One.cu", "cuda/One.cpp"]
-)
 def test_text_that_is_not_utf_8_is_found_by_its_byte(name: str, known: BaseOperators, tmp_path: Path) -> None:
-    text = b"# \xc3\xa9t\xc3\xa9\n#  \xe9 { ] nonsense\n"
-    found = lines(tmp_path, known, one={**ONE, **TWO, "derivatives.yaml": "", name: text})
-    about = [line for line in found if line.startswith(f"one/{name}:")]
+    # It is not judged otherwise, Python as Python for example.
+    text = b"# \xc3\xa9t\xc3\xa9\n#  \xe9 { ] nonsense\ndef f(:\n"
+    about = [line for line in lines(tmp_path, known, one={**ALONE, name: text}) if line.startswith(f"one/{name}:")]
     assert about == [f"one/{name}:2:4: not UTF-8: invalid byte 0xe9; save the file as UTF-8"]
-
-
-@pytest.mark.parametrize("name", ["python/nn/probe.py", "python/nn/probe.pyi", "samples.py", "docs/graft_one.rst"])
-def test_python_that_is_not_utf_8_is_not_judged(name: str, known: BaseOperators, tmp_path: Path) -> None:
-    files: Files = {**ONE, "derivatives.yaml": str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "grad")}
-    assert lines(tmp_path, known, one=files) == []
-    (line,) = lines(tmp_path, known, one={**files, name: b"def f(:  # \xff"})
-    assert line.startswith(f"one/{name}:1:12: not UTF-8: ")
 
 
 def test_kernel_in_a_file_that_is_not_utf_8_is_there(known: BaseOperators, tmp_path: Path) -> None:
@@ -136,8 +94,7 @@ def test_kernel_in_a_file_that_is_not_utf_8_is_there(known: BaseOperators, tmp_p
 
 @pytest.mark.parametrize("name", ["One.inl", "One.inc", "cpu/One.inl", "cuda/One.inl"])
 def test_included_sources_are_read(name: str, known: BaseOperators, tmp_path: Path) -> None:
-    formula = str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "grad")
-    files: Files = {**ONE, "derivatives.yaml": formula, "One.cpp": "// Nothing.\n"}
+    files: Files = {**ALONE, "One.cpp": "// Nothing.\n"}
     (line,) = [line for line in lines(tmp_path, known, one=files) if "no file of the folder defines" in line]
     assert line.startswith("one/native_functions.yaml:2:3: ")
     assert lines(tmp_path, known, one={**files, name: ONE["One.cpp"]}) == []
@@ -154,29 +111,13 @@ def test_kernels_of_cuda_are_wanted_of_the_folder_that_has_some(known: BaseOpera
 
 
 def test_c_plus_plus_of_cuda_makes_the_kernels_of_cuda_wanted(known: BaseOperators, tmp_path: Path) -> None:
-    files: Files = {**ONE, "derivatives.yaml": str(TWO["derivatives.yaml"]).replace("graft_two(grad)", "grad")}
-    files["native_functions.yaml"] = str(files["native_functions.yaml"]) + "    CUDA: graft_one_cuda\n"
+    files: Files = {**ALONE, "native_functions.yaml": f"{ONE['native_functions.yaml']}    CUDA: graft_one_cuda\n"}
     assert len(lines(tmp_path, known, one=files)) == is_for_cuda(known)
     files["cuda/One.cpp"] = "namespace at::native {\nTensor graft_one_cuda(Tensor self) { return self; }\n}\n"
     (line,) = lines(tmp_path, known, one=files)
     assert line.startswith(
         "one/cuda/One.cpp:2: `Tensor graft_one_cuda(Tensor)` is not the kernel of graft_one for CUDA"
     )
-
-
-PYTHON = "python/_decomp/decompositions.py"
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {PYTHON: "graft_probe = 1\n"},
-        {PYTHON: "graft_probe = 1\n", "python/graft_probe.py": ""},
-        {"Rules.cpp": 'TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {\n  m.impl("trace", f);\n}\n'},
-    ],
-)
-def test_folders_without_entries(files: Files, known: BaseOperators, tmp_path: Path) -> None:
-    assert lines(tmp_path, known, one=files) == []
 
 
 def test_python_alone_is_for_files_of_torch(known: BaseOperators, tmp_path: Path) -> None:

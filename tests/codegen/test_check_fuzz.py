@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from corpus import RIGHT, files_of, lay_out
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.codegen.lists import without_out
@@ -68,8 +69,7 @@ def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, know
     texts[name] = data.draw(mutated(texts[name]))
     with tempfile.TemporaryDirectory() as place:
         native = Path(place)
-        for file, text in texts.items():
-            (native / file).write_bytes(text.encode())
+        lay_out(texts, native)
         findings = check(load_natives([native]), known)
         read = read_entries(native / "native_functions.yaml")
         for finding in findings.found:
@@ -86,30 +86,7 @@ def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, know
             parse_native_yaml_struct(entries, known.tags)
 
 
-FOLDER = {
-    "native_functions.yaml": """\
-- func: graft_clip(Tensor self, Scalar limit=1) -> Tensor
-  variants: function, method
-  dispatch:
-    CPU: graft_clip
-  autogen: graft_clip.out
-  tags: pointwise
-- func: graft_bump_(Tensor(a!) self, *, int n=2) -> Tensor(a!)
-""",
-    "derivatives.yaml": "- name: graft_clip(Tensor self, Scalar limit=1) -> Tensor\n  self: grad.mul(limit)\n",
-    "autocast.yaml": "fp32: [graft_clip]\n",
-    "Clip.cpp": """\
-#include "Clip.h"
-namespace at::native {
-Tensor graft_clip(const Tensor& self, const Scalar& limit) { return self.mul(limit); }
-Tensor& graft_bump_(Tensor& self, int64_t n) { return self.add_(n); }
-}
-""",
-    "Clip.h": "#pragma once\n#include <ATen/core/Tensor.h>\n",
-    "docs/graft_clip.rst": "Clips.\n\nArgs:\n    {self}\n",
-    "python/nn/graft_clip.py": "from torch import nn\n\n\nclass Clip(nn.Module):\n    pass\n",
-    "samples.py": "def graft_clip(make):\n    yield (make(3),)\n",
-}
+(FOLDER,) = (files_of(case) for case in RIGHT if case["right"] == "a file of each kind")
 NAMES = (
     "a b.cpp",
     "x$y.h",
@@ -137,9 +114,7 @@ AROUND = (
 @st.composite
 def folders(draw: st.DrawFn, place: Path) -> None:
     """Write the folder into ``place``, and change its files, their names and their kinds."""
-    for name, text in FOLDER.items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(text.encode())
+    lay_out(FOLDER, place)
     for _ in range(draw(st.integers(1, 3))):
         path = place / draw(st.sampled_from(sorted(FOLDER)))
         if not path.is_file() or path.is_symlink():

@@ -52,29 +52,19 @@ def test_torch_of_the_environment_is_the_base(python: Path, tmp_path: Path) -> N
     assert not list(home.rglob("*.whl")) and not (home / "bases").exists()
 
 
-def layout_of(version: str, folder: Path) -> Layout:
-    return Layout(TorchVersion(version), (folder,), folder)
-
-
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("version", "has", "more"),
     [
-        ("2.13.0+cpu", "/ops: no errors found for torch 2.13.0+cpu, which python3 has"),
-        (
-            "2.14.1",
-            "/ops: no errors found for torch 2.14.1, which python3 has; a wheel is built for torch 2.13.0+cpu, for "
-            "which `make check PIN=2.13.0+cpu` checks",
-        ),
+        ("2.13.0+cpu", ", which python3 has", ""),
+        ("2.14.1", ", which python3 has", "; a wheel is built for torch 2.13.0+cpu, for which `make check "),
+        ("2.14.1", "", ""),  # a pin that was asked for
     ],
 )
 def test_last_line_names_the_torch_and_how_to_check_for_a_wheel(
-    version: str, said: str, monkeypatch: pytest.MonkeyPatch
+    version: str, has: str, more: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = Environment("python3", Path("/site"), Path("/site"))
-    monkeypatch.setattr(verbs, "expected_pin", lambda _: TorchVersion("2.13.0+cpu"))
-    assert verbs.verdict(layout_of(version, Path("/ops")), environment) == said
-
-
-def test_last_line_for_a_pin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbs, "expected_pin", lambda _: pytest.fail("it is asked for"))
-    assert verbs.verdict(layout_of("2.14.1", Path("/ops")), None) == "/ops: no errors found for torch 2.14.1"
+    environment = Environment("python3", Path("/site"), Path("/site")) if has else None
+    pin = TorchVersion("2.13.0+cpu")
+    monkeypatch.setattr(verbs, "expected_pin", lambda _: pin if has else pytest.fail("it is asked for"))
+    said = verbs.verdict(Layout(TorchVersion(version), (Path("/ops"),), Path("/ops")), environment)
+    assert said == f"/ops: no errors found for torch {version}{has}{more}" + ("PIN=2.13.0+cpu` checks" if more else "")

@@ -93,7 +93,7 @@ def test_depth_is_named_whatever_python_says(
 @pytest.mark.parametrize("name", [FUNCTIONS, FORMULAS])
 def test_thousands_of_duplicates_take_seconds(name: str, known: BaseOperators, tmp_path: Path) -> None:
     entry = ENTRY if name == FUNCTIONS else FORMULA.format("grad")
-    assert len(errors(tmp_path, known, {name: entry * 5000})) == 4999
+    assert len(errors(tmp_path, known, {name: entry * 2000})) == 1999
 
 
 def test_what_a_build_refuses_the_check_refuses(base: Path, known: BaseOperators, tmp_path: Path) -> None:
@@ -102,19 +102,6 @@ def test_what_a_build_refuses_the_check_refuses(base: Path, known: BaseOperators
         assert errors(tmp_path, known, {FUNCTIONS: text})
         with pytest.raises(BuildError):
             merge_with_base(load_natives([tmp_path / "native"]), base, tmp_path / "merged")
-
-
-def test_operator_that_mutates_has_the_name_of_one(known: BaseOperators, tmp_path: Path) -> None:
-    entry = "- func: bump(Tensor(a!) self) -> Tensor(a!)\n  dispatch:\n    CompositeExplicitAutograd: bump\n"
-    source = "namespace at::native {\nTensor& bump(Tensor& self) { return self; }\n}\n"
-    (error,) = errors(tmp_path, known, {FUNCTIONS: entry, SOURCE: source})
-    assert error.startswith(f"{FUNCTIONS}:1:9: bump mutates `self`, but has not the name of an in-place operator; ")
-
-
-def test_factory_takes_what_factories_take(known: BaseOperators, tmp_path: Path) -> None:
-    """torchgen's message is a page, and its place is not the user's."""
-    (error,) = errors(tmp_path, known, {FUNCTIONS: f"{ENTRY}  category_override: factory\n"})
-    assert error.startswith(f"{FUNCTIONS}:4:3: graft_one is no factory: ")
 
 
 def test_headers_of_this_machine_alone_are_named(known: BaseOperators, tmp_path: Path) -> None:

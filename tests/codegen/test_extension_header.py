@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
-import pytest
 from graft.compile import units
+from helpers import write
 
 # As extensions are written; what is PyTorch's is used by its name in each namespace.
 SOURCE = """\
@@ -27,20 +26,15 @@ TORCH_LIBRARY_FRAGMENT(ext, m) {
 """
 
 
-@pytest.fixture(scope="module")
-def read(base: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The files that a compiler reads of it, with the folders that are searched in a build, in their order."""
-    source = tmp_path_factory.mktemp("source") / "ExtNeg.cpp"
-    source.write_text(SOURCE)
+def test_source_of_an_extension_compiles_without_python(base: Path, tmp_path: Path) -> None:
+    source = write(tmp_path, {"ExtNeg.cpp": SOURCE}) / "ExtNeg.cpp"
+    # The folders that are searched in a build, in their order.
     include = base / "torch/include"
     folders = [Path(units.__file__).with_name("templates"), include, include / "torch/csrc/api/include"]
     flags = ["-std=c++20", "-fsyntax-only", "-w", "-DAT_PER_OPERATOR_HEADERS", *(f"-I{path}" for path in folders)]
     command = ["g++", *flags, "-MD", "-MF", source.with_suffix(".d"), source]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {Path(word).name for word in source.with_suffix(".d").read_text().split()}
-
-
-def test_source_of_an_extension_compiles_without_python(read: set[str]) -> None:
+    read = {Path(word).name for word in source.with_suffix(".d").read_text().split()}
     assert "ATen.h" in read and "library.h" in read
     assert not read & {"Python.h", "pybind11.h", "python.h"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 from corpus import said_of
 from graft.base.callers import direct_callers
+from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.codegen.__main__ import generate
+from graft.codegen.__main__ import generate_header_of_helpers
 from graft.codegen.operators import Operators, calls_of
+from graft.codegen.output import Output
 from graft.core.process import run
 from graft.inputs.cplusplus import read_text, without_functions
 from graft.inputs.helpers import MANGLED, heads, helpers_of, is_same, name_in
@@ -21,6 +24,16 @@ from helpers import write
 # The nodes and the kernels that torchgen writes, as the library has them.
 NODE = re.compile(r"torch::autograd::generated::(\w+?)(?:::|_apply_functional)")
 KERNEL = re.compile(r"torch::autograd::VariableType::(?:\(anonymous namespace\)::)?(\w+)\(")
+
+# Declared upstream but not defined: no formula can call them, even in a source build.
+NEVER_DEFINED = {
+    "fft_backward",
+    "reverse_dim",
+    "solve_backward_A",
+    "solve_backward_self",
+    "sparse_constructor_values_backward",
+    "var_jvp",
+}
 
 HELPERS = "FunctionsManual.cpp"
 HEAD = "#include <torch/csrc/autograd/FunctionsManual.h>\nnamespace torch::autograd::generated::details {\n"
@@ -59,6 +72,23 @@ def test_every_formula_that_calls_a_function_is_found(known: BaseOperators, ever
     assert seen > 400
 
 
+def declared(header: str) -> set[str]:
+    """Return the functions that the header declares but does not define."""
+    code = re.sub(r"//[^\n]*", "", header)
+    names = set(re.findall(r"^(?:TORCH_API )?[\w:<>, &]+?\s(\w+)\([^{;]*\);", code, re.M))
+    return names - {"size"}
+
+
+def test_every_helper_is_in_the_symbol_table(base: Path) -> None:
+    names = declared((base / "torch/include/torch/csrc/autograd/FunctionsManual.h").read_text())
+    assert len(names) > 180
+    with (base / "torch/lib/libtorch_cpu.so").open("rb") as file:
+        library = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # Itanium C++ ABI, 5.1.4: a nested name is a sequence of identifiers, each after its length.
+        found = {match[2][: int(match[1])].decode() for match in re.finditer(rb"9generated7details(\d+)(\w+)", library)}
+    assert names - found == NEVER_DEFINED
+
+
 @pytest.mark.parametrize(
     ("function", "same"),
     [
@@ -78,96 +108,6 @@ def test_names_of_the_demangler() -> None:
     )
 
 
-MISTAKES = {
-    "other parameters": (
-        {"FunctionsManual.cpp": source(SINC.replace("const Tensor& self", "int64_t self"))},
-        "FunctionsManual.cpp:3: `Tensor sinc_backward(const Tensor&, int64_t)` is not PyTorch's, which is `at::Tensor "
-        "sinc_backward(const at::Tensor&, const at::Tensor&)` in torch/csrc/autograd/FunctionsManual.h; write that; "
-        "or declare",
-    ),
-    "unknown": (
-        {"FunctionsManual.cpp": source(SINC.replace("sinc_backward", "sinx_backward"))},
-        "FunctionsManual.cpp:3: no formula can call `Tensor sinx_backward(const Tensor&, const Tensor&)`, which "
-        "torch/csrc/autograd/FunctionsManual.h does not declare; did you mean `sinc_backward`?",
-    ),
-    "in every operator": (
-        {"FunctionsManual.cpp": source("bool any_variable_defined(const variable_list& variables) {}\n")},
-        "FunctionsManual.cpp:3: any_variable_defined is in the code of every operator, not in formulas, so it "
-        "cannot be",
-    ),
-    "inline": (
-        {"FunctionsManual.cpp": source("std::optional<Tensor> wrap_opt_if(const Tensor& t, const bool c) {}\n")},
-        "FunctionsManual.cpp:3: wrap_opt_if is in the code of every operator, not in formulas, so it cannot be",
-    ),
-    "another namespace": (
-        {"FunctionsManual.cpp": source(SINC).replace("::details", "")},
-        "FunctionsManual.cpp:3: `Tensor sinc_backward(const Tensor&, const Tensor&)` is in namespace "
-        "torch::autograd::generated, where no formula finds it; put it into namespace "
-        "torch::autograd::generated::details, or into another file",
-    ),
-    "its header": (
-        {"FunctionsManual.cpp": f'#include "FunctionsManual.h"\n{source(SINC)}', "FunctionsManual.h": "#pragma once\n"},
-        "FunctionsManual.cpp:1: builds do not find FunctionsManual.h by this name; include "
-        "<torch/csrc/autograd/FunctionsManual.h>, which then has its declarations",
-    ),
-    "settings": (
-        {"FunctionsManual.cpp": source(SINC), "pyproject.toml": '[tool.graft]\nkeep = ["norm_bakward"]\n'},
-        "pyproject.toml:2: keep: PyTorch has no function norm_bakward; did you mean `norm_backward`?",
-    ),
-    "releases": (
-        {"FunctionsManual.cpp": source(SINC), "pyproject.toml": '[tool.graft.releases]\nsinc_bakward = ">2"\n'},
-        "pyproject.toml:1: releases: the folder has no function sinc_bakward; did you mean `sinc_backward`?",
-    ),
-    "releases of a new operator": (
-        {"native_functions.yaml": '- func: my_op(Tensor self) -> Tensor\n  releases: "<2"\n'},
-        "native_functions.yaml:2:3: torchgen does not know the key `releases`; write it only where `replace: True` is; "
-        "all releases have new operators",
-    ),
-    "PyTorch's own caller": (
-        {
-            "FunctionsManual.cpp": source(
-                "Tensor norm_backward(Tensor grad, const Tensor& self, const std::optional<Scalar>& p_, Tensor norm, "
-                "IntArrayRef dim, bool keepdim) { return grad; }\n"
-            )
-        },
-        "FunctionsManual.cpp:3: PyTorch's linalg_vector_norm_backward calls PyTorch's norm_backward; formulas of "
-        "linalg_vector_norm call it; copy linalg_vector_norm_backward into FunctionsManual.cpp, too, or write `keep = "
-        '["linalg_vector_norm_backward"]` into [tool.graft] of pyproject.toml',
-    ),
-}
-
-
-@pytest.mark.parametrize(("files", "expected"), MISTAKES.values(), ids=MISTAKES)
-def test_mistake(files: dict[str, str], expected: str, known: BaseOperators, tmp_path: Path) -> None:
-    (line, *_) = said_of(tmp_path, known, files)
-    assert line.startswith(expected)
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"FunctionsManual.cpp": source(SINC, "static Tensor half(const Tensor& x) { return x / 2; }\n")},
-        {
-            "FunctionsManual.cpp": source(SINC.replace("sinc_backward", "sinc_of")),
-            "FunctionsManual.h": f"#pragma once\n{source('Tensor sinc_of(const Tensor& grad, const Tensor& self);')}",
-            "derivatives.yaml": "- name: sinc(Tensor self) -> Tensor\n  self: sinc_of(grad, self)\n  replace: True\n"
-            '  releases: "<99"\n',
-        },
-        {
-            "FunctionsManual.cpp": source(
-                "Tensor norm_backward(Tensor grad, const Tensor& self, const std::optional<Scalar>& p_, Tensor norm, "
-                "IntArrayRef dim, bool keepdim) { return grad; }\n"
-            ),
-            "pyproject.toml": '[tool.graft]\nkeep = ["norm_backward", "renorm_backward", "linalg_vector_norm_backward"]'
-            "\n",
-        },
-    ],
-    ids=["PyTorch's and a local one", "a new one", "callers that keep PyTorch's"],
-)
-def test_accepted(files: dict[str, str], known: BaseOperators, tmp_path: Path) -> None:
-    assert said_of(tmp_path, known, files) == []
-
-
 def test_a_file_that_was_copied_whole(known: BaseOperators, tmp_path: Path) -> None:
     every = [each for name in sorted(known.formula_functions)[:120] for each in known.formula_functions[name]]
     text = source(*(f"{each} {{}}\n" for each in every if each.name not in known.fixed_formula_functions))
@@ -184,8 +124,6 @@ def test_a_template_is_replaced(base: Path, tmp_path: Path) -> None:
 
 
 def test_a_function_in_two_folders(known: BaseOperators, tmp_path: Path) -> None:
-    from graft.check.__main__ import check
-
     for name in "ab":
         write(tmp_path / name, {"FunctionsManual.cpp": source(SINC)})
     (error,) = check(load_natives([tmp_path / "a", tmp_path / "b"]), known).errors
@@ -220,7 +158,7 @@ def test_a_header_takes_the_place_of_declarations(base: Path, tmp_path: Path) ->
     template = "template <typename T>\nTensor mul_tensor_backward(const Tensor& grad, T other);\n"
     text = source("Tensor sinc_backward(const Tensor& grad, c10::SymInt n);\n", template)
     write(tmp_path / "a", {"FunctionsManual.h": text, "FunctionsManual.cpp": source()})
-    generate(base, load_natives([tmp_path / "a"]), tmp_path / "out")
+    generate_header_of_helpers(helpers_of(load_natives([tmp_path / "a"])), base, Output(tmp_path / "out"))
     header = (tmp_path / "out/include/torch/csrc/autograd/FunctionsManual.h").read_text()
     assert "sinc_backward" not in header and "Tensor sinc_jvp" not in header and "norm_backward(" in header
     assert not re.search(r"template <typename T>\s+template", header)

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from corpus import BROKEN, files_of, lay_out
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
@@ -23,37 +25,15 @@ from test_types import errors_of
 
 GENERATED = [case for case in BROKEN if "generated" in case]
 
-# The arguments and the derivative formula of operators, and which of their names generated code uses.
-OPERATORS = {
-    "nm_a(Tensor self, Tensor result, int op, int r)": ("", {"result", "op"}),
-    "nm_b(Tensor self, int called, int name, int saved, int args)": (
-        "grad * called * name * saved * args",
-        {"called", "name", "saved", "args"},
-    ),
-    "nm_c(Tensor self, int unpack, Tensor self_, int copy_range, int std)": (
-        "grad * copy_range",
-        {"unpack", "self_", "copy_range"},
-    ),
-    "nm_d(Tensor self, int unpack, int self_)": ("", {"self_"}),
-    "nm_e(Tensor self, int size, int node, int m)": ("", {"node"}),
-    "nm_f(Tensor self, int no_gil, int parser, int options, int _r, int kwargs)": ("", {"no_gil"}),
-    "nm_g(Tensor self, int Scalar, int tracer_state, int _any_requires_grad)": (
-        "grad",
-        {"tracer_state", "_any_requires_grad"},
-    ),
-    "nm_h(Tensor self, int batch_rule, int cur_level, Tensor grad_output)": ("", {"batch_rule", "cur_level"}),
-    "nm_i(Tensor self, Tensor gen, Tensor grad, Tensor weight)": ("at::mul(grad, gen) * weight", {"gen", "grad"}),
-    "nm_j(Tensor self, int unpack, int r, int at, int c10, int std, int size, int m, int jit, int x)": ("", set()),
-    "nm_k(Tensor self, int at, int c10, int std, int size, int m, int result_, int x)": ("grad * x * size", set()),
-}
-REFUSED = {(schema.partition("(")[0], name) for schema, (_, names) in OPERATORS.items() for name in names}
+OPERATORS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text())
+REFUSED = {(schema.partition("(")[0], name) for schema, each in OPERATORS.items() for name in each["refused"]}
 
 
 def write_folder(folder: Path, schemas: Iterable[str]) -> Path:
     folder.mkdir(exist_ok=True)
     functions = formulas = ""
     for schema in schemas:
-        name, formula = schema.partition("(")[0], OPERATORS[schema][0]
+        name, formula = schema.partition("(")[0], OPERATORS[schema].get("formula")
         functions += f"- func: {schema} -> Tensor\n  variants: function, method\n  dispatch:\n    CPU, Meta: {name}\n"
         functions += f"  autogen: {name}.out\n"
         formulas += f"- name: {schema} -> Tensor\n  self: {formula}\n" if formula else ""
@@ -77,9 +57,9 @@ def test_name_is_refused_at_its_place(case: dict[str, str], base: Path, tmp_path
     assert refused(tmp_path, base, tmp_path / "out") == f"{tmp_path}/{case['generated']}"
 
 
-def test_names_that_generated_code_uses(base: Path, tmp_path: Path) -> None:
+def test_names_that_generated_code_uses(base: Path, known: BaseOperators, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "native", OPERATORS)
-    found = check(load_natives([folder]), BaseOperators(base)).errors
+    found = check(load_natives([folder]), known).errors
     assert [error for error in found if "no file of the folder defines" not in error.what] == []
     said = refused(folder, base, tmp_path / "out")
     assert set(re.findall(r"generates for (\w+) already uses `(\w+)`", said)) == REFUSED
@@ -100,9 +80,9 @@ def test_pytorch_s_arguments_are_not_refused(everything: Operators, tmp_path: Pa
 @pytest.mark.slow
 def test_compiler_agrees(base: Path, tmp_path: Path) -> None:
     """What is accepted compiles, and each operator with a refused name does not."""
-    fine = [schema for schema, (_, names) in OPERATORS.items() if not names]
+    fine = [schema for schema, each in OPERATORS.items() if not each["refused"]]
     assert errors_of(write_folder(tmp_path / "fine", fine), base, tmp_path / "out") == ""
-    for number, (schema, (_, names)) in enumerate(OPERATORS.items()):
-        if names:
+    for number, (schema, each) in enumerate(OPERATORS.items()):
+        if each["refused"]:
             folder = write_folder(tmp_path / f"wrong{number}", [schema])
             assert errors_of(folder, base, tmp_path / f"out{number}"), schema

@@ -43,26 +43,30 @@ def is_mistake(each: Finding, first: Finding) -> bool:
 
 
 def replaced(files: dict[str, str], texts: dict[str, str]) -> dict[str, str]:
-    """Return the files with other texts."""
+    """Return the files with other texts, or other names."""
     for old, new in texts.items():
-        assert any(old in text for text in files.values()), f"the case has no text {old!r}"
-        files = {name: text.replace(old, new) for name, text in files.items()}
+        assert any(old in text for pair in files.items() for text in pair), f"the case has no text {old!r}"
+        files = {name.replace(old, new): text.replace(old, new) for name, text in files.items()}
     return files
 
 
 def follows(todo: str, before: dict[str, str], after: dict[str, str]) -> bool:
     """Return whether one of the texts that the remedy quotes, if it does, was written or left out."""
     quoted = [text for text in re.findall("`(.+?)`", todo) if not text.endswith(":")]  # that is where to write it
-    return not quoted or any(count(text, before) != count(text, after) for text in quoted)
+    return (
+        not quoted
+        or todo.startswith("leave it out")
+        or any(count(text, before) != count(text, after) for text in quoted)
+    )
 
 
 def count(quoted: str, files: dict[str, str]) -> int:
-    """Return how often a text is in the files. ``<...>`` in it stands for any."""
+    """Return how often a text is in the files and their names. ``<...>`` in it stands for any."""
     pattern = re.sub(r"<\w+>|\\\.\\\.\\\.", ".+", re.escape(quoted))
     # `str` is not in `str[]`, nor `Tensor[]` in `Tensor[]?`.
     before = r"(?<!\w)" if quoted[0].isalnum() else ""
     behind = r"(?![\w\[?])" if quoted[-1].isalnum() else r"(?!\?)"
-    return sum(len(re.findall(f"{before}{pattern}{behind}", text)) for text in files.values())
+    return sum(len(re.findall(f"{before}{pattern}{behind}", text)) for pair in files.items() for text in pair)
 
 
 def written(finding: Finding, files: dict[str, str], folder: Path) -> dict[str, str]:

@@ -14,6 +14,9 @@ from graft.check.base import BaseOperators
 from graft.codegen import torchgen
 from graft.codegen.__main__ import generate
 from graft.codegen.description import Description
+from graft.codegen.headers import generate_replaced_headers
+from graft.codegen.operators import Operators
+from graft.codegen.output import Output
 from graft.core.layout import REPOSITORY
 from graft.inputs.entries import Loader, fields_of, read_entries, split_entries, texts_of_entries
 from graft.inputs.merge import with_replacing
@@ -29,139 +32,6 @@ Tensor my_trace(const Tensor& self) {
 }
 }
 """
-SINH = "- name: sinh(Tensor self) -> Tensor\n  replace: True\n"
-
-
-MINE = "  dispatch:\n    CPU: my_trace\n"
-REPLACE = "  replace: True\n"
-FLIPUD = f"- func: flipud(Tensor self) -> Tensor\n{REPLACE}{MINE}"
-
-
-def of_trace(rest: str, schema: str = "trace(Tensor self) -> Tensor") -> str:
-    return f"- func: {schema}\n{rest}"
-
-
-# Entries, and the one finding about each.
-KERNELS = {
-    "no replace": (of_trace(MINE), "1:9: PyTorch already has trace(Tensor self) -> Tensor; "),
-    "another schema": (
-        of_trace(REPLACE + MINE, "trace(Tensor self, int k) -> Tensor"),
-        "1:9: the schema differs from PyTorch's: trace(Tensor self, int k) -> Tensor; write `trace(Tensor self) -> "
-        "Tensor`",
-    ),
-    "no such operator": (
-        of_trace(REPLACE + MINE, "tracee(Tensor self) -> Tensor"),
-        "1:9: PyTorch has no operator tracee to replace; did you mean `trace`?",
-    ),
-    "no kernel": (
-        of_trace(REPLACE),
-        "1:3: it names no kernel, and PyTorch's trace has several; write `dispatch:` with those",
-    ),
-    "another value": (
-        of_trace(f"  replace: yes please\n{MINE}"),
-        "2:3: torchgen does not know the key `replace`; write `replace: True`, or leave it out",
-    ),
-    "another key": (
-        of_trace(f"{REPLACE}  variants: method\n{MINE}"),
-        "3:3: `variants` differs from PyTorch's entry for trace, which says method, function; ",
-    ),
-    "a variant": (
-        of_trace(REPLACE, "sinh(Tensor self) -> Tensor"),
-        "1:3: the kernel of sinh is that of sinh.out; replace sinh.out; sinh follows it",
-    ),
-    "a composite with alias annotations": (
-        of_trace(MINE + REPLACE, "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"),
-        "2:3: narrow is composed of others, and its result is a view or written in place; ",
-    ),
-    "a composite without a formula": (FLIPUD, "1: warning: flipud has no entry in derivatives.yaml; "),
-    "no definition": (
-        of_trace(f"{REPLACE}{MINE.replace('my_trace', 'my_trace2')}"),
-        "3:3: no file of the folder defines at::native::my_trace2, the kernel of trace for CPU; ",
-    ),
-    "no definition, but PyTorch's": (
-        of_trace(f"{REPLACE}{MINE.replace('my_trace', 'trace_cpu')}    SparseCPU: my_trace\n"),
-        "3:3: warning: no file of the folder defines at::native::trace_cpu, so PyTorch's own remains; ",
-    ),
-}
-FORMULAS = {
-    "no replace": (
-        "- name: sinh(Tensor self) -> Tensor\n  self: grad\n",
-        "1:9: PyTorch already has a derivative formula for sinh; ",
-    ),
-    "no argument": (f"{SINH}  other: grad\n", "3:3: sinh has no argument `other`; "),
-    "no such operator": (f"{SINH.replace('sinh', 'my_op')}  self: grad\n", "1:9: no function is named my_op; "),
-    "no formula of PyTorch": (
-        "- name: igamma(Tensor self, Tensor other) -> Tensor\n  replace: True\n  self: stock\n",
-        '3:9: `stock` is PyTorch\'s formula for `self`, but PyTorch has `not_implemented("igamma: input")`, which is '
-        "no expression; write it out",
-    ),
-    "derived by PyTorch": (
-        f"{SINH}  result: 2 * stock\n",
-        "3:11: `stock` is PyTorch's formula for `result`, but PyTorch has `auto_element_wise`, which is no expression",
-    ),
-    "only for all arguments": (
-        f"{SINH.replace('sinh(Tensor self)', 'cholesky(Tensor self, bool upper=False)')}  result: stock\n",
-        "3:11: `stock` is PyTorch's formula for `result`, but PyTorch has none; ",
-    ),
-    "composite": (f"{SINH.replace('sinh', 'fliplr')}  self: grad\n", "1:9: fliplr is CompositeImplicitAutograd: "),
-    "by hand": (
-        f"- name: detach(Tensor(a) self) -> Tensor(a)\n{REPLACE}  self: grad\n",
-        "1:9: PyTorch differentiates detach in C++, without a formula; ",
-    ),
-    "torchgen's": (f"{SINH}  self: grads[3]\n", "1:9: Out of bounds grads access: "),
-}
-
-
-@pytest.mark.parametrize(("entry", "expected"), KERNELS.values(), ids=KERNELS)
-def test_mistake_in_an_entry_for_kernels(entry: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
-    lines = said_of(tmp_path, known, {"native_functions.yaml": entry, "Trace.cpp": TRACE})
-    (line,) = [line for line in lines if "warning: " not in line] or lines
-    assert line.startswith(f"native_functions.yaml:{expected}")
-
-
-@pytest.mark.parametrize(("entry", "expected"), FORMULAS.values(), ids=FORMULAS)
-def test_mistake_in_an_entry_for_formulas(entry: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
-    (line,) = said_of(tmp_path, known, {"native_functions.yaml": "", "derivatives.yaml": entry})
-    assert line.startswith(f"derivatives.yaml:{expected}")
-
-
-def test_kernel_registered_past_the_yaml_is_refused(known: BaseOperators, tmp_path: Path) -> None:
-    block = 'TORCH_LIBRARY_IMPL(aten, CPU, m) {\n  m.impl("trace", TORCH_FN(my_trace));\n}\n'
-    (line,) = said_of(tmp_path, known, {"Trace.cpp": f"#include <torch/library.h>\n{TRACE}{block}"})
-    assert line.startswith(
-        "Trace.cpp:10: trace of PyTorch gets a kernel for CPU without an entry; write `- func: trace(Tensor self) -> "
-        "Tensor` with `dispatch:` of `CPU: my_trace` and `replace: True` in native_functions.yaml"
-    )
-
-
-@pytest.mark.parametrize(
-    ("file", "call", "said"),
-    [
-        (
-            "Trace.cpp",
-            "stock::trace_cp(self)",
-            "is no kernel of PyTorch's for an operator that an entry replaces; did you",
-        ),
-        ("Trace.cpp", "at::native::stock::fliplr(self)", "is no kernel of PyTorch's for an operator that an entry "),
-        ("cuda/Trace.cpp", "stock::of(lerp_stub)(kCUDA, self)", "has no kernels for CUDA; copy "),
-        ("Trace.cpp", "stock::trace_cpu(self)", ""),
-        ("Trace.cpp", "mine::stock::trace_cp(self)", ""),
-    ],
-)
-def test_kernel_of_pytorch_that_is_not_there(
-    file: str, call: str, said: str, known: BaseOperators, tmp_path: Path
-) -> None:
-    text = TRACE.replace("return self", f"return {call}")
-    lines = said_of(tmp_path, known, {"native_functions.yaml": of_trace(REPLACE + MINE), file: text})
-    name = call.removeprefix("at::native::").partition("(")[0]
-    assert [line for line in lines if "stock" in line and line.startswith(f"{file}:5: `{name}` {said}")] == lines[:1]
-    assert bool(lines) == bool(said)
-
-
-def test_composite_with_a_kernel_has_a_formula(known: BaseOperators, tmp_path: Path) -> None:
-    formula = f"{SINH.replace('sinh', 'flipud')}  self: grad.flipud()\n"
-    files = {"native_functions.yaml": FLIPUD, "derivatives.yaml": formula, "Trace.cpp": TRACE}
-    assert said_of(tmp_path, known, files) == []
 
 
 def test_one_formula_for_several_arguments_is_replaced_whole(known: BaseOperators, tmp_path: Path) -> None:
@@ -180,7 +50,7 @@ def test_one_formula_for_several_arguments_is_replaced_whole(known: BaseOperator
 def test_file_of_pytorch_may_define_its_other_kernels_again(known: BaseOperators, tmp_path: Path) -> None:
     """But a file that replaces nothing may not."""
     again = "\nTensor trace_backward_symint(const Tensor& grad, c10::SymIntArrayRef sizes) {\n  return grad;\n}\n"
-    entry = of_trace(REPLACE + MINE)
+    entry = "- func: trace(Tensor self) -> Tensor\n  replace: True\n  dispatch:\n    CPU: my_trace\n"
     text = TRACE.removesuffix("}\n") + again + "}\n"
     folder = write(tmp_path, {"native_functions.yaml": entry, "Trace.cpp": text})
     assert check(load_natives([folder]), known).errors == []
@@ -316,11 +186,10 @@ def test_stock_kernels_are_declared_once(base: Path, tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(torchgen, "compute_native_function_declaration", of_device)
     entry = "- func: sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)\n  structured: True\n  dispatch:\n"
-    natives = load_natives(
-        [write(tmp_path / "a", {"native_functions.yaml": f"{entry}    CPU: my_sgn\n  replace: True\n"})]
-    )
-    generate(base, natives, tmp_path / "out")
-    text = (tmp_path / "out/include/ATen/ops/sgn_native.h").read_text()
+    path = write(tmp_path, {"f.yaml": f"{entry}    CPU: my_sgn\n  replace: True\n"}) / "f.yaml"
+    operators, out = Operators(base, []), Output(tmp_path)
+    generate_replaced_headers(operators.replaced_by(read_entries(path), []).kernels, operators, base, out)
+    text = out.read("include/ATen/ops/sgn_native.h")
     lines = text.partition("namespace at::native::stock {")[2].splitlines()
     declared = [line for line in lines if line.startswith(("TORCH_", "struct "))]
     assert len(declared) > 3 and len({re.sub(r"TORCH_\w+ ", "", line) for line in declared}) == len(declared)

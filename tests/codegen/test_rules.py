@@ -6,74 +6,26 @@ import re
 from pathlib import Path
 
 import pytest
-from graft.check.base import BaseOperators
 from graft.codegen.__main__ import load_operators
 from graft.codegen.output import Output
 from graft.codegen.rules import generate_autocast, generate_batching_rules, read_policies
 from graft.core.layout import REPOSITORY
 from graft.inputs.native import load_natives
 from helpers import write
-from test_check_python import FUNCTION, lines
-
-UNARY = "(Tensor self) -> Tensor"
-EXPLICIT = "  dispatch:\n    CompositeExplicitAutograd: kernel\n"
-
-NON_FUNCTIONAL = EXPLICIT.replace("Autograd", "AutogradNonFunctional")
-CPU = "  dispatch:\n    CPU: kernel\n"
-LISTS = "(Tensor[] tensors, Tensor?[] parts) -> (Tensor, Tensor[])"
-
-# Schema, the rest of the entry, and the rule: "" is the decomposition of a composite operator.
-ENTRIES: dict[str, tuple[str, str, str | None]] = {
-    "graft_unary": (UNARY, EXPLICIT, "explicit"),
-    "graft_meta": (UNARY, EXPLICIT + "    Meta: meta\n", "explicit"),
-    "graft_reduction": (UNARY, EXPLICIT + "  tags: reduction\n", "explicit"),
-    "graft_overload.one": (UNARY, EXPLICIT + "  autogen: graft_overload.one_out\n", "explicit"),
-    "graft_lists": ("(Tensor[] tensors, Tensor? weight=None) -> (Tensor, Tensor[])", EXPLICIT, "explicit"),
-    "graft_number": ("(Tensor self) -> int", EXPLICIT, "explicit"),
-    "graft_pointwise": (UNARY, EXPLICIT + "  tags: pointwise\n", "pointwise"),
-    "graft_composite": (UNARY, "", ""),
-    # A kernel of one backend, or one for all backends.
-    "graft_cpu": (UNARY, CPU, None),
-    "graft_cpu_too": (UNARY, EXPLICIT + "    CPU: kernel_cpu\n", None),
-    "graft_sparse_too": (UNARY, EXPLICIT + "    SparseCPU: kernel_sparse\n", None),
-    "graft_functional": (UNARY, NON_FUNCTIONAL, None),
-    # Operators that vmap cannot show.
-    "graft_seeded": (UNARY, EXPLICIT + "  tags: nondeterministic_seeded\n", None),
-    "graft_values": (UNARY, EXPLICIT + "  tags: data_dependent_output\n", None),
-    "graft_shape": (UNARY, EXPLICIT + "  tags: dynamic_output_shape\n", None),
-    "graft_writes": ("(Tensor self, Tensor(a!) total) -> Tensor", EXPLICIT, "writing"),
-    "graft_no_tensor": ("(int size) -> Tensor", EXPLICIT, None),
-    # PyTorch's loop refuses lists.
-    "graft_lists_cpu": (LISTS, CPU, "looping"),
-    "graft_lists_cpu_too": (LISTS, EXPLICIT + "    CPU: kernel_cpu\n", "looping"),
-    "graft_lists_seeded": (LISTS, EXPLICIT + "  tags: nondeterministic_seeded\n", "looping"),
-    "graft_lists_pointwise": ("(Tensor[] tensors) -> Tensor", CPU + "  tags: pointwise\n", "looping"),
-    "graft_pieces": ("(Tensor self) -> Tensor[]", CPU, "looping"),
-    "graft_lists_": ("(Tensor(a!) self, Tensor[] tensors) -> Tensor(a!)", CPU, "looping"),
-    "graft_lists_composite": (LISTS, "", ""),
-    "graft_lists_number": ("(Tensor[] tensors) -> (Tensor, int)", CPU, None),
-    "graft_lists_none": ("(int size) -> Tensor[]", CPU, None),
-    "graft_views": ("(Tensor(a -> *) self) -> Tensor(a)[]", CPU, None),
-    "graft_views_copy": ("(Tensor self) -> Tensor[]", NON_FUNCTIONAL + "  tags: view_copy\n", "looping"),
-    "graft_writes_lists": ("(Tensor[] tensors, Tensor(a!)[] outs) -> ()", CPU, "writing"),
-    "_foreach_graft_": ("(Tensor(a!)[] self) -> ()", "  device_check: NoCheck\n" + EXPLICIT, None),
-}
 
 RULE = re.compile(r'm\.impl\("([^"]+)", (?:.*&(\w+)_batching_rule|static_cast)')
 
 
 def test_rule_of_each_entry(base: Path, tmp_path: Path) -> None:
-    text = "".join(f"\n- func: {name}{schema}\n{rest}" for name, (schema, rest, _) in ENTRIES.items())
+    text = Path(__file__).with_name("batching_rules.yaml").read_text()
     native = write(tmp_path / "native", {"native_functions.yaml": text})
     out = Output(tmp_path / "generated")
     generate_batching_rules(load_operators(base, load_natives([native]), tmp_path / "wheel").new, out)
     texts = [out.read(name) for name in out.names if name.name.startswith("BatchRulesOf")]
-    found = [pair for text in texts for pair in RULE.findall(text)]
-    expected = [(name, rule) for name, (_, _, rule) in ENTRIES.items() if rule is not None]
-    assert sorted(found) == sorted(expected)
-
-
-IN_PLACE = "- func: graft_probe_(Tensor(a!) self) -> Tensor(a!)\n  variants: method\n"
+    found = [(name, rule or "decomposed") for each in texts for name, rule in RULE.findall(each)]
+    stated = re.findall(r"^- func: ([\w.]+)\(.*  # (.*)$", text, re.M)
+    assert len(stated) == text.count("- func: ")
+    assert sorted(found) == sorted((name, rule) for name, rule in stated if rule != "no rule")
 
 
 def registrations(text: str, base: Path, folder: Path) -> str:
@@ -106,31 +58,3 @@ def registered(block: str) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("text", ["", "# nothing\n", "fp32: [digamma]\n"])
 def test_nothing_is_registered_for_others(text: str, base: Path, tmp_path: Path) -> None:
     assert registrations(text, base, tmp_path) == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("fp32: [\n", "2:1: not YAML"),
-        ("- graft_probe\n", "1:1: no policies; write a policy and a list of operators"),
-        ("fp23: [graft_probe]\n", "1:1: autocast has no policy fp23; did you mean `fp32`?"),
-        ("fp32: graft_probe\n", "1:7: fp32: not a list of operators; write a policy"),
-        ("fp32: [graft_prob]\n", "1:8: no operator of the folder is named graft_prob; did you mean `graft_probe`?"),
-        ("fp32: [graft_probe_]\n", "1:8: graft_probe_ mutates an argument, which autocast cannot cast; leave it out"),
-        (
-            "fp32: [graft_probe]\npromote: [graft_probe]\n",
-            "2:11: graft_probe is already listed, in line 1; delete",
-        ),
-    ],
-)
-def test_mistake_is_found_at_its_place(text: str, expected: str, known: BaseOperators, tmp_path: Path) -> None:
-    functions = FUNCTION.replace("- func", "- variants: function, method\n  func") + IN_PLACE
-    kernel = "Tensor& graft_probe_(Tensor& self) { return self; }"
-    kernel = f"namespace at::native {{\nTensor graft_probe(const Tensor& self) {{ return self; }}\n{kernel}\n}}\n"
-    files = {"native_functions.yaml": functions, "A.cpp": kernel, "autocast.yaml": text}
-    (found,) = lines(tmp_path, files, known)
-    assert found.startswith(f"autocast.yaml:{expected}")
-
-
-def test_file_that_is_right_has_no_mistake(known: BaseOperators, tmp_path: Path) -> None:
-    assert lines(tmp_path, {"autocast.yaml": "lower_precision_fp:\n- graft_probe\n"}, known) == []

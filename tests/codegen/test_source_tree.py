@@ -93,21 +93,7 @@ def test_import_of_the_fork_gives_the_folder(tree: Path, layout: Layout, tmp_pat
     assert branch.left == {}
 
 
-LISTED = """
-- func: st_view(Tensor(a) self) -> Tensor(a)
-  dispatch:
-    CompositeExplicitAutograd: st_view
-
-- func: st_view_copy(Tensor self) -> Tensor
-  dispatch:
-    CompositeExplicitAutogradNonFunctional: st_view_copy
-  tags: view_copy
-  autogen: st_view_copy.out
-
-- func: st_count(Tensor self) -> int
-  dispatch:
-    CompositeExplicitAutograd: st_count
-"""
+ENTRIES = Path(__file__).with_name("source_tree")
 
 PRINT_LISTS = """
 from torchgen.native_function_generation import FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT
@@ -123,7 +109,7 @@ def test_torchgen_s_own_lists_know_the_operators(tree: Path, layout: Layout) -> 
     """The tree's build generates in a separate process, whose lists Graft cannot extend."""
     native = layout.native
     native.mkdir()
-    (native / "native_functions.yaml").write_text(LISTED)
+    shutil.copyfile(ENTRIES / "listed.yaml", native / "native_functions.yaml")
     (native / "derivatives.yaml").write_text("- name: st_view(Tensor(a) self) -> Tensor(a)\n  self: grad\n")
     apply(tree, layout)
     env = {**os.environ, "PYTHONPATH": str(tree)}
@@ -142,30 +128,6 @@ def test_fault_is_named_with_its_place_in_the_native_folder(tree: Path, layout: 
     assert not (tree / "torch/_added_operators.py").exists()
 
 
-COMPARED = """
-- func: st_plus(Tensor self, Tensor other) -> Tensor
-  variants: function, method
-  structured_delegate: st_plus.out
-  tags: pointwise
-
-- func: st_plus_(Tensor(a!) self, Tensor other) -> Tensor(a!)
-  variants: method
-  structured_delegate: st_plus.out
-  tags: pointwise
-
-- func: st_plus.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  structured_inherits: TensorIteratorBase
-  dispatch:
-    CPU: st_plus_out
-  tags: pointwise
-
-- func: st_pair(Tensor self) -> (Tensor first, Tensor second)
-  python_module: linalg
-  variants: function
-  dispatch:
-    CPU: st_pair
-"""
 FORMULA = """
 - name: st_plus(Tensor self, Tensor other) -> Tensor
   self: grad
@@ -250,7 +212,8 @@ def test_tree_s_own_generators_make_what_a_graft_does(
         layout = replace(layout, natives=(REPOSITORY / "native",))
     else:
         layout.native.mkdir()
-        (layout.native / "native_functions.yaml").write_text(f"{COMPARED}{LISTED}")
+        texts = [(ENTRIES / f"{name}.yaml").read_text() for name in ("compared", "listed")]
+        (layout.native / "native_functions.yaml").write_text("".join(texts))
         (layout.native / "derivatives.yaml").write_text(FORMULA)
     shutil.copytree(tree, tmp_path / "upstream")
     old_headers, old = generated(tmp_path / "upstream")

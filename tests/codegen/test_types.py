@@ -55,12 +55,12 @@ def write_folder(folder: Path, names: Iterable[str]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def refused(base: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def refused(known: BaseOperators, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The operators that check refuses, other than for the kernels that are missing."""
     folder = write_folder(tmp_path_factory.mktemp("all") / "native", SCHEMAS)
     lines = (folder / "native_functions.yaml").read_text().splitlines()
     starts = [number for number, line in enumerate(lines, 1) if line.startswith("- func: ")]
-    found = check(load_natives([folder]), BaseOperators(base)).errors
+    found = check(load_natives([folder]), known).errors
     wrong = [error.line for error in found if "no file of the folder" not in error.what]
     return {list(SCHEMAS)[sum(start <= line for start in starts) - 1] for line in wrong}
 
@@ -70,8 +70,9 @@ def errors_of(folder: Path, base: Path, out: Path) -> str:
     generate(base, load_natives([folder]), out)
     said = ""
     for source in sorted([*out.glob("units/*/library.cpp"), *out.glob("units/*/bindings.cpp")]):
-        places = [source.parent / "own", out / "include", out / "wheel/torch/include", PACKAGE / "compile/templates"]
-        paths = [*places, *(base / name for name in INCLUDED), Path(sysconfig.get_path("include"))]
+        places = [source.parent / "own", source.parent / "narrow", out / "include", out / "wheel/torch/include"]
+        places += [PACKAGE / "compile/templates", *(base / name for name in INCLUDED)]
+        paths = [*places, Path(sysconfig.get_path("include"))]
         flags = ["-std=c++20", "-fsyntax-only", "-w", "-fmax-errors=0", "-DAT_PER_OPERATOR_HEADERS"]
         command = ["g++", *flags, *(f"-I{path}" for path in paths), source]
         said += subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False).stderr

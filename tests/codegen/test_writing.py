@@ -36,27 +36,6 @@ ACCEPTED = {
     "f(Tensor x, Tensor(a!) out) -> (Tensor, Tensor)": "std::tuple<Tensor, Tensor> f(const Tensor& x, Tensor& out)",
 }
 
-# Schemas that cannot work, the remedy that is printed, and what it means here.
-REFUSED = {
-    "f(Tensor x, *, Tensor(a!) out) -> ()": (
-        "move the written argument before the `*`, or return it",
-        "f(Tensor x, Tensor(a!) out) -> ()",
-    ),
-    "f(Tensor(a!) out, Tensor self) -> ()": (
-        "write `self` before the written arguments, or give it another name",
-        "f(Tensor(a!) out, Tensor input) -> ()",
-    ),
-    "f(Tensor x, *, Tensor(a!)? out) -> ()": (
-        "move `Tensor(a!)? out` before the `*`",
-        "f(Tensor x, Tensor(a!)? out) -> ()",
-    ),
-    "f(Tensor x, *, Tensor(a!)? out) -> Tensor(a!)": (
-        "return `()` for a list of out arguments; write an optional argument before the `*`",
-        "f(Tensor x, Tensor(a!)? out) -> ()",
-    ),
-    "f(Tensor x, Tensor(a!) out) -> Tensor(a!)": ("return nothing, `-> ()`", "f(Tensor x, Tensor(a!) out) -> ()"),
-}
-
 
 def found(known: BaseOperators, folder: Path, schema: str, kernel: str = "", derivatives: str = "") -> list[str]:
     """Return what check finds in a folder with one operator."""
@@ -72,45 +51,6 @@ def test_writing_positional_arguments_is_accepted(schema: str, known: BaseOperat
     lines = found(known, tmp_path, schema, ACCEPTED[schema])
     # Without results, compilers need no kernel for Meta.
     assert lines == [] or (not schema.endswith("-> ()") and all("none for Meta" in line for line in lines))
-
-
-@pytest.mark.parametrize("schema", REFUSED)
-def test_what_cannot_work_is_refused_with_a_form_that_is_accepted(
-    schema: str, known: BaseOperators, tmp_path: Path
-) -> None:
-    todo, instead = REFUSED[schema]
-    lines = found(known, tmp_path, schema)
-    assert any(line.startswith("native_functions.yaml:1:9: ") and f"; {todo}" in line for line in lines), lines
-    kernel = "void f(Tensor& out, const Tensor& input)" if "input" in instead else ACCEPTED[instead]
-    assert found(known, tmp_path, instead, kernel) == []
-
-
-def test_a_derivative_formula_is_refused_at_its_place(known: BaseOperators, tmp_path: Path) -> None:
-    schema = "f(Tensor x, Tensor(a!) out) -> ()"
-    (line,) = found(known, tmp_path, schema, ACCEPTED[schema], f"- name: {schema}\n  x: grad * 2\n")
-    assert line.startswith("derivatives.yaml:1:9: f writes `out`")
-    assert "; leave this entry out; write a functional operator with the formula" in line
-
-
-def test_variants_that_would_return_none_are_refused(known: BaseOperators, tmp_path: Path) -> None:
-    schema = "f(Tensor x, Tensor(a!)? out=None) -> Tensor"
-    lines = said_of(
-        tmp_path,
-        known,
-        {
-            "native_functions.yaml": f"- func: {schema}\n{KERNELS.format('f')}  autogen: f_functional, f.out\n",
-            "F.cpp": f"namespace at::native {{\n{ACCEPTED[schema]} {{}}\n}}\n",
-        },
-    )
-    assert [line for line in lines if "warning" not in line] == [
-        "native_functions.yaml:4:3: `out` is written and may be None, which the variants of `autogen` would return; "
-        "leave `autogen` out"
-    ]
-
-
-def test_results_that_graphs_cannot_have_are_a_warning(known: BaseOperators, tmp_path: Path) -> None:
-    (line,) = found(known, tmp_path, "f(Tensor x, Tensor(a!) out) -> int", "int64_t f(const Tensor& x, Tensor& out)")
-    assert line.startswith("native_functions.yaml:1:9: warning: torch.compile cannot use f")
 
 
 def generators_know(folder: Path, entry: str) -> NativeFunction:

@@ -11,42 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from graft.inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES, NativeFolder
+from graft.inputs.native import DERIVATIVES, NativeFolder
 
 # The first edit changes this kernel, if a folder has it.
 _USUAL = Path("cpu/TwicePlusKernel.cpp")
 
 # An operator with common features: a kernel, a function and a method, a derivative formula, samples.
-_OPERATOR = {
-    FUNCTIONS.name: """
-- func: {name}(Tensor self, Scalar factor) -> Tensor
-  variants: function, method
-  dispatch:
-    CompositeExplicitAutograd: {name}
-""",
-    DERIVATIVES.name: """
-- name: {name}(Tensor self, Scalar factor) -> Tensor
-  self: grad * factor
-  result: self_t * factor
-""",
-    SAMPLES.name: """
-
-def {name}(make):
-    yield make(3, 4), 2
-""",
-    "{name}.cpp": """#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/{name}_native.h>
-
-namespace at::native {{
-
-Tensor {name}(const Tensor& self, const Scalar& factor) {{
-  return self.mul(factor);
-}}
-
-}} // namespace at::native
-""",
-}
+_OPERATOR: dict[str, str] = yaml.safe_load(Path(__file__).with_name("operator.yaml").read_text(encoding="utf-8"))
 
 # Code that compiler and linker keep. A source in cpu/ is compiled several times, so the symbol is local.
 _CODE = "namespace {{ [[gnu::constructor]] void edited_by_bench_build() {{ volatile int kept = {number}; }} }}"
@@ -127,17 +98,18 @@ def edit_formula(derivatives: Path, number: int) -> None:
 
 def add_operator(native: Path, number: int) -> None:
     """Add the operator ``number``."""
+    name = f"bench_scale_{number}"
     for file, text in _OPERATOR.items():
-        with (native / file.format(name=f"bench_scale_{number}")).open("a", encoding="utf-8") as opened:
-            opened.write(text.format(name=f"bench_scale_{number}"))
+        with (native / file.replace("NAME", name)).open("a", encoding="utf-8") as opened:
+            opened.write(text.replace("NAME", name))
 
 
 def remove_operator(native: Path, number: int) -> None:
     """Remove an added operator, and files that contain nothing else."""
     name = max(native.glob("bench_scale_*.cpp")).stem
     for file, text in _OPERATOR.items():
-        path = native / file.format(name=name)
-        left = path.read_text(encoding="utf-8").replace(text.format(name=name), "")
+        path = native / file.replace("NAME", name)
+        left = path.read_text(encoding="utf-8").replace(text.replace("NAME", name), "")
         path.write_text(left, encoding="utf-8")
         if not left:
             path.unlink()
