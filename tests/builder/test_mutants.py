@@ -14,6 +14,7 @@ from graft.core.layout import REPOSITORY
 from helpers import write
 
 from tests.kit import mutants as judging
+from tests.kit.kept import Kept
 from tests.kit.mutant_list import Mutant, choose, load_mutants, places
 from tests.kit.mutants import (
     BROKEN,
@@ -25,6 +26,7 @@ from tests.kit.mutants import (
     Copy,
     Fate,
     conclude,
+    found_before,
     judge,
     rounds,
     without_false_alarms,
@@ -114,7 +116,8 @@ def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.Captu
     ]
     copy = copy_in(tmp_path)
     lines = places(mutants, tmp_path)
-    results = judge(mutants, lines, copy)
+    kept = Kept(tmp_path / "build/kept.json")
+    results = judge(mutants, lines, copy, kept)
     with pytest.raises(Failed, match="2 mutants survived"):
         conclude(results, lines)
     captured = capsys.readouterr()
@@ -123,6 +126,11 @@ def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.Captu
     assert "code_of.py:3" not in captured.out
     assert re.search(r"^\(\d/3\) code_of\.py:3 \d+\.\d s killed: test_it\.py::test_it \[1\]$", captured.err, re.M)
     conclude({mutants[0]: results[mutants[0]]}, lines)
+    # A survivor is tried again; so is what was not checked for tests that fail anyway.
+    assert found_before(mutants, kept) == {mutants[0]: results[mutants[0]]}
+    assert judge(mutants[:1], lines, copy_in(tmp_path, code="def double(x): pass\n"), kept) == {
+        mutants[0]: results[mutants[0]]
+    }
 
 
 def test_list_that_does_not_fit_the_sources_is_refused(tmp_path: Path) -> None:

@@ -45,9 +45,10 @@ class _Costs:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # pytest gives the reports of a test one list: the last property is that of this report.
-        costs = [value for name, value in report.user_properties if name == _PROPERTY]
+        properties: Any = report.user_properties
+        wall, cpu = [value for name, value in properties if name == _PROPERTY][-1]
         sums = self._sums.setdefault(report.nodeid.partition("::")[0], Counter())
-        sums.update(tests=report.when == "call", wall=costs[-1][0], cpu=costs[-1][1])
+        sums.update(tests=report.when == "call", wall=wall, cpu=cpu)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._sums and not hasattr(session.config, "workerinput"):

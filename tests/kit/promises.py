@@ -1,4 +1,4 @@
-"""``python -m tests.kit.promises [COMMIT]``: what the tests promise, one line for each test; or what has changed since a
+"""``python -m tests.kit.promises [COMMIT]``: what the tests promise, one line for each test; or what changed since a
 commit.
 
 A line is the test's place, and the first line of its docstring or else its name in words.
