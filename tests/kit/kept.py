@@ -7,6 +7,7 @@ the sources that it was found with.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping
 from functools import cached_property
@@ -16,6 +17,9 @@ from typing import Any
 from graft.core.files import file_lock, read_json, write_atomically
 from graft.core.layout import REPOSITORY
 from graft.core.process import run
+
+# The variable that lets results of other sources count.
+OF_OTHERS = "GRAFT_RESULTS_OF_OTHER_SOURCES"
 
 # Without the file that the night writes.
 _SOURCES = (".", ":!tests/README.md")
@@ -46,6 +50,7 @@ class Kept:
     def get(self, name: str, *, of_others: bool = False) -> dict[str, Any] | None:
         """Return the result of a case; None if there is none of these sources, or of any if ``of_others`` is set."""
         found = read_json(self._path).get(name)
+        of_others = of_others or OF_OTHERS in os.environ
         return found["result"] if found and (of_others or found["sources"] == self._sources) else None
 
     def put(self, name: str, result: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """``make test-nightly``: run what CI leaves out, step by step, and write the results into the table of tests/README.md.
 
-A step is a list of commands. The result of each is kept: after a run that was stopped, the next call goes on with the
-commands that have not passed with the same sources.
+nights.yaml has the steps, each a list of commands, whose results are kept: after a run that was stopped, the next call
+goes on with those that have not passed with the same sources.
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ import datetime
 import os
 import re
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import yaml
 from graft.core.console import say
 from graft.core.errors import UsageError
 from graft.core.files import file_lock, write_atomically
 from graft.core.layout import HOME, REPOSITORY
 from graft.core.process import follow
-from graft.core.pythons import find_python
 
-from .kept import Kept, commit
+from .kept import OF_OTHERS, Kept, commit
 from .parts import TestsFailed
 from .rows import error_of
 from .seconds import README, within
 
-# The results; and what the commands write, relative to the repository: its path must not show in the table.
-FOLDER, _BUILD = HOME / "night", "build/night"
+# The results of commands, a file for each step.
+FOLDER = HOME / "night"
 
 # How old a result may be.
 _OLDEST = datetime.timedelta(days=7)
@@ -46,13 +45,7 @@ _COUNTED = re.compile(r"(\d+ (?:mutants: |calls, |commands: ).*)")
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the night.
-
-    Args:
-        shows: what it shows.
-        commands: bash runs each in the repository.
-        programs: what they need besides, which not every machine has.
-    """
+    """A step: what it shows, its commands, and the programs that they need besides, which not every machine has."""
 
     shows: str
     commands: Sequence[str]
@@ -72,86 +65,9 @@ class Ran:
 
 
 def steps() -> dict[str, Step]:
-    """Return the steps, in order: source builds and other pins last, since a step uses the pin of the last build."""
-    from ..other_pythons import SUPPORTED
-
-    shown = f"python3 tests/readme_folder.py {_BUILD}/my_ops"
-    folder = f"NATIVE={_BUILD}/my_ops OUT={_BUILD}/out"
-    others = [each for each in map(find_python, SUPPORTED) if each and each.version[:2] != sys.version_info[:2]]
-    clone = f"{_BUILD}/ci"
-    both = 'NATIVE="native native/faster" OUT=build/faster'
-    return {
-        "ci": Step(
-            "all of .ci/run in a fresh clone, with an empty cache",
-            [
-                f"rm -rf {clone} && git clone --quiet . {clone}/clone"
-                f' && GRAFT_CI_CACHE="$PWD/{clone}/cache" {clone}/clone/.ci/run && rm -rf {clone}'
-            ],
-        ),
-        "pythons": Step(
-            "the README's folder on the other Pythons",
-            [shown, *(f"make patch-and-build PYTHON={each.path} {folder}" for each in others)],
-        ),
-        "folder": Step("the README's folder and its tests", [shown, f'make test {folder} ARGS="-- -k soft_clip"']),
-        "sanitizers": Step(
-            "the sanitizers find nothing in the operators, and in kernels that are exchanged in a process",
-            [
-                "make patch-and-build",
-                "make test-sanitize",
-                'make test ARGS="--parts loaded -- -m slow -k sanitizers"',
-            ],
-        ),
-        "fuzz": Step("random calls return results or raise errors", ['make fuzz ARGS="--minutes 20"']),
-        "slow": Step(
-            "large tensors, PyTorch's own operators, random edits",
-            [
-                f'make test ARGS="--parts {parts} -- -m slow"'
-                for parts in ("builder codegen", "promises", "deliveries", "wheel operators grammar emulated")
-            ],
-        ),
-        "surfaces": Step(
-            "each delivery has every surface",
-            [f"make surfaces DELIVERY={each}" for each in ("wheel", "develop", "thin-wheel")],
-        ),
-        "emulated": Step("CUDA kernels on all parameters", ['make test ARGS="--parts emulated" GRAFT_EMULATED_ALL=1']),
-        "mutants": Step("a test fails for each wrong line of tests/mutants", ["make test-mutants"]),
-        "bases": Step("wheels for CUDA and for another Python", ['make test ARGS="--parts bases"']),
-        "fixes": Step(
-            "bugs of PyTorch are fixed, in what uses them, too", ["make test NATIVE=native/fixes OUT=build/fixes"]
-        ),
-        "faster": Step(
-            "faster kernels of PyTorch's own operators have its bits where they can; all are timed",
-            [
-                f"make test {both}",
-                f'make bench {both} ARGS="replaced models --folder build/faster/results"',
-            ],
-        ),
-        "peers": Step("calls and builds compared with other ways to add an operator", ["make bench-peers"]),
-        "arm": Step(
-            "wheels for ARM, from a cross compiler, run below an emulator",
-            ["tests/arm.sh", "tests/arm.sh --tests SVE256"],
-            ("aarch64-linux-gnu-g++", "qemu-aarch64-static"),
-        ),
-        "debian": Step(
-            "the README's two commands on a bare Debian",
-            ["tests/debian.sh testing", "tests/debian.sh stable"],
-            ("debootstrap",),
-        ),
-        "commands": Step(
-            "every command that a README shows, typed into a fresh clone",
-            ['"$PYTHON" -E scripts/environment.py tests.kit commands'],
-        ),
-        "matrix": Step("the pins on the Pythons", ["make test-matrix"]),
-        "source": Step(
-            "all of PyTorch, built from its sources",
-            [
-                "make patch-and-build BUILD=source PIN=2.6.0",
-                "make test BUILD=source PIN=2.6.0",
-                shown,
-                f'make patch-and-build WHEEL="dist/torch-2.6.0+source.*.whl" {folder}',
-            ],
-        ),
-    }
+    """Return the steps, in order."""
+    found = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return {name: Step(**fields) for name, fields in found.items()}
 
 
 def test_nightly(given: argparse.Namespace) -> None:
@@ -162,6 +78,7 @@ def test_nightly(given: argparse.Namespace) -> None:
     if given.list:
         print("\n".join(f"{name}: {step.shows}{_last(name)}" for name, step in known.items()))
         return
+    os.environ.update({OF_OTHERS: "1"} if given.keep else {})  # also for mutants
     failed: list[str] = []
     with file_lock(FOLDER / "lock", "another call runs steps"):
         for name in (name for name in known if name in (given.chosen or known)):
@@ -169,7 +86,7 @@ def test_nightly(given: argparse.Namespace) -> None:
             if missing := [each for each in known[name].programs if not shutil.which(each)]:
                 say(f"not run: {', '.join(missing)}: not installed")
                 continue
-            row = run_step(name, known[name], again=given.again, keep=given.keep)
+            row = run_step(name, known[name], given.again)
             rows = {**rows_of(README.read_text(encoding="utf-8")), name: row}
             write_atomically(README, written(README.read_text(encoding="utf-8"), rows, known))
             say(f"{name}: {row[0]}")
@@ -180,18 +97,13 @@ def test_nightly(given: argparse.Namespace) -> None:
         raise TestsFailed("\n".join(["tests/README.md:", *dict.fromkeys(failed)]), todo="the next call goes on")
 
 
-def run_step(name: str, step: Step, *, again: bool = False, keep: bool = False) -> Sequence[str]:
-    """Run the commands of a step that have not passed. Return its row of the table, without its name.
-
-    Args:
-        name: the step.
-        step: what it runs.
-        again: run those that passed, too.
-        keep: let a command that passed with other sources count.
-    """
+def run_step(name: str, step: Step, again: bool) -> Sequence[str]:
+    """Run the commands of a step that have not passed, or ``again`` all. Return its row without its name."""
     kept, results = Kept(FOLDER / f"{name}.json"), []
+    if again:
+        kept.forget()
     for command in step.commands:
-        found = None if again else kept.get(command, of_others=keep)
+        found = kept.get(command)
         if found is None or found["error"]:
             found = asdict(ran(command))
             kept.put(command, found)
