@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from asking import asked
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
 
@@ -61,7 +62,7 @@ known: dict[str, Step] = {}
 
 
 def call(*chosen: str, again: bool = False, keep: bool = False) -> None:
-    nights.test_nightly(Namespace(chosen=list(chosen), again=again, keep=keep, list=False))
+    nights.test_nightly(asked(), Namespace(chosen=list(chosen), again=again, keep=keep, list=False))
 
 
 def ran(folder: Path) -> list[str]:

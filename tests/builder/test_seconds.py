@@ -45,6 +45,7 @@ def test_measurements_become_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(seconds, "commit", lambda: "1234abcd")
     files = {"a": {"tests": 1000, "wall": 5.5, "cpu": 7.4}, "b": {"tests": 2, "wall": 1, "cpu": 2}}
     (tmp_path / "costs/wheel.json").write_text(json.dumps(files))
+    (tmp_path / "costs/grammar.json").write_text(json.dumps(files))  # of a part that failed
     seconds.complete(tmp_path / "costs/wheel.json", 0.2, 250.3, 2)
     seconds.write("warm cache")
     text = (tmp_path / "README.md").read_text()

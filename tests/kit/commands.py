@@ -27,6 +27,7 @@ from graft.core.process import run
 from graft.fork.cache import cache_of
 from graft.fork.fetch import fetch_tree
 from graft.inputs.pin import load_pin
+from graft.options import Request
 
 from ..shared.snippets import Snippet, documents, snippets_of
 from .kept import Kept
@@ -143,7 +144,7 @@ def commands_of(text: str) -> Iterator[str]:
             lines = []
 
 
-def type_commands(given: argparse.Namespace) -> None:
+def type_commands(_: Request, given: argparse.Namespace) -> None:
     """Type the commands that contain a text, or all. Print a table."""
     snippets = [snippet for path in documents() for snippet in snippets_of(path)]
     typed = [(each, command) for each in snippets if each.is_typed for command in commands_of(each.text)]

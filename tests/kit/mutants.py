@@ -62,7 +62,7 @@ def test_mutants(request: Request, given: argparse.Namespace) -> None:
         return
     kept = Kept(HOME / "test-mutants.json")
     if given.again:
-        kept.forget()
+        kept.forget(*map(_name, chosen))
     with one_at_a_time(request.layout, "mutants"):
         results = found_before(chosen, kept)
         if len(results) < len(chosen):

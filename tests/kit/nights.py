@@ -23,6 +23,7 @@ from graft.core.errors import UsageError
 from graft.core.files import file_lock, write_atomically
 from graft.core.layout import HOME, REPOSITORY
 from graft.core.process import follow
+from graft.options import Request
 
 from .kept import OF_OTHERS, Kept, commit
 from .parts import TestsFailed
@@ -70,7 +71,7 @@ def steps() -> dict[str, Step]:
     return {name: Step(**fields) for name, fields in found.items()}
 
 
-def test_nightly(given: argparse.Namespace) -> None:
+def test_nightly(_: Request, given: argparse.Namespace) -> None:
     """Run the chosen steps, or all, whatever fails. ``dates`` checks that each passed within a week."""
     known = steps()
     if unknown := [name for name in given.chosen if name not in {*known, "dates"}]:
