@@ -37,8 +37,8 @@ def test_exchanged_kernels_are_sanitized(reads: str, tmp_path: Path) -> None:
     version = TorchVersion(Path(os.environ["GRAFT_BASE"]).parents[1].name)
     toolchain, log = find_toolchain(load_pin(PATCHES / version.release, version)), tmp_path / "reports"
     folder = Folder(tmp_path / "clipped", TEXTS)
+    log.mkdir()
     with Session(tmp_path, **sanitizer_variables(toolchain, log=log / "of")) as session:
-        log.mkdir()
         session.run(TOOLS)
         session.load(folder.path)
         session.run(f"folder = {str(folder.path)!r}; kernel = Path(folder, {KERNEL!r})")
