@@ -63,7 +63,7 @@ test-all: ## the same, and the tests of the builder, of generated code and of wh
 test-sanitize: ## build with address and undefined-behavior sanitizers, and run the tests of the operators
 	$(run) tests.kit $@ -- $(ARGS)
 test-nightly: ## what takes hours: sanitizers, random calls, slow tests, ...; ARGS="fuzz slow" for some of it
-	$(run) nox $(if $(ARGS),-s $(ARGS),-t nightly)
+	$(kit)
 test-mutants: ## insert one wrong line at a time and expect a failing test; ARGS="12 30-40 RoiPool" or ARGS=--list
 	$(kit)
 test-matrix: ## build and test each pin of PINS on each Python of PYTHONS, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments

@@ -20,7 +20,7 @@ from graft.core.layout import REPOSITORY
 from graft.core.pythons import Python
 from helpers import write
 
-from tests.kit import matrix, rows
+from tests.kit import kept, matrix, rows
 from tests.kit.matrix import RowResult, contents, counted
 from tests.kit.rows import error_of
 
@@ -46,6 +46,7 @@ class Rows:
     Args:
         folder: contains the table, the wheels and the base.
         stamp: ends the versions of wheels.
+        sources: those of the checkout.
         unbuilt, untested: the pins whose build or tests fail.
         calls: the commands, with verb and pin before each.
     """
@@ -53,6 +54,7 @@ class Rows:
     folder: Path
     set_variable: Callable[[str, str], None]
     stamp: str = "1"
+    sources: str = "one"
     unbuilt: Sequence[str] = ()
     untested: Sequence[str] = ()
     calls: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -97,6 +99,7 @@ def faked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rows:
     monkeypatch.setattr(matrix, "base_wheel_of", lambda layout: base)
     monkeypatch.setattr(matrix, "free_bytes", lambda _: 100 << 30)
     monkeypatch.setattr(matrix, "TABLE", tmp_path / "matrix.md")
+    monkeypatch.setattr(kept, "sources", lambda: faked.sources)
     for name in ("NATIVE", "OUT"):
         monkeypatch.setenv(name, str(tmp_path))
     return faked
@@ -201,6 +204,8 @@ def test_row_that_passed_is_not_tested_again(faked: Rows, monkeypatch: pytest.Mo
     assert results[1].build == seconds  # the wheel was there; that took no time
     assert verbs() == ["build 2.14.1", "build 2.15.0"]
     assert verbs("--again") == both
+    faked.sources = "two"  # the wheel is the same, the tests are not
+    assert verbs() == both and results[1].build == seconds
     faked.stamp = "2"
     assert verbs() == both
     assert verbs("--", "-k", "x") == both

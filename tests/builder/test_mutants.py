@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from graft.core.layout import REPOSITORY
 from helpers import write
 
 from tests.kit import mutants as judging
+from tests.kit.kept import Kept
 from tests.kit.mutant_list import Mutant, choose, load_mutants, places
 from tests.kit.mutants import (
     BROKEN,
@@ -26,6 +28,7 @@ from tests.kit.mutants import (
     Copy,
     Fate,
     conclude,
+    found_before,
     judge,
     path_of,
     rounds,
@@ -141,7 +144,8 @@ def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.Captu
     ]
     copy = copy_in(tmp_path)
     lines = places(mutants, tmp_path)
-    results = judge(mutants, lines, copy)
+    kept = Kept(tmp_path / "build/kept.json")
+    results = judge(mutants, lines, copy, kept)
     with pytest.raises(Failed, match="2 mutants survived"):
         conclude(results, lines)
     captured = capsys.readouterr()
@@ -150,6 +154,32 @@ def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.Captu
     assert "code_of.py:3" not in captured.out
     assert re.search(r"^\(\d/3\) code_of\.py:3 \d+\.\d s killed: test_it\.py::test_it \[1\]$", captured.err, re.M)
     conclude({mutants[0]: results[mutants[0]]}, lines)
+
+
+def test_mutants_that_were_found_are_not_tried_again(tmp_path: Path) -> None:
+    """After a stop, the check for tests that fail anyway is of all."""
+    mutants = [mutant("return x + x", "return x * x"), mutant("return x\n", "return None\n", number=2)]
+    kept, built = Kept(tmp_path / "kept/results.json"), []
+
+    def build() -> tuple[int, str]:
+        built.append((tmp_path / "code_of.py").read_text())
+        if len(built) == 3:
+            raise KeyboardInterrupt
+        return 0, ""
+
+    copy, lines = copy_in(tmp_path, build), dict.fromkeys(mutants, 1)
+    with pytest.raises(KeyboardInterrupt):
+        judge(mutants, lines, copy, kept)
+    assert found_before(mutants, kept) == {}
+    outcomes = [fate.outcome for fate in judge(mutants, lines, copy, kept).values()]
+    # The survivor again, and the right lines.
+    assert [text == CODE for text in built] == [False, False, True, False, True] and sorted(outcomes) == [
+        SURVIVED,
+        KILLED,
+    ]
+    assert [each.number for each in found_before(mutants, kept)] == [1]
+    kept.forget(*json.loads((tmp_path / "kept/results.json").read_text()))
+    assert found_before(mutants, kept) == {}
 
 
 def test_list_that_does_not_fit_the_sources_is_refused(tmp_path: Path) -> None:

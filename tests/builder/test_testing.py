@@ -1,14 +1,12 @@
-"""What `make test` does around pytest: environments, chosen parts, what is reported of them; and what runs by night."""
+"""What `make test` does around pytest: environments, chosen parts, what is reported of them."""
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -32,8 +30,8 @@ from graft.options import Request
 from helpers import write
 
 from tests.kit import environments, testing
+from tests.kit import parts as running
 from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
-from tests.kit.nights import faults_of
 from tests.kit.parts import Suite, run_parts
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
 from tests.kit.skips import differences
@@ -190,6 +188,24 @@ def test_parts_are_run_and_reported(
     assert (results["1-wheel.xml"] == "") == ("abort" in first)
 
 
+def test_parts_that_run_whole_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that pass: their preparation, all of them, and each file of tests."""
+    monkeypatch.setattr(running, "COSTS", tmp_path / "costs")
+    both = parts_in(tmp_path, "import time\ndef test_first(): time.sleep(0.2)\n")
+    both += [Suite("failing", "failing", [write(tmp_path, {"test_fails.py": FAILS}) / "test_fails.py"])]
+    first, _, failing = both
+    parts = [replace(first, prepare=lambda: time.sleep(1) or {}), failing]
+    for extra in (["-k", "right or first"], []):
+        with pytest.raises(Failed):
+            run_parts(Path(sys.executable), parts, {}, extra, is_measured=True)
+        assert (tmp_path / "costs").exists() == (not extra)
+    part = json.loads((tmp_path / "costs/wheel.json").read_text())
+    (costs,) = part["files"].values()
+    assert costs["tests"] == 1 and 0.2 <= costs["wall"] < part["wall"] + 1
+    assert part["prepare"] >= 1 and part["how"].startswith("JOBS=1 on ")
+    assert "how" not in json.loads((tmp_path / "costs/failing.json").read_text())
+
+
 SKIPPING = """
 import pytest
 
@@ -343,57 +359,3 @@ def test_checkout_is_tested_as_the_folder_of_what_it_changes(
     assert ran == [("build", ""), tested, tested, ("build", ""), tested]
     said = capfd.readouterr().err
     assert "B.cpp:1: TODO: mine" in said and "A.cpp" not in said
-
-
-# -- by night
-
-
-def nox(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command, env = [sys.executable, "-m", "nox", *words], {**os.environ, **variables}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-
-
-def test_steps_of_the_night_are_targets_of_the_makefile() -> None:
-    targets = re.findall(r"^([a-z -]+):", (common.REPOSITORY / "Makefile").read_text(), re.M)
-    noxfile = (common.REPOSITORY / "noxfile.py").read_text()
-    steps = dict(re.findall(r'^step\("(\w+)", "[^"]+", "([\w-]+)"', noxfile, re.M))
-    assert len(steps) == 9 and set(steps.values()) <= {name for line in targets for name in line.split()}
-    listed = nox(common.REPOSITORY, "--list-sessions", "--json", "--tags", "nightly").stdout
-    others = ("matrix", "arm", "debian", "faster", "commands", "dates")
-    assert {session["session"].partition("(")[0] for session in json.loads(listed)} == {*steps, *others}
-
-
-def test_a_step_of_the_night_has_its_own_arguments(tmp_path: Path) -> None:
-    """``make test-nightly ARGS=sanitizers JOBS=3`` passes JOBS on, but not ARGS; a step that fails does not stop it."""
-    write(tmp_path, {"Makefile": "test-sanitize fuzz:\n\t@echo '$@ <$(ARGS)> <$(JOBS)>'; test $@ = fuzz\n"})
-    shutil.copy(common.REPOSITORY / "noxfile.py", tmp_path)
-    for name in ("tests", "scripts"):
-        (tmp_path / name).symlink_to(common.REPOSITORY / name)
-    done = nox(tmp_path, "-s", "sanitizers", "fuzz", MAKEFLAGS=" -- JOBS=3 ARGS=sanitizers")
-    assert done.returncode == 1
-    assert "test-sanitize <> <3>" in done.stdout and "fuzz <--minutes 20> <3>" in done.stdout
-    assert "* sanitizers: failed" in done.stderr and "* fuzz: success" in done.stderr
-
-
-NIGHTS = """
-## Nightly
-
-| step | result | date |
-|---|---|---|
-| fuzz | 9 calls \\| no finding | 2026-11-20 |
-| slow | passed | 2026-11-11 |
-| arm | not run | |
-| other | passed | 2026-11-20 |
-
-## Next
-"""
-
-
-def test_step_of_the_night_that_passed_long_ago_is_named() -> None:
-    assert faults_of(NIGHTS, {"fuzz", "slow", "arm", "mutants"}, datetime.date(2026, 11, 26)) == [
-        "mutants: the table has no row for this step",
-        "other: there is no such step",
-        "slow: it last passed on 2026-11-11, 15 days ago",
-        "arm: `` is no date: it has not passed",
-    ]
-    assert "fuzz" not in " ".join(faults_of(NIGHTS, {"fuzz"}, datetime.date(2026, 11, 27)))

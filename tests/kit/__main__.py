@@ -30,6 +30,20 @@ def _rows(parser: argparse.ArgumentParser) -> None:
 def _mutants(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("chosen", nargs="*", help="numbers (12, 3-7) and parts of file names (default: all)")
     parser.add_argument("--list", action="store_true", help="list the mutants")
+    parser.add_argument("--again", action="store_true", help="try also those that were found with the same sources")
+
+
+def _steps(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("chosen", nargs="*", help="steps (default: all, and dates, which checks the table)")
+    parser.add_argument("--list", action="store_true", help="list the steps, and how long each took")
+    parser.add_argument("--again", action="store_true", help="run also what passed with the same sources")
+    parser.add_argument("--keep", action="store_true", help="let what passed with other sources count, too")
+
+
+def _commands(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("chosen", nargs="*", help="parts of commands or of places (README.md:13); all by default")
+    parser.add_argument("--list", action="store_true", help="list them")
+    parser.add_argument("--again", action="store_true", help="in a new clone, also what passed with the same sources")
 
 
 # Most bring the build that they use up to date first.
@@ -51,6 +65,8 @@ VERBS = (
         *("test-mutants", "does a test find each wrong line?", f"{_KIT}.mutants:test_mutants"),
         *(BASE, LAST, _mutants),
     ),
+    Verb("test-nightly", "what takes hours, step by step", f"{_KIT}.nights:test_nightly", own=_steps),
+    Verb("commands", "type every command that a README shows", f"{_KIT}.commands:type_commands", own=_commands),
     Verb("fuzz", "call the operators at random", f"{_KIT}.sanitize:fuzz", _BUILT, LAST, _extra),
     Verb(
         *("surfaces", "compare the operators with PyTorch's own", f"{_KIT}.surface_table:show_surfaces"),

@@ -1,7 +1,8 @@
-"""``nox -s commands``: type every command that the READMEs show, one after another, into a fresh clone.
+"""``make test-nightly ARGS=commands``: type every command that the READMEs show, one after another, into a fresh clone.
 
 A user reads from the top: a file that a README shows is written where it is shown, and a command runs exactly as it is
 written. ``GIVEN`` prepares what a README takes for granted, such as a checkout of PyTorch, before its first command.
+After a run that was stopped, the next goes on in the same clone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from graft.base.find import default_release, oldest_release
@@ -26,11 +27,16 @@ from graft.core.process import run
 from graft.fork.cache import cache_of
 from graft.fork.fetch import fetch_tree
 from graft.inputs.pin import load_pin
+from graft.options import Request
 
 from ..shared.snippets import Snippet, documents, snippets_of
+from .kept import Kept
 
 # How long a command that runs until it is interrupted may run.
 _WATCHED = 60
+
+# What the step ``source`` runs.
+_OF_SOURCE_BUILDS = ("BUILD=source", "+source")
 
 
 @dataclass(frozen=True)
@@ -59,13 +65,15 @@ class Reader:
 
     Args:
         folder: the folder for both.
+        is_new: whether to make them, or go on with those that are there.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_new: bool = True) -> None:
         self.clone, self.home, self.log = folder / "graft", folder / "home", folder / "log"
-        shutil.rmtree(folder, ignore_errors=True)
-        self.home.mkdir(parents=True)
-        run(["git", "clone", "--quiet", REPOSITORY, self.clone])
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+            self.home.mkdir(parents=True)
+            run(["git", "clone", "--quiet", REPOSITORY, self.clone])
         # Downloads and sources may be those of last night.
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         left_out = ("MAKE", "MFLAGS", "GRAFT_", "PYTHON", "VIRTUAL_ENV", "ARGS", "PINS", "PYTHONS", "NATIVE", "OUT")
@@ -136,44 +144,62 @@ def commands_of(text: str) -> Iterator[str]:
             lines = []
 
 
-def main(words: Sequence[str]) -> None:
+def type_commands(_: Request, given: argparse.Namespace) -> None:
     """Type the commands that contain a text, or all. Print a table."""
-    parser = argparse.ArgumentParser(prog="nox -s commands --", description=__doc__)
-    parser.add_argument("chosen", nargs="*", help="parts of commands or of places (README.md:13); all by default")
-    parser.add_argument("--list", action="store_true", help="list them")
-    options = parser.parse_args(words)
     snippets = [snippet for path in documents() for snippet in snippets_of(path)]
     typed = [(each, command) for each in snippets if each.is_typed for command in commands_of(each.text)]
-    chosen = [(each, command) for each, command in typed if _is_chosen(each, command, options.chosen)]
-    if options.list:
+    chosen = [(each, command) for each, command in typed if _is_chosen(each, command, given.chosen)]
+    if given.list:
         print("\n".join(f"{snippet.place}: {command}" for snippet, command in chosen))
         return
-    ended = _type(Reader(HOME / "commands"), snippets, chosen)
+    folder, kept = HOME / "commands", Kept(HOME / "commands.json")
+    # Results are of this clone.
+    is_new = given.again or not kept.is_of_these_sources() or not (folder / "graft").is_dir()
+    if is_new:
+        kept.forget()
+    ended = _type(Reader(folder, is_new=is_new), snippets, chosen, kept)
     print(f"\n{table([('command', 'seconds', 'status', 'what it left'), *map(_row, ended)])}")
-    if wrong := [each for each in ended if not each.is_right]:
+    wrong = [each for each in ended if not each.is_right]
+    print(f"\n{len(ended)} commands: {len(ended) - len(wrong)} ended as they should")
+    if wrong:
         raise GraftError(
             "\n".join(f"{each.place}: `{each.command}` ended with {each.code}" for each in wrong),
-            todo=f"see {HOME / 'commands/log'}",
+            todo=f"see {folder / 'log'}",
         )
 
 
 def _is_chosen(snippet: Snippet, command: str, words: Sequence[str]) -> bool:
-    return not words or any(word in command or word in snippet.place for word in words)
+    if not words:
+        return not any(text in command for text in _OF_SOURCE_BUILDS)
+    return any(word in command or word in snippet.place for word in words)
 
 
-def _type(reader: Reader, snippets: Sequence[Snippet], chosen: Sequence[tuple[Snippet, str]]) -> list[Typed]:
+def _type(
+    reader: Reader, snippets: Sequence[Snippet], chosen: Sequence[tuple[Snippet, str]], kept: Kept
+) -> list[Typed]:
+    """Type the commands that have not ended as they should. What was prepared before, and files that a README shows
+    above a command that was typed, stay as that left them.
+    """
     typed: list[Typed] = []
-    prepared: set[str] = set()
-    for snippet in snippets:
-        reader.write(snippet)
+    places = [snippet for snippet, command in chosen if kept.get(_name(snippet, command))]
+    left = snippets.index(places[-1]) + 1 if places else 0
+    for number, snippet in enumerate(snippets):
+        if number >= left:
+            reader.write(snippet)
         for command in (command for of, command in chosen if of is snippet):
-            document = snippet.place.partition(":")[0]
-            for name in ("", document):
-                if name not in prepared:
-                    prepared.add(name)
-                    GIVEN.get(name, str)(reader)
-            typed.append(reader.type(snippet.place, command))
+            for name in ("", snippet.place.partition(":")[0]):
+                if name in GIVEN and kept.get(f"given: {name}") is None:
+                    GIVEN[name](reader)
+                    kept.put(f"given: {name}", {})
+            found = kept.get(_name(snippet, command))
+            ended = Typed(**found) if found and found["is_right"] else reader.type(snippet.place, command)
+            kept.put(_name(snippet, command), asdict(ended))
+            typed.append(ended)
     return typed
+
+
+def _name(snippet: Snippet, command: str) -> str:
+    return f"{snippet.place}: {command}"
 
 
 def _row(each: Typed) -> tuple[str, str, str, str]:

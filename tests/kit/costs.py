@@ -45,8 +45,8 @@ class _Costs:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # pytest gives the reports of a test one list: the last property is that of this report.
-        values: list[Any] = [value for name, value in report.user_properties if name == _PROPERTY]
-        wall, cpu = values[-1]
+        properties: Any = report.user_properties
+        wall, cpu = [value for name, value in properties if name == _PROPERTY][-1]
         sums = self._sums.setdefault(report.nodeid.partition("::")[0], Counter())
         sums.update(tests=report.when == "call", wall=wall, cpu=cpu)
 

@@ -1,6 +1,6 @@
 """``make test-matrix``: build and test each of PINS on each of PYTHONS, and write a table.
 
-Each is a session of noxfile.py, so ``nox -j`` runs several at once. The result of each is a file: an interrupted matrix
+Each is a session of noxfile.py, so ``nox -j`` runs several at once. The result of each is kept: an interrupted matrix
 continues where it stopped.
 """
 
@@ -31,11 +31,12 @@ from graft.options import OPTIONS, Request, request_of
 from packaging.version import Version
 
 from .environments import base_wheel_of
+from .kept import Kept
 from .processor import machine
 from .rows import Row, chosen_rows, run_verb
 from .testing import is_shipped
 
-# The table, and a folder of results and logs.
+# The table; results and a folder of logs are beside it.
 TABLE = HOME / "test-matrix.md"
 
 # By default: each pin on one Python, and one pin on others.
@@ -102,7 +103,7 @@ def rows() -> dict[str, Row | GraftError]:
 
 
 def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[RowResult, bool]:
-    """Build and test one row, and write the table. A wheel that passed the same tests before is not tested again.
+    """Build and test one row, and write the table. A wheel that passed is not tested again with the same sources.
 
     Args:
         row: a row, or an error to raise.
@@ -121,8 +122,7 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[RowResult
     if request.wheel:
         raise UsageError(f"WHEEL={request.wheel}: each pin and Python has its own base wheel", todo="leave it out")
     layout = Layout(row.pin, request.native, request.layout.out, interpreter=row.python.abi)
-    folder = TABLE.with_suffix("") / layout.name
-    path = folder / f"{row.pin}-{row.python.release}.json"
+    name, kept = f"{layout.name}/{row.pin}-{row.python.release}", Kept(TABLE.with_suffix(".json"))
     result = RowResult(
         layout.title,
         row.pin,
@@ -130,16 +130,17 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[RowResult
         options.parts,
         options.extra,
         machine(),
-        str(path.with_suffix(".log")),
+        str(TABLE.with_suffix("") / f"{name}.log"),
         datetime.date.today().isoformat(),
     )
-    before = RowResult(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    found, options.again = kept.get(name, of_others=True), options.again or not kept.get(name)
+    before = RowResult(**found) if found else None
     try:
         result = _built_and_tested(row, layout, result, before, options, request)
     except (GraftError, OSError) as error:
         result = replace(result, error=expected(error).what)
-    write_atomically(path, json.dumps(asdict(result), indent=1) + "\n")
-    results = [RowResult(**json.loads(each.read_text(encoding="utf-8"))) for each in folder.glob("*.json")]
+    kept.put(name, asdict(result))
+    results = [RowResult(**each) for each in kept.all() if each["native"] == layout.title]
     for target in filter(None, (TABLE, options.markdown)):
         write_atomically(target, markdown(results, "`native/`" if is_shipped(layout) else layout.title))
     return result, result != before

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import cache_from_source
 from itertools import zip_longest
 from pathlib import Path
@@ -22,6 +22,7 @@ from graft.core.process import run
 from graft.options import DEVELOP, Request
 
 from .environments import copied_repository
+from .kept import Kept
 from .mutant_list import Mutant, change, choose, load_mutants, places
 from .parts import TestsFailed
 from .testing import delivered, emulated_variables, one_at_a_time
@@ -61,8 +62,15 @@ def test_mutants(request: Request, given: argparse.Namespace) -> None:
         for mutant, line in lines.items():
             print(f"{mutant.number:4} {mutant.file}:{line}: {change(mutant)}")
         return
-    with one_at_a_time(request.layout, "mutants"), _copy(request) as copy:
-        conclude(judge(chosen, lines, copy), lines)
+    kept = Kept(HOME / "test-mutants.json")
+    if given.again:
+        kept.forget(*map(_name, chosen))
+    with one_at_a_time(request.layout, "mutants"):
+        results = found_before(chosen, kept)
+        if len(results) < len(chosen):
+            with _copy(request) as copy:
+                results = judge(chosen, lines, copy, kept)
+        conclude(results, lines)
 
 
 @dataclass
@@ -135,21 +143,41 @@ class Copy:
         return done.returncode, done.stdout
 
 
-def judge(chosen: Sequence[Mutant], lines: Mapping[Mutant, int], copy: Copy) -> dict[Mutant, Fate]:
-    """Return the result of each mutant."""
-    results: dict[Mutant, Fate] = {}
+def found_before(mutants: Sequence[Mutant], kept: Kept, *, is_certain: bool = True) -> dict[Mutant, Fate]:
+    """Return the results of those that a run with the same sources found; ``is_certain``: and checked."""
+    results = {mutant: kept.get(_name(mutant)) or {"outcome": ""} for mutant in mutants}
+    return {
+        mutant: Fate(each["outcome"], each["by"])
+        for mutant, each in results.items()
+        if each["outcome"] in (KILLED, CRASHED, HUNG, REFUSED) and (each["is_certain"] or not is_certain)
+    }
+
+
+def judge(chosen: Sequence[Mutant], lines: Mapping[Mutant, int], copy: Copy, kept: Kept) -> dict[Mutant, Fate]:
+    """Return the result of each mutant. Results are kept as they come, and once more when they are certain."""
+    results = found_before(chosen, kept, is_certain=False)
+    left = [mutant for mutant in chosen if mutant not in results]
     # CUDA kernels and the builder come first: no operators are built for them, so those must be correct.
     for is_installed in (False, True):
-        for mutants in rounds(mutant for mutant in chosen if mutant.is_installed == is_installed):
+        for mutants in rounds(mutant for mutant in left if mutant.is_installed == is_installed):
             start = time.monotonic()
             for mutant, result in copy.judge(mutants):
                 results[mutant] = result
+                kept.put(_name(mutant), {**asdict(result), "is_certain": False})
                 done = f"({len(results)}/{len(chosen)}) {mutant.file}:{lines[mutant]} {time.monotonic() - start:.1f} s"
                 say(f"{done} {result.outcome}: {result.by} [{mutant.number}]")
                 start = time.monotonic()
-    if any(mutant.is_installed for mutant in chosen):
+    if any(mutant.is_installed for mutant in left):
         copy.build()
-    return without_false_alarms(results, copy)
+    certain = found_before(chosen, kept)
+    checked = without_false_alarms({each: result for each, result in results.items() if each not in certain}, copy)
+    for mutant, result in checked.items():
+        kept.put(_name(mutant), {**asdict(result), "is_certain": True})
+    return {**checked, **certain}
+
+
+def _name(mutant: Mutant) -> str:
+    return f"{mutant.file}: {mutant.right!r} -> {mutant.wrong!r}"
 
 
 def rounds(mutants: Iterable[Mutant]) -> list[list[Mutant]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,9 +12,10 @@ from pathlib import Path
 
 from graft.core.console import Steps, say
 from graft.core.errors import GraftError
-from graft.core.layout import HOME, REPOSITORY
+from graft.core.layout import REPOSITORY
 
 from .environments import run_python
+from .seconds import COSTS, complete
 
 # pytest's exit code if no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), for example if -k matches only tests of
 # another part.
@@ -21,9 +23,6 @@ _NOTHING_COLLECTED = 5
 
 # Each process imports torch and needs about a gigabyte.
 _MOST_PROCESSES = 8
-
-# What each test file cost in the last run of a part.
-COSTS = HOME / "costs"
 
 # The number of lines shown if pytest crashed.
 _MOST_LINES = 60
@@ -77,6 +76,7 @@ def run_parts(
     junit: Path | None = None,
     are_skips_known: bool = False,
     jobs: int = 1,
+    is_measured: bool = False,
 ) -> None:
     """Run parts of the tests, even if an earlier one fails.
 
@@ -88,15 +88,21 @@ def run_parts(
         junit: a folder for the results of each part, as XML; None for none.
         are_skips_known: whether the skips must be those of tests/skips.yaml.
         jobs: the maximum number of processes that run tests.
+        is_measured: whether parts that run whole write what they cost.
     """
     outcomes = {}
     for number, part in enumerate(parts, 1):
         results = junit and junit / f"{number}-{part.kind}.xml"
         plugin = ["-p", "tests.kit.skips", "--skips-of", part.kind, *([] if extra else ["--all-of-it"])]
-        more, options = {**variables, **part.variables, **part.prepare()}, plugin if are_skips_known else []
-        if not extra:
-            options += ["-p", "tests.kit.costs", "--costs", str(COSTS / f"{number}-{part.kind}.json")]
-        outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs, options)
+        options = plugin if are_skips_known else []
+        begun = time.monotonic()
+        more = {**variables, **part.variables, **part.prepare()}
+        prepared = time.monotonic()
+        costs = COSTS / f"{part.kind}.json" if is_measured and not extra else None
+        options += ["-p", "tests.kit.costs", "--costs", str(costs)] if costs else []
+        outcome = outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs, options)
+        if costs and outcome is Outcome.PASSED:
+            complete(costs, prepared - begun, time.monotonic() - prepared, min(jobs, _MOST_PROCESSES))
     conclude(outcomes, extra)
 
 

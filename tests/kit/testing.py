@@ -38,6 +38,7 @@ from .environments import (
     wheel_of,
 )
 from .parts import Suite, run_parts
+from .seconds import measured, seconds_of
 from .todos import ending_with_todos
 
 TESTS = REPOSITORY / "tests"
@@ -47,20 +48,11 @@ GRAMMAR = TESTS / "wheel/grammar"
 # Tests in native folders find the operators in op_db.
 OPINFOS = {"PYTEST_ADDOPTS": "-p tests.kit.opinfos"}
 
-# The values of ``--parts``, and how many seconds each takes on 2 cores, about, with the wheel of native/.
-PARTS = {
-    "builder": 190,
-    "codegen": 140,
-    "promises": 270,
-    "wheel": 160,
-    "operators": 170,
-    "grammar": 200,
-    "emulated": 50,
-    "bases": 1200,
-    "deliveries": 580,
-    "loaded": 2700,
-    "upstream": 60,
-}
+# The values of ``--parts``.
+PARTS = (
+    *("builder", "codegen", "promises", "wheel", "operators", "grammar", "emulated", "bases", "deliveries", "loaded"),
+    "upstream",
+)
 
 # Those of `make test` for the wheel of native/: what its users want to know.
 _OF_WHEEL = ("wheel", "operators", "emulated")
@@ -120,8 +112,9 @@ def run_tests(
                     say(_costs(layout, parts))
                 python, variables = stack.enter_context(delivered(request, delivery))
                 pin_of_skips = yaml.safe_load((TESTS / "skips.yaml").read_text(encoding="utf-8"))["pin"]
-                are_skips_known = delivery == WHEEL and is_shipped(layout) and layout.pin == pin_of_skips
-                run_parts(python, parts, variables, extra, junit, are_skips_known, request.jobs)
+                is_usual = delivery == WHEEL and is_shipped(layout)
+                is_known = is_usual and layout.pin == pin_of_skips
+                run_parts(python, parts, variables, extra, junit, is_known, request.jobs, is_usual)
         finally:
             if is_discarding:
                 discard(layout, (purpose_of(delivery), "stock", "emulated"))
@@ -164,8 +157,8 @@ def _parts(request: Request, delivery: str, chosen: Sequence[str], stack: ExitSt
 
 def _costs(layout: Layout, parts: Sequence[Suite]) -> str:
     """Return what is about to run, and how long that takes if it is known."""
-    kinds = dict.fromkeys(part.kind for part in parts)
-    minutes = ceil(sum(PARTS[kind] for kind in kinds) / 60)
+    kinds, known = dict.fromkeys(part.kind for part in parts), measured()
+    minutes = ceil(sum(seconds_of(kind, known) for kind in kinds if kind in known) / 60)
     return f"tests: {', '.join(kinds)}" + (f"; about {minutes} minutes on 2 cores" if is_shipped(layout) else "")
 
 

@@ -1,0 +1,107 @@
+"""What the tests cost, in seconds: the last measurements, and the tables of tests/README.md, which are made of them.
+
+After .ci/run, this takes what it measured, from build/costs; parts that were not measured keep their numbers:
+
+    PYTHONPATH=scripts python3 -m tests.kit.seconds "warm cache"
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graft.core.layout import HOME, REPOSITORY
+
+from .kept import commit
+from .processor import machine
+
+# What each part cost, written by ``make test`` of the shipped wheel.
+COSTS = HOME / "costs"
+
+README = REPOSITORY / "tests/README.md"
+_FILE = Path(__file__).with_name("seconds.json")
+_PARTS = re.compile(r"--parts ([a-z ]+?) --")
+
+
+def measured() -> dict[str, Any]:
+    """Return the measurements of each part: ``prepare`` and then ``wall`` seconds, ``how`` they were measured, and the
+    costs of its ``files``.
+    """
+    found: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def seconds_of(kind: str, parts: Mapping[str, Any]) -> float:
+    """Return how long a part takes, with its preparation."""
+    return float(parts[kind]["wall"] + parts[kind]["prepare"])
+
+
+def complete(costs: Path, prepare: float, wall: float, processes: int) -> None:
+    """Add the seconds of a whole part to what the plugin ``costs`` wrote of its files, and how they were measured."""
+    name = commit() if (REPOSITORY / ".git").exists() else "no commit"
+    how = f"JOBS={processes} on {machine()}, {datetime.date.today().isoformat()}, {name}"
+    files = json.loads(costs.read_text(encoding="utf-8"))
+    part = {"how": how, "prepare": round(prepare), "wall": round(wall), "files": files}
+    costs.write_text(json.dumps(part, indent=1) + "\n", encoding="utf-8")
+
+
+def within(text: str, name: str, new: str | None = None) -> str:
+    """Return what is between two marks in a README; or, with ``new``, the README with that in its place."""
+    first, last = f"<!-- generated: {name} -->\n", "<!-- end -->\n"
+    head, there, rest = text.partition(first)
+    old, ends, tail = rest.partition(last)
+    assert there and ends, f"no {first.strip()} with {last.strip()} below it"
+    return old if new is None else f"{head}{there}{new}{ends}{tail}"
+
+
+def with_tables(text: str, parts: Mapping[str, Any]) -> str:
+    """Return tests/README.md with the seconds of the parts."""
+    text = within(text, "seconds", _after_an_edit(within(text, "seconds"), parts))
+    return within(text, "costs", _of_parts(parts))
+
+
+def _after_an_edit(table: str, parts: Mapping[str, Any]) -> str:
+    """Return the table with another last column: the sum of the parts that a command names."""
+    head, line, *rows = table.splitlines()
+    made = []
+    for row in rows:
+        kinds = found[1].split() if (found := _PARTS.search(row)) and "NATIVE" not in row else []
+        is_known = kinds and all(kind in parts for kind in kinds)
+        seconds = f"{sum(seconds_of(kind, parts) for kind in kinds):.0f} " if is_known else ""
+        made.append(f"{row.rpartition('` |')[0]}` | {seconds}|")
+    return "\n".join([head, line, *made, ""])
+
+
+def _of_parts(parts: Mapping[str, Any]) -> str:
+    lines = ["| part | tests | seconds | built before, in seconds | CPU seconds |", "|---|--:|--:|--:|--:|"]
+    measured: dict[str, list[str]] = {}
+    for kind, each in parts.items():
+        sums = (sum(file[name] for file in each["files"].values()) for name in ("tests", "cpu"))
+        numbers = (*sums, each["wall"], each["prepare"])
+        tests, cpu, wall, before = (f"{number:,.0f}" if number else "" for number in numbers)
+        lines.append(f"| `{kind}` | {tests} | {wall} | {before} | {cpu} |")
+        measured.setdefault(each["how"], []).append(f"`{kind}`")
+    return "\n".join([*lines, "", *(f"- {', '.join(kinds)}: {how}" for how, kinds in measured.items()), ""])
+
+
+def write(cache: str) -> None:
+    """Take the measurements of the last run, and write the tables."""
+    parts = measured()
+    for path in COSTS.glob("*.json"):
+        part = json.loads(path.read_text(encoding="utf-8"))
+        if "how" in part:  # it passed
+            parts[path.stem] = {**part, "how": f"{part['how']}, {cache}"}
+    parts = dict(sorted(parts.items()))
+    # A line for each file of tests.
+    text = re.sub(r"\{[^{}]+\}", lambda found: " ".join(found[0].split()), json.dumps(parts, indent=1))
+    _FILE.write_text(text + "\n", encoding="utf-8")
+    README.write_text(with_tables(README.read_text(encoding="utf-8"), parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(*sys.argv[1:])
