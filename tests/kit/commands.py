@@ -20,9 +20,10 @@ from pathlib import Path
 
 from graft.base.find import default_release, oldest_release
 from graft.core.console import Steps, say, table
+from graft.core.environments import ENVIRONMENTS
 from graft.core.errors import GraftError
 from graft.core.files import build_lock
-from graft.core.layout import HOME, PATCHES, REPOSITORY
+from graft.core.layout import HOME, PATCHES, REPOSITORY, store
 from graft.core.process import run
 from graft.fork.cache import cache_of
 from graft.fork.fetch import fetch_tree
@@ -74,14 +75,20 @@ class Reader:
             shutil.rmtree(folder, ignore_errors=True)
             self.home.mkdir(parents=True)
             run(["git", "clone", "--quiet", REPOSITORY, self.clone])
-        # Downloads and sources may be those of last night.
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        # The store is the reader's own, since commands delete it. Links to what it need not download or compile stay.
+        ours = self.home / ".cache/graft"
+        for theirs in store().iterdir() if is_new else ():
+            if theirs.name not in ("places", ENVIRONMENTS):  # whose programs name their path
+                ours.mkdir(parents=True, exist_ok=True)
+                (ours / theirs.name).symlink_to(theirs)
+        pip = os.environ.get("PIP_CACHE_DIR") or str(store().parent / "pip")
         left_out = ("MAKE", "MFLAGS", "GRAFT_", "PYTHON", "VIRTUAL_ENV", "ARGS", "PINS", "PYTHONS", "NATIVE", "OUT")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         self.variables = {
             **kept,
             "HOME": str(self.home),
-            "XDG_CACHE_HOME": str(cache),
+            "XDG_CACHE_HOME": str(self.home / ".cache"),
+            "PIP_CACHE_DIR": pip,
             "PATH": f"{self.home / 'env/bin'}{os.pathsep}{kept['PATH']}",
         }
 
