@@ -1,4 +1,9 @@
-"""Kernels that are exchanged in a process under AddressSanitizer, by night."""
+"""Kernels that are exchanged in a process under AddressSanitizer, by night.
+
+ThreadSanitizer has not run on loads: `graft.load` has no kind of build for it. Compiled code that is checked by it beside the
+official libtorch, which is not, need not report races where there are none: a program whose threads call operators and run
+backward reported nothing.
+"""
 
 from __future__ import annotations
 
