@@ -1,8 +1,7 @@
 """Kernels that are exchanged in a process under AddressSanitizer, by night.
 
-ThreadSanitizer has not run on loads: `graft.load` has no kind of build for it. Compiled code that is checked by it beside the
-official libtorch, which is not, need not report races where there are none: a program whose threads call operators and run
-backward reported nothing.
+ThreadSanitizer has not run on loads: `graft.load` has no kind of build for it. Without false reports it could: a program
+whose threads call operators and run backward, which alone was compiled for it, reported nothing of the official libtorch.
 """
 
 from __future__ import annotations
