@@ -1,4 +1,9 @@
-"""Kernels that are exchanged in a process under AddressSanitizer, by night."""
+"""Kernels that are exchanged in a process under AddressSanitizer, by night.
+
+ThreadSanitizer has not run on loads: `graft.load` has no kind of build for it. It could, without false reports: a
+program whose threads call operators and run backward, compiled for it, reported nothing of the official libtorch, which
+is not.
+"""
 
 from __future__ import annotations
 
