@@ -111,3 +111,5 @@ def test_places_where_a_new_file_would_be_found(tmp_path: Path) -> None:
     write(tmp_path, {"cpu/A.cpp": f'#if __has_include("opt.h")\n#endif\n{text}', "api/types.h": ""})
     below = ("cpu/opt.h", "opt.h", "cpu/api/types.h", "own.h")
     assert looked_for(tmp_path, [Path("cpu/A.cpp")]) == {Path("/elsewhere/a.h"), *(tmp_path / name for name in below)}
+    write(tmp_path, {"B.cpp": '#include "api/types.h"\n'})
+    assert looked_for(tmp_path, [Path("B.cpp")], [Path("more")]) == set()  # nowhere behind the first

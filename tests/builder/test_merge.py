@@ -45,6 +45,10 @@ def test_indented_list_follows_the_base_s(tmp_path: Path) -> None:
     assert yaml.safe_load(added(tmp_path, "  - func: f\n    tags: x")) == [{"func": "f", "tags": "x"}]
 
 
+def test_entry_behind_one_that_replaces_pytorch_s_stays(tmp_path: Path) -> None:
+    assert added(tmp_path, "- func: a\n  replace: True\n- func: b\n").split() == ["-", "func:", "b"]
+
+
 TEXT = st.text("ab:#-\n '\"", max_size=12)
 ENTRIES = st.lists(
     st.fixed_dictionaries({"func": TEXT}, optional={"variants": TEXT, "tags": TEXT}),

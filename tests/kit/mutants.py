@@ -25,7 +25,7 @@ from .environments import copied_repository
 from .kept import Kept
 from .mutant_list import Mutant, change, choose, load_mutants, places
 from .parts import TestsFailed
-from .testing import delivered, emulated_variables, one_at_a_time
+from .testing import STOCK, delivered, emulated_variables, one_at_a_time
 
 # Results. The first four mean that the wrong line was found.
 KILLED, CRASHED, HUNG, REFUSED = "killed", "crashed", "hung", "rejected by the build"
@@ -68,7 +68,7 @@ def test_mutants(request: Request, given: argparse.Namespace) -> None:
     with one_at_a_time(request.layout, "mutants"):
         results = found_before(chosen, kept)
         if len(results) < len(chosen):
-            with _copy(request) as copy:
+            with _copy(request, chosen) as copy:
                 results = judge(chosen, lines, copy, kept)
         conclude(results, lines)
 
@@ -228,11 +228,12 @@ def path_of(mutant: Mutant, folder: Path, base: Path) -> str:
 
 
 @contextmanager
-def _copy(request: Request) -> Iterator[Copy]:
-    """Hold a copy of the repository, and an environment with its operators."""
+def _copy(request: Request, chosen: Sequence[Mutant]) -> Iterator[Copy]:
+    """Hold a copy of the repository, and an environment with its operators, if a chosen mutant's tests need them."""
     folder = HOME / "mutants"
     there = replace(request, native=(folder / "native",), out=folder / "dist")
-    with copied_repository(folder), delivered(there, DEVELOP) as (python, variables):
+    needs_operators = not all(mutant.is_builder for mutant in chosen)
+    with copied_repository(folder), delivered(there, DEVELOP if needs_operators else STOCK) as (python, variables):
         (folder / "build").symlink_to(HOME)  # builds of the tests take what others have compiled
         options = ["--native", str(folder / "native"), "--jobs", str(there.jobs), "--python", str(python)]
 

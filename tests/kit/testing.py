@@ -45,6 +45,9 @@ TESTS = REPOSITORY / "tests"
 SHIPPED = REPOSITORY / "native"
 GRAMMAR = TESTS / "wheel/grammar"
 
+# Not a delivery: the official torch.
+STOCK = "stock-torch"
+
 # Tests in native folders find the operators in op_db.
 OPINFOS = {"PYTEST_ADDOPTS": "-p tests.kit.opinfos"}
 
@@ -202,8 +205,8 @@ def purpose_of(delivery: str) -> str:
 
 @contextmanager
 def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Hold an environment with the operators, in any delivery or as the wheel of a source build. Yields its Python, and
-    the tests' environment variables.
+    """Hold an environment with the operators, in any delivery or as the wheel of a source build; or, for ``STOCK``,
+    with the official torch alone. Yields its Python, and the tests' environment variables.
     """
     layout, purpose = request.layout, purpose_of(delivery)
     if delivery == SOURCE:
