@@ -111,7 +111,7 @@ def test_running_processes_and_their_children_keep_their_torch(
     """After builds, also one without variables, and after undevelop; also the modules that they import late."""
     before = stock.content()
     make("develop", stock, "--native", folder)
-    with running(stock, tmp_path) as process, running(stock, tmp_path, "-I") as isolated:
+    with running(stock, tmp_path) as process, running(stock, tmp_path, "-I", "-B") as isolated:
         save(folder)
         for number in range(3):
             write(folder, {"docs/soft_clip.rst": f"Version {number}.\n"})

@@ -16,35 +16,6 @@ from snippets import shown_operator
 
 from tests.kit.environments import copy_environment
 
-_KERNEL = """#include <ATen/ops/NAME_native.h>
-
-namespace at::native {
-
-Tensor NAME(const Tensor& self, const Scalar& limit) {
-  return self.clamp_max(limit);
-}
-
-} // namespace at::native
-"""
-
-_ENTRY = """- func: NAME(Tensor self, Scalar limit=1) -> Tensor
-  variants: function, method
-  dispatch:
-    CompositeExplicitAutograd: NAME
-"""
-
-_FORMULA = """- name: NAME(Tensor self, Scalar limit=1) -> Tensor
-  self: grad * (self <= limit)
-  result: auto_linear
-"""
-
-
-def write_operator(folder: Path, name: str) -> Path:
-    """Write a native folder with one operator, which clips values above a limit."""
-    texts = {"native_functions.yaml": _ENTRY, "derivatives.yaml": _FORMULA, f"{name}.cpp": _KERNEL}
-    return write(folder, {file: text.replace("NAME", name) for file, text in texts.items()})
-
-
 # The README's operator. Tests that edit it do so in the same way: each state is compiled once for all of them.
 CLIP = shown_operator()
 CLIP_EDITED = CLIP["SoftClip.cpp"].replace(".tanh()", ".tanh().add(1)")
