@@ -17,12 +17,12 @@ from tests.kit.stock import environment
 pytestmark = pytest.mark.unsanitized("half of it runs on the stock wheel")
 
 LOAD = """
-import json, torch
-found = {}
+import json, sys, torch
+folder, found = sys.argv[1], {}
 for kind, load in {
-    "module": lambda: torch.load("module", weights_only=False),
-    "export": lambda: torch.export.load("export.pt2").module(),
-    "script": lambda: torch.jit.load("script"),
+    "module": lambda: torch.load(f"{folder}/module", weights_only=False),
+    "export": lambda: torch.export.load(f"{folder}/export.pt2").module(),
+    "script": lambda: torch.jit.load(f"{folder}/script"),
 }.items():
     try:
         found[kind] = load()(torch.ones(3, 4)).sum().item()
@@ -63,7 +63,8 @@ def loaded(folder: Path, torch_folder: Path | None) -> dict[str, float | str]:
     """Load each kind in another process. Return the sum of a result, or the error."""
     env = environment(torch_folder)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), str(Path(__file__).parent)]))
-    done = subprocess.run([sys.executable, "-c", LOAD], cwd=folder, capture_output=True, text=True, check=True, env=env)
+    command = [sys.executable, "-c", LOAD, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
     found: dict[str, float | str] = json.loads(done.stdout)
     return found
 
