@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.inputs.native import load_natives
+from helpers import write
 
 FOLDER = Path(__file__).parent / "broken"
 
@@ -29,18 +32,19 @@ def files_of(case: dict[str, Any]) -> dict[str, str]:
     return {name: case[name] for name in case if name not in _SAID}
 
 
-def lay_out(files: Mapping[str, str | bytes], folder: Path) -> Path:
-    """Write files below ``folder``, which is returned."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
-    return folder
-
-
 def said_of(folder: Path, known: BaseOperators, files: Mapping[str, str | bytes]) -> list[str]:
     """Write a native folder. Return what check finds there."""
-    findings = check(load_natives([lay_out(files, folder)]), known)
+    findings = check(load_natives([write(folder, files)]), known)
     return [line.replace(f"{folder}/", "") for line in findings.lines()]
+
+
+def compiled(source: Path, places: Iterable[Path], *options: str | Path) -> str:
+    """Return the errors of g++ for a source, with headers in these places."""
+    flags = ["-std=c++20", "-fsyntax-only", "-w", "-DAT_PER_OPERATOR_HEADERS", *(f"-I{place}" for place in places)]
+    env = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(["g++", *flags, *options, source], stderr=subprocess.PIPE, text=True, check=False, env=env)
+    assert bool(done.stderr) == bool(done.returncode)
+    return done.stderr
 
 
 def noted(native: Path, note: Path) -> Path:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from corpus import BROKEN, noted
+from corpus import BROKEN, compiled
+from graft.codegen.__main__ import generate
 from graft.compile.diagnostics import diagnostics
 from graft.compile.messages import digest
 from graft.inputs.native import load_natives
+from helpers import write
 
 LEFT = [case for case in BROKEN if "compiler" in case]
 TEXTS = ("native_functions.yaml", "derivatives.yaml")
@@ -36,21 +35,16 @@ def file_of(case: dict[str, str]) -> str:
 @pytest.fixture(scope="module")
 def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("native")
-    for name in TEXTS:
-        (folder / name).write_text("".join(case[name] for case in CASES))
-    for case in CASES:
-        for name in [name for name in case if name.endswith(".cpp")]:
-            (folder / file_of(case)).write_text(case[name])
-    return folder
+    files = {name: "".join(case[name] for case in CASES) for name in TEXTS}
+    files |= {file_of(case): case[name] for case in CASES for name in case if name.endswith(".cpp")}
+    return write(folder, files)
 
 
 @pytest.fixture(scope="module")
 def said(native: Path, base: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What the builder says of the compiler's output."""
     out = tmp_path_factory.mktemp("generated")
-    natives = noted(native, tmp_path_factory.mktemp("noted") / "natives")
-    command = ["-m", "graft.check", base, natives, "--out", out, "--unchecked"]
-    subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+    generate(base, load_natives([native]), out)
     lines = []
     units = sorted(path.parent for path in (out / "units").glob("*/library.cpp"))
     own = [native / file_of(case) for case in CASES if "cpp" in case["compiler"]]
@@ -58,12 +52,8 @@ def said(native: Path, base: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         include = base / "torch/include"
         paths = [folder / "own", folder / "narrow", out / "wheel/torch/include", out / "include", include]
         paths.append(include / "torch/csrc/api/include")
-        flags = ["-std=c++20", "-fsyntax-only", "-w", "-DAT_PER_OPERATOR_HEADERS", *(f"-I{path}" for path in paths)]
-        done = subprocess.run(
-            ["g++", *flags, source], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
-        )
         # In parts, since the digest lists only the first errors of a file.
-        for part in re.split(r"(?m)^(?=In file included|\S+: In )", done.stderr):
+        for part in re.split(r"(?m)^(?=In file included|\S+: In )", compiled(source, paths)):
             lines += digest(diagnostics(part.splitlines(), native), load_natives([native]), paths)
     return lines
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from corpus import lay_out
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.generator import Generator
@@ -17,6 +16,7 @@ from graft.core.errors import BuildError
 from graft.core.layout import Layout, TorchVersion
 from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
+from helpers import write
 
 Files = dict[str, str | bytes]
 
@@ -43,7 +43,7 @@ def is_for_cuda(known: BaseOperators) -> bool:
 
 
 def lines(folder: Path, known: BaseOperators, **folders: Files) -> list[str]:
-    natives = load_natives([lay_out(files, folder / name) for name, files in folders.items()])
+    natives = load_natives([write(folder / name, files) for name, files in folders.items()])
     found = check(natives, known).lines()
     return [line.replace(f"{folder}/", "") for line in found]
 
@@ -167,7 +167,7 @@ def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(
 ) -> None:
     """Which the checks read."""
     one: Files = {**ONE, "csrc/one.cpp": str(ONE["One.cpp"])}
-    lay_out({**one, "derivatives.yaml": "", "One.cpp": "", "venv/pyvenv.cfg": "", "venv/x.cpp": ""}, tmp_path)
+    write(tmp_path, {**one, "derivatives.yaml": "", "One.cpp": "", "venv/pyvenv.cfg": "", "venv/x.cpp": ""})
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     layout = Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out")
     tree: Any = SimpleNamespace(tree=base)

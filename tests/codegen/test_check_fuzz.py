@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from corpus import RIGHT, files_of, lay_out
+from corpus import RIGHT, files_of
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.codegen.lists import without_out
@@ -19,6 +19,7 @@ from graft.core.layout import REPOSITORY
 from graft.inputs.entries import read_entries
 from graft.inputs.merge import merge_with_base
 from graft.inputs.native import load_natives
+from helpers import write
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from torchgen.gen import parse_native_yaml_struct
@@ -69,7 +70,7 @@ def test_mutated_yaml_gives_clean_findings_or_is_valid(data: st.DataObject, know
     texts[name] = data.draw(mutated(texts[name]))
     with tempfile.TemporaryDirectory() as place:
         native = Path(place)
-        lay_out(texts, native)
+        write(native, texts)
         findings = check(load_natives([native]), known)
         read = read_entries(native / "native_functions.yaml")
         for finding in findings.found:
@@ -114,7 +115,7 @@ AROUND = (
 @st.composite
 def folders(draw: st.DrawFn, place: Path) -> None:
     """Write the folder into ``place``, and change its files, their names and their kinds."""
-    lay_out(FOLDER, place)
+    write(place, FOLDER)
     for _ in range(draw(st.integers(1, 3))):
         path = place / draw(st.sampled_from(sorted(FOLDER)))
         if not path.is_file() or path.is_symlink():

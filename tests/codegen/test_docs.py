@@ -103,14 +103,14 @@ def test_signature_lines_are_those_upstream_writes(everything: Operators, base: 
 @pytest.fixture
 def native(tmp_path: Path) -> NativeFolders:
     """A folder with docstrings for two of ``PROBES``."""
-    folder = tmp_path / "native"
-    (folder / DOCS).mkdir(parents=True)
-    (folder / "native_functions.yaml").write_text(PROBES)
-    (folder / DOCS / "graft_probe.rst").write_text('Says "it" \\with a backslash\\.\n')
-    (folder / DOCS / "graft_alone.rst").write_text("Has no other form.\n")
-    write(folder, {"python/nn/functional.py": "of_the_folder = 1\n"})
-    (folder / DOCS / "fft_graft_probe.rst").write_text('Holds """quotes""".\n')
-    return load_natives([folder])
+    files = {
+        "native_functions.yaml": PROBES,
+        "python/nn/functional.py": "of_the_folder = 1\n",
+        f"{DOCS}/graft_probe.rst": 'Says "it" \\with a backslash\\.\n',
+        f"{DOCS}/graft_alone.rst": "Has no other form.\n",
+        f"{DOCS}/fft_graft_probe.rst": 'Holds """quotes""".\n',
+    }
+    return load_natives([write(tmp_path / "native", files)])
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from corpus import BROKEN, files_of, lay_out
+from corpus import BROKEN, files_of
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.check.generated import check_generated, clashes
@@ -21,6 +21,7 @@ from graft.codegen.operators import Operators, Selection
 from graft.codegen.output import Output
 from graft.codegen.sources import generate_aten_sources, generate_autograd_sources
 from graft.inputs.native import load_natives
+from helpers import write
 from test_types import errors_of
 
 GENERATED = [case for case in BROKEN if "generated" in case]
@@ -30,16 +31,13 @@ REFUSED = {(schema.partition("(")[0], name) for schema, each in OPERATORS.items(
 
 
 def write_folder(folder: Path, schemas: Iterable[str]) -> Path:
-    folder.mkdir(exist_ok=True)
     functions = formulas = ""
     for schema in schemas:
         name, formula = schema.partition("(")[0], OPERATORS[schema].get("formula")
         functions += f"- func: {schema} -> Tensor\n  variants: function, method\n  dispatch:\n    CPU, Meta: {name}\n"
         functions += f"  autogen: {name}.out\n"
         formulas += f"- name: {schema} -> Tensor\n  self: {formula}\n" if formula else ""
-    (folder / "native_functions.yaml").write_text(functions)
-    (folder / "derivatives.yaml").write_text(formulas)
-    return folder
+    return write(folder, {"native_functions.yaml": functions, "derivatives.yaml": formulas})
 
 
 def refused(folder: Path, base: Path, out: Path) -> str:
@@ -53,7 +51,7 @@ def refused(folder: Path, base: Path, out: Path) -> str:
 
 @pytest.mark.parametrize("case", GENERATED, ids=lambda case: case["mistake"])
 def test_name_is_refused_at_its_place(case: dict[str, str], base: Path, tmp_path: Path) -> None:
-    lay_out(files_of(case), tmp_path)
+    write(tmp_path, files_of(case))
     assert refused(tmp_path, base, tmp_path / "out") == f"{tmp_path}/{case['generated']}"
 
 
@@ -71,8 +69,8 @@ def test_pytorch_s_arguments_are_not_refused(everything: Operators, tmp_path: Pa
     # torchgen leaves it out, since it is written by hand.
     part = Selection(everything, [f for f in everything.functions if f.root_name != "max_pool2d"])
     unit = Output(tmp_path)
-    for write in (generate_aten_sources, generate_autograd_sources, generate_bindings, generate_unit_headers):
-        write(part, unit)
+    for generate_part in (generate_aten_sources, generate_autograd_sources, generate_bindings, generate_unit_headers):
+        generate_part(part, unit)
     arguments = {a.name for f in part.functions for a in f.func.arguments.flat_all}
     assert clashes((unit.read(name) for name in unit.names if name.suffix in (".cpp", ".h")), arguments) == set()
 

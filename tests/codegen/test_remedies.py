@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import BROKEN, files_of, lay_out
+from corpus import BROKEN, files_of
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.core.errors import Finding
 from graft.inputs.native import load_natives
+from helpers import write
 
 # What a remedy of an entry may leave to write: the kernel, its formulas.
 NEXT = re.compile(
@@ -20,7 +21,7 @@ NEXT = re.compile(
 
 
 def found(files: dict[str, str], known: BaseOperators, folder: Path) -> list[Finding]:
-    return sorted(check(load_natives([lay_out(files, folder)]), known).found)
+    return sorted(check(load_natives([write(folder, files)]), known).found)
 
 
 @pytest.mark.parametrize("case", [case for case in BROKEN if "expect" in case], ids=lambda case: case["mistake"])

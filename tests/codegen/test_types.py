@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from corpus import compiled
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate, generate_sources
@@ -18,6 +18,7 @@ from graft.codegen.output import Output
 from graft.core.layout import PACKAGE
 from graft.inputs.entries import read_entries
 from graft.inputs.native import load_natives
+from helpers import write
 from torchgen.model import BaseTy, FunctionSchema
 
 FORMS = ("{}", "{}?", "{}[]", "{}[2]", "{}[]?", "{}[2]?", "{}?[]")
@@ -43,15 +44,13 @@ SCHEMAS = operators()
 
 
 def write_folder(folder: Path, names: Iterable[str]) -> Path:
-    folder.mkdir()
     kernel = "  variants: function, method\n  dispatch:\n    CompositeExplicitAutograd: {}\n"
     seeded = "  tags: nondeterministic_seeded\n"  # torchgen wants it where there is a generator
     entries = [
         f"- func: {SCHEMAS[name]}\n{kernel.format(name)}{seeded if 'Generator' in SCHEMAS[name] else ''}"
         for name in names
     ]
-    (folder / "native_functions.yaml").write_text("".join(entries))
-    return folder
+    return write(folder, {"native_functions.yaml": "".join(entries)})
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +71,7 @@ def errors_of(folder: Path, base: Path, out: Path) -> str:
     for source in sorted([*out.glob("units/*/library.cpp"), *out.glob("units/*/bindings.cpp")]):
         places = [source.parent / "own", source.parent / "narrow", out / "include", out / "wheel/torch/include"]
         places += [PACKAGE / "compile/templates", *(base / name for name in INCLUDED)]
-        paths = [*places, Path(sysconfig.get_path("include"))]
-        flags = ["-std=c++20", "-fsyntax-only", "-w", "-fmax-errors=0", "-DAT_PER_OPERATOR_HEADERS"]
-        command = ["g++", *flags, *(f"-I{path}" for path in paths), source]
-        said += subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False).stderr
+        said += compiled(source, [*places, Path(sysconfig.get_path("include"))])
     return said
 
 

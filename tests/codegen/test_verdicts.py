@@ -24,6 +24,7 @@ from graft.codegen.operators import Operators
 from graft.codegen.output import Output
 from graft.inputs.entries import read_entries
 from graft.inputs.native import load_natives
+from helpers import write
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from test_types import TYPES, errors_of
@@ -102,11 +103,8 @@ def operators(draw: st.DrawFn) -> Operator:
 
 
 def write_folder(folder: Path, chosen: dict[str, Operator]) -> Path:
-    folder.mkdir()
     functions, formulas = zip(*(operator.entries(name) for name, operator in chosen.items()), strict=True)
-    (folder / "native_functions.yaml").write_text("".join(functions))
-    (folder / "derivatives.yaml").write_text("".join(formulas))
-    return folder
+    return write(folder, {"native_functions.yaml": "".join(functions), "derivatives.yaml": "".join(formulas)})
 
 
 def refused_by_check(folder: Path, base: Path, out: Path) -> dict[str, str]:

@@ -19,11 +19,11 @@ DERIVED = ("operators", "symbols")
 OBJECTS = "objects"
 
 
-def write(folder: Path, files: Mapping[str, str]) -> Path:
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     """Write files, by path in ``folder``. Return the folder."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(text.encode())
+        (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
     return folder
 
 
