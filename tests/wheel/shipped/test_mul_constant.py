@@ -1,30 +1,51 @@
 """mul_constant: self times a number, with torch.mul's type promotion."""
 
+from __future__ import annotations
+
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from samples import COMPLEX, INTEGERS, REAL, assert_exact, check_derivatives, double, layouts, values
+from samples import (
+    COMPLEX,
+    INTEGERS,
+    REAL,
+    assert_exact,
+    check_compiled,
+    check_derivatives,
+    check_exported,
+    double,
+    layouts,
+    values,
+)
 
 DTYPES = [*REAL, *COMPLEX, *INTEGERS, torch.bool, torch.complex32]
 SHAPES = [(), (0,), (1,), (7,), (3, 5), (2, 0, 3), (70_001,)]
 CONSTANTS = [3, -1, 0, True, 2.5, 300, 1e300, float("inf"), float("nan"), 1 - 2j, 2**63 - 1]
 
 
+@pytest.mark.parametrize(("shape", "dtype"), list(itertools.product(SHAPES, [*REAL, *COMPLEX, *INTEGERS])))
+def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """NumPy computes half types in float32, rounded once; integers wrap around."""
+    x = values(shape, dtype)
+    wide = x.float() if dtype in (torch.float16, torch.bfloat16) else x
+    expected = torch.from_numpy(np.asarray(wide.numpy() * wide.numpy().dtype.type(3))).to(dtype)
+    tolerance = {"rtol": 1e-6, "atol": 1e-6} if dtype.is_complex else {"rtol": 0, "atol": 0}
+    torch.testing.assert_close(torch.mul_constant(x, 3), expected, **tolerance)
+    torch.testing.assert_close(x.mul_constant(3), expected, **tolerance)
+    torch.testing.assert_close(x.clone().mul_constant_(3), expected, **tolerance)
+    out = torch.empty(0, dtype=dtype)
+    assert torch.mul_constant(x, 3, out=out) is out
+    torch.testing.assert_close(out, expected, **tolerance)
+
+
 def makes_bcomplex(constant: complex, dtype: torch.dtype) -> bool:
     """Return whether the product has a dtype that is new in 2.15."""
     promoted = torch.result_type(torch.empty(1, dtype=dtype), constant)
     return promoted == getattr(torch, "bcomplex32", None)
-
-
-@pytest.mark.parametrize(("shape", "dtype"), list(itertools.product(SHAPES, [*REAL, *COMPLEX, *INTEGERS])))
-def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    x = values(shape, dtype)
-    expected = torch.mul(x, 3)
-    assert_exact(torch.mul_constant(x, 3), expected)
-    assert_exact(x.clone().mul_constant_(3), expected)
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
@@ -61,6 +82,24 @@ def test_layouts(dtype: torch.dtype) -> None:
         assert result.stride() == expected.stride(), name
 
 
+def test_more_than_the_caches_hold() -> None:
+    """Split among threads."""
+    numbers = torch.arange(2**22 + 1037)
+    x = (numbers % 251).float()
+    assert torch.equal(torch.mul_constant(x, 3), (numbers % 251 * 3).float())
+    assert torch.equal(x.mul_constant_(3), (numbers % 251 * 3).float())
+
+
+def test_in_place_and_out() -> None:
+    x = torch.ones(2, 3)
+    assert x.mul_constant_(3) is x
+    x[:, 1:].mul_constant_(2)
+    assert x.tolist() == [[3, 6, 6]] * 2
+    wide = torch.empty(3, dtype=torch.float64)
+    torch.mul_constant(torch.ones(3), 0.5, out=wide)
+    assert wide.tolist() == [0.5] * 3
+
+
 def test_sparse_gradient() -> None:
     """An embedding that uses few rows of its table has such a gradient."""
     weight = torch.randn(5, 3, requires_grad=True)
@@ -72,10 +111,7 @@ def test_sparse_gradient() -> None:
     assert torch.equal(weight.grad.to_dense(), expected)
 
 
-def test_in_place() -> None:
-    x = torch.ones(2, 3)
-    assert x[:, 1:].mul_constant_(2)._base is x
-    assert x.tolist() == [[1, 2, 2]] * 2
+def test_errors_in_place() -> None:
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Int"):
         torch.ones(2, dtype=torch.int32).mul_constant_(0.5)
     with pytest.raises(RuntimeError, match="unsupported operation: more than one element of the written-to tensor"):
@@ -86,17 +122,14 @@ def test_derivatives_of_a_real_tensor_times_a_complex_number() -> None:
     check_derivatives(lambda x: torch.mul_constant(x, 1 - 2j), double((2, 3)))
 
 
-def test_constant_may_be_a_size() -> None:
-    """A symbolic size where torch.compile traces with dynamic shapes."""
-
+def test_compiled_exported_and_scripted() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.mul_constant(x, 2.5).mul_constant(x.size(0))
 
-    compiled = torch.compile(f, fullgraph=True, backend="aot_eager", dynamic=True)
-    for size in (3, 6):
-        x = values((size, 4), torch.float32)
-        for function in (f, compiled, torch.jit.script(f)):
-            torch.testing.assert_close(function(x), x * 2.5 * size)
+    check_compiled(f, double((3, 4)))
+    check_exported(f, values((3, 4), torch.float32))
+    x = torch.rand(3, 2)
+    torch.testing.assert_close(torch.jit.script(f)(x), x * 7.5)
 
 
 def check_cpu_capability() -> None:
