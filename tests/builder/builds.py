@@ -25,7 +25,7 @@ from graft.inputs.native import NativeFolder, NativeFolders, load_natives, toget
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot, contents_of
 from graft.inputs.toolchain import Toolchain
-from helpers import write
+from helpers import Patch, write
 
 GXX = Toolchain("g++", "a compiler", "c++20")
 
@@ -133,7 +133,7 @@ class Build:
 
 
 @pytest.fixture
-def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+def build(tmp_path: Path, monkeypatch: Patch) -> Build:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     monkeypatch.setattr(Layout, "store", tmp_path / "store")
     program = write(tmp_path, {"a compiler": COMPILER}) / "a compiler"
@@ -221,7 +221,7 @@ class LinkedBuild(Build):
 
 
 @pytest.fixture
-def linked(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LinkedBuild:
+def linked(build: Build, tmp_path: Path, monkeypatch: Patch) -> LinkedBuild:
     base = Base(tmp_path / "torch.whl", tmp_path / "tree")
     base.libraries.mkdir(parents=True)
     for name in BOUND:

@@ -14,6 +14,7 @@ from graft.adopt.plan import Adopted, Operator, Planner
 from graft.adopt.schema import UnreadableError, read_schema, spelled
 from graft.adopt.table import changes
 from graft.core.errors import UsageError
+from helpers import Patch
 
 # As the dispatcher prints them, and as native_functions.yaml spells them.
 SPELLED = {
@@ -194,14 +195,14 @@ def test_operators_are_named_with_or_without_their_namespace() -> None:
 
 
 @pytest.mark.parametrize("word", ["their_ext", "their_ext.ops", "their-ext", ""])
-def test_module_may_have_the_name_of_a_folder(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_may_have_the_name_of_a_folder(word: str, tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "their_ext").mkdir()
     monkeypatch.chdir(tmp_path)
     assert not is_tree(word)
 
 
 @pytest.mark.parametrize("word", ["their-ext-1.0", "./their_ext", "~/their_ext", ".", "no/folder"])
-def test_source_tree_has_a_name_that_no_module_has(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_tree_has_a_name_that_no_module_has(word: str, tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "their-ext-1.0").mkdir()
     monkeypatch.chdir(tmp_path)
     assert is_tree(word)

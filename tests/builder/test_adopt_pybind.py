@@ -13,6 +13,7 @@ from graft.adopt.brackets import split
 from graft.adopt.pybind import PybindChoices, PybindFindings, registered
 from graft.adopt.pybind_found import FoundFunction, FoundModules, found_in, modules_of, not_imported
 from graft.adopt.pybind_signatures import signatures
+from helpers import Patch
 
 _MODE = "their._C.Mode"
 
@@ -253,7 +254,7 @@ def test_split() -> None:
     assert signatures("f", "f() -> None") and not signatures("f", "g() -> None")
 
 
-def test_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_found(monkeypatch: Patch, tmp_path: Path) -> None:
     """Modules are told by their loader, functions by what they are bound to; here the interpreter's own stand in."""
     spec = ModuleSpec("their._C", ExtensionFileLoader("their._C", str(tmp_path / "_C.so")))
     package, module, other = ModuleType("their"), ModuleType("their._C"), ModuleType("their.plain")

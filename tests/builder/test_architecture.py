@@ -25,6 +25,7 @@ from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.deliver.wheel import platform_tag
 from graft.inputs.pin import load_pin, pin_of, pinned_file, tags_for
 from graft.inputs.toolchain import Toolchain, find_toolchain
+from helpers import Patch
 from packaging.tags import cpython_tags
 
 CROSS = "aarch64-linux-gnu-g++"
@@ -170,7 +171,7 @@ def test_pin_and_folders_are_those_of_the_compiler_s_architecture() -> None:
 
 
 @needs_cross
-def test_pip_is_asked_for_the_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_is_asked_for_the_architecture(tmp_path: Path, monkeypatch: Patch) -> None:
     asked: list[list[str]] = []
 
     def pip_into(folder: Path, verb: str, packages: object, line: object, *options: str) -> None:
@@ -214,7 +215,7 @@ def test_wheel_has_the_platform_of_its_architecture(compiler: str, tmp_path: Pat
 
 
 @needs_cross
-def test_python_s_headers_compile_for_another_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_s_headers_compile_for_another_architecture(tmp_path: Path, monkeypatch: Patch) -> None:
     """Debian's Python.h includes a file that only Python's package for that architecture has."""
     include, own = tmp_path / "include/python3.11", tmp_path / f"include/{platform.machine()}-linux-gnu/python3.11"
     for folder in (include, own):

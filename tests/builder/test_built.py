@@ -20,14 +20,14 @@ from graft.deliver.built import Built, fingerprint_of, load_built, save_built, u
 from graft.deliver.develop import remove_trees, use_tree, write_tree
 from graft.deliveries import Thin, Tree
 from graft.options import GRAFT, SOURCE
-from helpers import write
+from helpers import Patch, write
 from test_installed import fake_torch
 
 SNAPSHOT: Any = SimpleNamespace(stamp="a stamp")
 
 
 @pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+def layout(tmp_path: Path, monkeypatch: Patch) -> Layout:
     """A build whose wheel is there, which read one file elsewhere."""
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     layout = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist", cuda=CudaSettings(CudaArchs("80")))
@@ -102,7 +102,7 @@ def test_package_is_done_again_if_one_of_its_files_is_another(layout: Layout) ->
     assert thin.fingerprint(thin.layout.out) == ""
 
 
-def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatch: Patch) -> None:
     delivered: list[str] = []
 
     class Package(Thin):

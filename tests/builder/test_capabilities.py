@@ -17,7 +17,7 @@ from graft.core.architecture import ARCHITECTURES
 from graft.core.layout import Layout, TorchVersion
 from graft.inputs.native import load_natives
 from graft.inputs.toolchain import Toolchain
-from helpers import write
+from helpers import Patch, write
 
 KERNEL = """#include <immintrin.h>
 namespace at::native {
@@ -32,7 +32,7 @@ PLAIN = "REGISTER_DISPATCH(plain_stub, &plain)\n"
 
 @pytest.mark.parametrize(("is_for_edits", "tried"), [(True, ["AVX512", "DEFAULT"]), (False, [])])
 def test_files_with_intrinsics_are_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_edits: bool, tried: list[str]
+    tmp_path: Path, monkeypatch: Patch, is_for_edits: bool, tried: list[str]
 ) -> None:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
@@ -52,7 +52,7 @@ def test_files_with_intrinsics_are_tried(
 
 @pytest.mark.parametrize("is_for_edits", [True, False])
 def test_flags_of_settings_are_for_the_capability_that_lacks_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_edits: bool
+    tmp_path: Path, monkeypatch: Patch, is_for_edits: bool
 ) -> None:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
@@ -76,7 +76,7 @@ def test_flags_of_settings_are_for_the_capability_that_lacks_them(
 
 @pytest.mark.parametrize(("is_for_edits", "sanitizers"), [(True, ()), (True, ("address",)), (False, ())])
 def test_large_units_have_two_parts_where_edits_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_edits: bool, sanitizers: tuple[str, ...]
+    tmp_path: Path, monkeypatch: Patch, is_for_edits: bool, sanitizers: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)

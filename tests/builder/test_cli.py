@@ -13,6 +13,7 @@ import pytest
 from graft import cli
 from graft.core.layout import REPOSITORY, native_folders
 from graft.options import Request
+from helpers import Capture, Patch
 
 from tests.kit import __main__ as kit
 
@@ -59,20 +60,20 @@ MISTAKES = [
     ("verb", "given", "code", "message"), [(verb, *rest) for verbs, *rest in MISTAKES for verb in verbs.split()]
 )
 def test_what_is_given_is_looked_at_first(
-    verb: str, given: str, code: int, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    verb: str, given: str, code: int, message: str, capsys: Capture, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(cli, "import_module", lambda _: pytest.fail("it went on"))
     assert cli.main(VERBS, [verb, *shlex.split(given)]) == code
     assert message in capsys.readouterr().err
 
 
-def test_all_that_is_wrong_is_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_that_is_wrong_is_named_at_once(capsys: Capture) -> None:
     assert cli.main(VERBS, ["build", "--native", "/nowhere", "--out", str(OWN), "--wheel", "/nope.whl"]) == 2
     said = capsys.readouterr().err
     assert all(part in said for part in ("/nowhere: no such folder", f"OUT={OWN}", "/nope.whl: no such file"))
 
 
-def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: Patch) -> None:
     ran: list[str] = []
     run = SimpleNamespace(
         **{name: lambda *_, name=name: ran.append(name) for name in ("build", "new_op", "export_fetched")}
@@ -88,7 +89,7 @@ def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert ran == ["build", "new_op", "export_fetched"]
 
 
-def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: Patch) -> None:
     requests: list[Request] = []
     monkeypatch.setattr(cli, "import_module", lambda _: SimpleNamespace(develop=requests.append))
     other = tmp_path / "other"
@@ -112,9 +113,7 @@ def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: py
     assert not {"GRAFT_NATIVE", "GRAFT_JOBS", "GRAFT_WATCH", "GRAFT_OUT"} & os.environ.keys()
 
 
-def test_checkout_stands_for_the_native_folder_unless_one_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkout_stands_for_the_native_folder_unless_one_is_given(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GRAFT_SOURCE", str(tmp_path))
     monkeypatch.setenv("GRAFT_FILES", "native/cpu/A.cpp native/cpu/B.cpp")
     monkeypatch.setenv("GRAFT_STRICT", "1")
@@ -133,7 +132,7 @@ def test_checkout_stands_for_the_native_folder_unless_one_is_given(
         assert cli.read(VERBS, words)[1].native == default != ()
 
 
-def test_short_names_are_make_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_names_are_make_s_alone(monkeypatch: Patch) -> None:
     """WSL sets NAME, and other programs read JOBS, too."""
     for name in ("JOBS", "NAME", "PIN", "VERSION"):
         monkeypatch.setenv(name, "x y")
@@ -142,7 +141,7 @@ def test_short_names_are_make_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.environ["NAME"] == "x y"
 
 
-def test_variables_reach_the_builder_on_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_reach_the_builder_on_another_python(monkeypatch: Patch) -> None:
     monkeypatch.setattr(cli, "_another_python", lambda *_: Path("/other/python"))
 
     def started(command: str, words: list[str]) -> None:
@@ -154,16 +153,14 @@ def test_variables_reach_the_builder_on_another_python(monkeypatch: pytest.Monke
     assert os.environ["GRAFT_JOBS"] == "3"
 
 
-def test_wrong_variable_is_named_as_it_was_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_variable_is_named_as_it_was_written(capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GRAFT_JOBS", "many")
     assert cli.main(VERBS, ["check"]) == 2
     assert "error: JOBS: many is not a positive number\n" in capsys.readouterr().err
 
 
 def test_relative_path_is_refused_if_make_changed_the_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     """The builder's own folder `native` could be meant, or the user's."""
     monkeypatch.setenv("MAKELEVEL", "1")
@@ -178,7 +175,7 @@ def test_relative_path_is_refused_if_make_changed_the_folder(
         assert "make -C" not in capsys.readouterr().err
 
 
-def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("a", "b", "with space", "home/x", "it's"):

@@ -8,9 +8,10 @@ import time
 import pytest
 from graft.core import console
 from graft.core.console import StepLine, Steps
+from helpers import Capture, Patch
 
 
-def test_what_is_only_counted_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_only_counted_is_no_step(capsys: Capture) -> None:
     steps = Steps()
     with steps.step("first"):
         pass
@@ -35,7 +36,7 @@ class Clock:
     perf_counter = monotonic
 
 
-def test_log_gets_a_line_every_20_seconds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_gets_a_line_every_20_seconds(capsys: Capture, monkeypatch: Patch) -> None:
     """Also while a command says nothing, such as a compiler on a busy machine."""
     clock = Clock()
     monkeypatch.setattr(console, "time", clock)
@@ -49,9 +50,7 @@ def test_log_gets_a_line_every_20_seconds(capsys: pytest.CaptureFixture[str], mo
     assert said == ["", "compile: [1/9] a.cpp, 20 s\n", "", "compile: [1/9] a.cpp, 41 s\n", ""]
 
 
-def test_step_whose_body_says_nothing_is_repeated(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_step_whose_body_says_nothing_is_repeated(capfd: Capture, monkeypatch: Patch) -> None:
     """With the real clock, and lines more often."""
     monkeypatch.setattr(console, "_LOGGED_EVERY", 0.1)
     steps, said, deadline = Steps(), "", time.monotonic() + 20
@@ -63,7 +62,7 @@ def test_step_whose_body_says_nothing_is_repeated(
     assert re.fullmatch(r"(generate: \.\.\., \d+ s\n){2,}generate: \d+\.\d s\n", said)
 
 
-def test_step_that_fails_says_so_and_has_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_step_that_fails_says_so_and_has_no_time(capsys: Capture) -> None:
     steps = Steps()
     with pytest.raises(KeyError), steps.step("first"):
         raise KeyError

@@ -28,7 +28,7 @@ from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.core.pip import UnavailableError
 from graft.inputs.native import NativeFolders, load_natives
 from graft.inputs.pin import Pin, load_pin
-from helpers import write
+from helpers import Capture, Patch, write
 
 PIN = load_pin(REPOSITORY / "patches/2.14.1")
 SAYS = "#!/bin/sh\ncase $1 in --version) echo 'release 13.0, V13.0.88';; *) echo sm_80; echo sm_90;; esac\n"
@@ -112,7 +112,7 @@ def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(toolkit: Path, tmp_pa
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def index(tmp_path: Path, monkeypatch: Patch) -> Path:
     """pip's only source of packages, with an nvcc, for a repository in ``tmp_path``."""
     folder, information = tmp_path / "index", "nvidia_cuda_nvcc-13.0.88.dist-info"
     folder.mkdir()
@@ -171,7 +171,7 @@ def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(index: Path, 
 
 
 def test_libraries_are_those_of_the_architecture_of_the_host_code(
-    toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toolkit: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(nvcc, "_find_toolkit", lambda *given: tmp_path / given[4] if given[4:] else toolkit)
     for folder in ("lib", "targets/sbsa-linux/lib"):
@@ -196,9 +196,7 @@ def test_libraries_are_those_of_the_architecture_of_the_host_code(
         ("13.0", NO_GPU, "no GPU here that torch 2.14.1 supports; the CUDA kernels of 2 files are left out"),
     ],
 )
-def test_kernels_that_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], cuda: str, archs: CudaArchs, said: str
-) -> None:
+def test_kernels_that_are_left_out(tmp_path: Path, capsys: Capture, cuda: str, archs: CudaArchs, said: str) -> None:
     assert found(tmp_path, cuda, archs) == (Cuda(MISSING, None, CudaSettings(archs).note) if cuda else Cuda())
     assert capsys.readouterr().err == f"      {said}\n"
 
@@ -217,7 +215,7 @@ def test_kernels_that_are_required(tmp_path: Path, archs: CudaArchs, entry: str,
     assert caught.value.todo == todo
 
 
-def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys: Capture) -> None:
     cuda = found(tmp_path, "99.1")
     assert (cuda.how, cuda.nvcc) == (MISSING, None)
     assert cuda.note not in ("", CudaSettings().note)
@@ -225,7 +223,7 @@ def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys:
     assert "CUDA kernels are not built: " in capsys.readouterr().err
 
 
-def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monkeypatch: Patch) -> None:
     def refuse(*_: object) -> Nvcc:
         raise MissingError("another hash")
 
@@ -234,9 +232,7 @@ def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monke
         found(tmp_path, "99.1")
 
 
-def test_sources_of_cuda_and_registrations_are_compiled(
-    toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sources_of_cuda_and_registrations_are_compiled(toolkit: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     native = native_folder(tmp_path / "native")
     layout = Layout(TorchVersion("0.0.0"), (tmp_path / "native",), tmp_path)

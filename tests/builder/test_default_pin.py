@@ -17,6 +17,7 @@ from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
 from graft.deliver import built
 from graft.deliver.built import Built, fingerprint_of, last_build, save_built
 from graft.options import GRAFT, SOURCE, Request
+from helpers import Capture, Patch
 from packaging.version import Version
 from test_installed import fake_torch
 
@@ -31,7 +32,7 @@ PINNED = sorted((path.parent.name for path in REPOSITORY.glob("patches/*/pin.yam
 
 
 @pytest.fixture
-def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def used(tmp_path: Path, monkeypatch: Patch) -> list[str]:
     """The pins that verbs ran with. Nothing was built yet, and pip finds 9.1.0."""
     pins: list[str] = []
     (tmp_path / "patches").symlink_to(REPOSITORY / "patches")
@@ -83,7 +84,7 @@ def test_default_of_each_verb(words: list[str], expected: str, used: list[str], 
 
 @pytest.mark.parametrize("verb", [["check"], ["new", "--schema", "f() -> ()"]], ids=["check", "new"])
 def test_torch_that_is_there_is_not_fetched(
-    verb: list[str], used: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: list[str], used: list[str], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """`check` and `new` take that of PYTHON, or of the active environment; PIN comes first."""
     venv.EnvBuilder(symlinks=True).create(tmp_path / "environment")
@@ -105,7 +106,7 @@ def test_torch_that_is_there_is_not_fetched(
     assert used[-1] == "9.1.0"
 
 
-def test_wheel_names_its_pin(used: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wheel_names_its_pin(used: list[str], tmp_path: Path, capsys: Capture) -> None:
     wheel = tmp_path / "torch-9.0.0-cp39-cp39-linux_x86_64.whl"
     wheel.touch()
     assert cli.main(VERBS, ["build", "--native", str(tmp_path), "--wheel", str(wheel)]) == 2
@@ -113,7 +114,7 @@ def test_wheel_names_its_pin(used: list[str], tmp_path: Path, capsys: pytest.Cap
     assert used == []
 
 
-def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: Capture) -> None:
     record(tmp_path, "2.14.1", cuda=CudaSettings(CudaArchs("80 90a"), "/opt/cuda").note)
     record(tmp_path, "2.15.0", interpreter="cp39")
     assert cli.main(VERBS, ["test", "--native", str(tmp_path)]) == 0
@@ -138,9 +139,7 @@ def wheel_of(folder: Path, requires: str) -> Path:
     return path
 
 
-def test_space_is_looked_at_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_space_is_looked_at_and_told(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setattr(testing, "free_bytes", lambda _: 2 * 1024**3)
     testing.require_space(tmp_path, wheel_of(tmp_path, "Requires-Dist: numpy\n"))
     assert capsys.readouterr().err == "  1.1 GB; 2 GB are free\n"
@@ -149,9 +148,7 @@ def test_space_is_looked_at_and_told(
     assert capsys.readouterr().err == "  6.4 GB, with NVIDIA's packages: 3 GB to download; 2 GB are free\n"
 
 
-def test_what_is_installed_shows_what_is_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_installed_shows_what_is_downloaded(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     said: list[str] = []
     monkeypatch.setattr(environments.StepLine, "update", lambda _, text: said.append(text))
     program = tmp_path / "bin/python"

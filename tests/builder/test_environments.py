@@ -14,6 +14,7 @@ from graft.core import files
 from graft.core.environments import make_virtual_environment
 from graft.core.files import Layer, held
 from graft.core.layout import REPOSITORY
+from helpers import Patch
 
 # Add two layers to a folder, each a line in its log; then report, wait for a line of input and end.
 HOLD = """
@@ -99,7 +100,7 @@ def test_one_whose_creation_failed_is_made_anew(tmp_path: Path) -> None:
         assert log_of(holding(tmp_path / "it", word)) == [word]
 
 
-def test_one_that_is_half_deleted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_half_deleted_is_made_anew(tmp_path: Path, monkeypatch: Patch) -> None:
     assert log_of(holding(tmp_path / "it", "a")) == ["a"]
     monkeypatch.setattr(files.shutil, "rmtree", lambda _: (tmp_path / "it/log").write_text("half\n"))
     files.delete(tmp_path / "it")

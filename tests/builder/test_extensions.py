@@ -25,7 +25,7 @@ from graft.inputs.carried import carried
 from graft.inputs.native import load_native
 from graft.inputs.settings import Settings, settings_of
 from graft.inputs.toolchain import Toolchain
-from helpers import write
+from helpers import Capture, Patch, write
 
 TREE = {
     "setup.py": "",
@@ -229,7 +229,7 @@ def test_architectures_of_an_extension_give_way(tmp_path: Path, words: list[str]
     assert [*_Build._notes(build)] == [f"{said}a"]
 
 
-def test_libraries_of_others_with_the_same_name_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_of_others_with_the_same_name_are_opened(tmp_path: Path, monkeypatch: Patch) -> None:
     files = ("site/_C.so", "site/ops/_C.so", "tree/_C.so", "tree/ops/_C.so", "other/_C.so", "other/foo/ops/_C.so")
     write(tmp_path, {**dict.fromkeys(files, ""), "other/foo/__init__.py": "", "site/torch/_graft.json": ""})
 
@@ -312,9 +312,7 @@ def test_load_refuses_what_is_beside_torch(tmp_path: Path) -> None:
         refuse_beside(SimpleNamespace(read=SimpleNamespace(folders=folders)))
 
 
-def test_sdist_needs_the_sources_below_the_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sdist_needs_the_sources_below_the_project(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     settings(tmp_path)
     monkeypatch.chdir(tmp_path / "ops")
     with pytest.raises(SystemExit):

@@ -20,7 +20,7 @@ from graft.core.layout import Layout, TorchVersion
 from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import Toolchain
-from helpers import write
+from helpers import Patch, write
 
 
 @pytest.mark.parametrize("given", [None, (), [], [""]])
@@ -96,7 +96,7 @@ def test_what_is_no_list_of_flags_is_refused(call: Callable[[], object], message
         call()
 
 
-def test_folders_among_flags_are_include_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_among_flags_are_include_paths(tmp_path: Path, monkeypatch: Patch) -> None:
     """Relative names are those of the user's folder, not of the folder in which compilers run."""
     for name in "abc":
         (tmp_path / name).mkdir()
@@ -108,7 +108,7 @@ def test_folders_among_flags_are_include_paths(tmp_path: Path, monkeypatch: pyte
     assert flags.cuda_cflags == ()
 
 
-def test_flags_for_this_processor_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_for_this_processor_name_it(monkeypatch: Patch) -> None:
     def flags(*words: str) -> list[tuple[str, ...]]:
         return [extra_flags(words).cflags, extra_flags(None, [f"-Xcompiler={word}" for word in words]).cuda_cflags]
 
@@ -132,7 +132,7 @@ TWO = extra_flags(["-DMINE"], ["-DFOR_NVCC"])
 
 
 @pytest.fixture
-def units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ExtraFlags], dict[str, Unit]]:
+def units(tmp_path: Path, monkeypatch: Patch) -> Callable[[ExtraFlags], dict[str, Unit]]:
     """Return a function that returns the units of a folder with such flags, by source."""
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     kernel = "REGISTER_DISPATCH(mine_stub, &mine)\n"
@@ -172,7 +172,7 @@ def test_only_the_folder_s_own_sources_get_them(units: Callable[[ExtraFlags], di
     assert len(after) > len(changed) + 6
 
 
-def test_settings_of_a_folder_are_for_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_a_folder_are_for_its_sources(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     table = """[tool.graft]
 native = ["native", "other"]

@@ -23,6 +23,7 @@ from graft.core.errors import MissingError
 from graft.core.layout import Layout, TorchVersion
 from graft.core.pip import UnavailableError
 from graft.inputs.pin import load_pin, pin_of, unpinned_sha256
+from helpers import Capture, Patch
 
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG, OTHER_TAG = f"{CP}-{CP}-linux_x86_64", "cp39-cp39-linux_x86_64"
@@ -69,7 +70,7 @@ class Sources:
 
 
 @pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
+def sources(tmp_path: Path, monkeypatch: Patch) -> Sources:
     made = Sources(tmp_path)
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
@@ -91,19 +92,19 @@ def gpus(sources: Sources, *capabilities: str) -> None:
     program.chmod(0o755)
 
 
-def found(sources: Sources, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+def found(sources: Sources, capsys: Capture) -> tuple[str, str]:
     """Return the pin, and the last line that was printed about it; an empty one if there is none."""
     pin, _ = find_pin(patches=sources.patches)
     return pin, (capsys.readouterr().err.splitlines() or [""])[-1]
 
 
-def test_pinned_wheel_for_cpus_comes_first(sources: Sources, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pinned_wheel_for_cpus_comes_first(sources: Sources, capsys: Capture) -> None:
     for_cpus, for_cuda = sources.wheel("9.1.0+cpu", sources.usual), sources.wheel("9.1.0", sources.usual)
     sources.pin("9.1.0", {"9.1.0+cpu": {TAG: for_cpus}, "9.1.0": {TAG: for_cuda}})
     assert found(sources, capsys) == ("9.1.0+cpu", "torch 9.1.0+cpu: the wheel for CPUs")
 
 
-def test_then_one_of_the_index_of_pytorch(sources: Sources, capsys: pytest.CaptureFixture[str]) -> None:
+def test_then_one_of_the_index_of_pytorch(sources: Sources, capsys: Capture) -> None:
     """It is not pinned for this Python, which is told with its hash."""
     sha256 = sources.wheel("9.1.0+cpu", sources.own)
     sources.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
@@ -136,7 +137,7 @@ def test_wheel_with_another_hash_than_the_index_or_the_pin_has_is_refused(pinned
 )
 def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
     capabilities: list[str], given: str, expected: str, said: str, sources: Sources,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
 ) -> None:  # fmt: skip
     sources.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     if capabilities:
@@ -149,9 +150,7 @@ def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
     assert archs == expected
 
 
-def test_the_same_is_found_again_without_pip(
-    sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_is_found_again_without_pip(sources: Sources, capsys: Capture, monkeypatch: Patch) -> None:
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     pin, said = found(sources, capsys)
     assert said.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")
@@ -168,9 +167,7 @@ def test_the_same_is_found_again_without_pip(
     assert found(sources, capsys)[0] == "9.1.0+cpu"
 
 
-def test_below_a_cap_of_pip_the_newest_pin_is_taken(
-    sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_below_a_cap_of_pip_the_newest_pin_is_taken(sources: Sources, capsys: Capture, monkeypatch: Patch) -> None:
     for version in ("8.9.0", "9.0.0", "9.1.0"):
         sources.pin(version, {version: {TAG: sources.wheel(version, sources.usual)}})
     (sources.folder / "constraints.txt").write_text("torch<=9.0\n")
@@ -196,7 +193,7 @@ def test_below_a_cap_of_pip_the_newest_pin_is_taken(
 
 @pytest.mark.parametrize(("cap", "expected"), [("===9.1.0", "9.1.0"), ("==9.0.0+cpu", "9.0.0+cpu"), ("==9.*", "9.1.0")])
 def test_caps_concern_each_wheel(
-    cap: str, expected: str, sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cap: str, expected: str, sources: Sources, capsys: Capture, monkeypatch: Patch
 ) -> None:
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     sources.pin("9.0.0", {"9.0.0": {TAG: sources.wheel("9.0.0", sources.usual)}})
@@ -208,7 +205,7 @@ def test_caps_concern_each_wheel(
 
 @pytest.mark.parametrize("network", ["none", "empty indexes"])
 def test_without_any_the_error_names_what_works_offline(
-    network: str, sources: Sources, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    network: str, sources: Sources, monkeypatch: Patch, capsys: Capture
 ) -> None:
     sources.pin("9.1.0", {"9.1.0": {TAG: "0" * 64}})
     if network == "none":
@@ -233,9 +230,7 @@ def test_without_any_the_error_names_what_works_offline(
         ("UV_FIND_LINKS", "/nowhere,{usual}/torch/index.html"),
     ],
 )
-def test_indexes_of_uv_are_those_of_pip(
-    variable: str, value: str, sources: Sources, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_indexes_of_uv_are_those_of_pip(variable: str, value: str, sources: Sources, monkeypatch: Patch) -> None:
     """In an environment that uv made, nobody sets variables of pip."""
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     monkeypatch.setenv("PIP_NO_INDEX", "1" if variable == "UV_FIND_LINKS" else "0")
@@ -251,7 +246,7 @@ def test_indexes_of_uv_are_those_of_pip(
     assert sources.fetch("9.1.0").is_file()
 
 
-def test_environment_without_pip_is_named(sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_without_pip_is_named(sources: Sources, tmp_path: Path, monkeypatch: Patch) -> None:
     """As uv makes them, or where pip was uninstalled."""
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     venv.EnvBuilder(symlinks=True).create(tmp_path / "bare")
@@ -303,9 +298,7 @@ def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(sources: Sources) -> Non
     assert unpinned_sha256(load_pin(layout.patches, layout.pin), layout.base) == ""
 
 
-def test_wheel_that_is_there_is_not_said_to_be_fetched(
-    sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheel_that_is_there_is_not_said_to_be_fetched(sources: Sources, capsys: Capture, monkeypatch: Patch) -> None:
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     layout = Layout(TorchVersion("9.1.0"), (), Path(), pin_folder=sources.patches / "9.1.0")
     monkeypatch.setattr(Base, "require_usable", lambda _: None)

@@ -14,7 +14,7 @@ import pytest
 from graft.core.errors import UsageError
 from graft.inputs.native import load_native
 from graft.session.inline import Texts
-from helpers import write
+from helpers import Patch, write
 
 SCHEMA = "clip.mine(Tensor self) -> Tensor"
 KERNEL = "Tensor clip_mine(const Tensor& self) {\n  return self;\n}\n"
@@ -132,7 +132,7 @@ def test_unchanged_files_keep_their_times(tmp_path: Path) -> None:
     assert {name for name in before if after.get(name) != before[name]} == {"old.h", "ClipMine.cpp"}
 
 
-def test_saved_folder_is_written_as_new_op_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_folder_is_written_as_new_op_does(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     texts = Texts(SCHEMA, cpp=f"\n#include <cmath>\n\n{KERNEL}", cuda=WHOLE)
     path = texts.save("~/my_ops")

@@ -13,6 +13,7 @@ from graft.base import installed
 from graft.base.installed import TREES, Environment, find_environment, find_site
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
+from helpers import Capture, Patch
 
 KNOWN = [TorchVersion(name) for name in ("2.9.1+cpu", "2.9.1", "2.10.0+cu130")]
 
@@ -52,11 +53,7 @@ def packages_of(python: Path) -> Path:
     ],
 )
 def test_release_has_its_patches_or_the_newest_with_a_warning(
-    environment: Environment,
-    version: str,
-    patches: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    environment: Environment, version: str, patches: str, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(installed, "known_pins", lambda _: KNOWN)
     fake_torch(environment.site, version)
@@ -138,8 +135,7 @@ def test_another_python_than_the_builder_s_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "official"),
-    [("2.10.0+cpu.graft.0123456789", "2.10.0+cpu"), ("2.10.0+graft.0123456789", "2.10.0")],
+    ("version", "official"), [("2.10.0+cpu.graft.0123456789", "2.10.0+cpu"), ("2.10.0+graft.0123456789", "2.10.0")]
 )
 def test_torch_that_has_operators_already_is_refused(python: Path, version: str, official: str) -> None:
     packages = packages_of(python)

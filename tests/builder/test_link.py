@@ -15,6 +15,7 @@ from graft.compile.products import LINKED, Product
 from graft.compile.units import Unit
 from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
+from helpers import Patch
 
 
 def bound(linked: LinkedBuild, *units: Unit, provided: tuple[Unit, ...] = ()) -> list[str]:
@@ -110,7 +111,7 @@ def changed(linked: LinkedBuild, *products: Product) -> set[Path]:
     return {path for path, time in times().items() if before.get(path) != time}
 
 
-def test_library_is_linked_again_only_if_an_input_changed(linked: LinkedBuild, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_is_linked_again_only_if_an_input_changed(linked: LinkedBuild, monkeypatch: Patch) -> None:
     product = linked.product(linked.source("Mine", "int f() { return 1; }"))
     assert changed(linked, product) == {OBJECT, TABLE, LIBRARY_FILE}
     assert changed(linked, product) == set()

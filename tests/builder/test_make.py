@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from graft.core.layout import REPOSITORY
+from helpers import Patch
 
 # Replaces the builder: prints its Python, its environment and its text mode.
 SAY = "import sys; print('ran', *sys.version_info[:2], sys.prefix, sys.flags.utf8_mode)\n"
@@ -132,7 +133,7 @@ def test_package_that_cannot_be_had(repository: Path) -> None:
     assert "next: " in errors and "Traceback" not in errors
 
 
-def test_only_make_s_own_names_are_read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_make_s_own_names_are_read(repository: Path, monkeypatch: Patch) -> None:
     """The builder reads GRAFT_JOBS, as pip's build frontends need; other programs may read JOBS. Quotes stay."""
     names = ("GRAFT_NATIVE", "GRAFT_JOBS", "JOBS", "GRAFT_PIN", "GRAFT_FILES", "GRAFT_KEEP_GOING")
     say = f"import os\n{SAY}print(*(os.environ.get(name) for name in {names}), sep='|')\n"

@@ -46,10 +46,7 @@ def test_indented_list_follows_the_base_s(tmp_path: Path) -> None:
 
 
 TEXT = st.text("ab:#-\n '\"", max_size=12)
-ENTRIES = st.lists(
-    st.fixed_dictionaries({"func": TEXT}, optional={"variants": TEXT, "tags": TEXT}),
-    max_size=4,
-)
+ENTRIES = st.lists(st.fixed_dictionaries({"func": TEXT}, optional={"variants": TEXT, "tags": TEXT}), max_size=4)
 
 
 @settings(deadline=None)

@@ -12,6 +12,7 @@ from graft.compile import ninja
 from graft.compile.units import CXX, NVCC, Unit
 from graft.core.errors import BuildError
 from graft.inputs.toolchain import Toolchain
+from helpers import Capture
 
 
 def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build) -> None:
@@ -48,16 +49,14 @@ def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> N
     }
 
 
-def test_error_that_ends_the_build_is_not_told_twice(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_that_ends_the_build_is_not_told_twice(build: Build, capsys: Capture) -> None:
     build.write(A, "often\n")
     with pytest.raises(BuildError):
         build.run()
     assert capsys.readouterr().err == ""
 
 
-def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile(
-    build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile(build: Build, capsys: Capture) -> None:
     build.units.reverse()
     build.write(LIBRARY, "slow\n")
     for name in ("A", "B"):

@@ -13,6 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import pytest
 from graft.core.errors import BuildError
 from graft.deliver.wheel import pack
+from helpers import Patch
 
 BASE = "torch-1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
 INFO = "torch-1.0+cpu.dist-info"
@@ -77,7 +78,7 @@ def test_same_input_gives_the_same_bytes(base: Path, tmp_path: Path) -> None:
     assert first == second
 
 
-def test_failure_leaves_what_was_there(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_leaves_what_was_there(base: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     wheel = packed(base, tmp_path / "out", OVERLAY)
     before = wheel.read_bytes()
 
@@ -91,9 +92,7 @@ def test_failure_leaves_what_was_there(base: Path, tmp_path: Path, monkeypatch: 
     assert list((tmp_path / "out").iterdir()) == [wheel]
 
 
-def test_next_wheel_replaces_what_a_killed_build_left(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_wheel_replaces_what_a_killed_build_left(base: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     out = tmp_path / "out"
     with monkeypatch.context() as killed:
         killed.setattr(Path, "replace", lambda *_: None)

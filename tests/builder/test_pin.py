@@ -19,6 +19,7 @@ from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs import pin as pin_module
 from graft.inputs.pin import GitSource, Pin, known_pins, load_pin, pinned_file
 from graft.pin import COMPILER
+from helpers import Patch
 from packaging.tags import parse_tag
 
 PATCHES = REPOSITORY / "patches"
@@ -97,7 +98,7 @@ def test_missing_key_is_named(tmp_path: Path) -> None:
         load_pin(tmp_path)
 
 
-def of_python(monkeypatch: pytest.MonkeyPatch, name: str, abi: str = "") -> None:
+def of_python(monkeypatch: Patch, name: str, abi: str = "") -> None:
     """Pretend that this is another Python."""
     tags = parse_tag(f"{name}-{abi or name}-manylinux_2_28_x86_64")
     monkeypatch.setattr(pin_module, "sys_tags", lambda: iter(tags))
@@ -110,7 +111,7 @@ def not_fetched(pin: Pin, folder: Path, why: str) -> MissingError:
     return caught.value
 
 
-def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     of_python(monkeypatch, "cp39")
     why = r"no wheel for this Python \(cp39-cp39-manylinux"
     error = not_fetched(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, why)
@@ -124,7 +125,7 @@ def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: p
     assert "set PIN to a pin with a wheel for this Python (1.0+x), " in error.todo
 
 
-def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monkeypatch: Patch) -> None:
     of_python(monkeypatch, "cp314", "cp314t")
     why = r"for this Python \(cp314-cp314t-manylinux_2_28_x86_64, a free-threaded Python, on which nobody has tested"
     with pytest.raises(MissingError, match=why):
@@ -133,7 +134,7 @@ def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_python_3_14_has_wheels(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_3_14_has_wheels(machine: str, monkeypatch: Patch) -> None:
     of_python(monkeypatch, "cp314")
     assert {"2.13.0", "2.14.1", "2.15.0"} <= {pin.version.release for pin in usable_pins(PATCHES, machine)}
     pin = load_pin(PATCHES / "2.15.0", TorchVersion("2.15.0"), machine=machine)
@@ -153,9 +154,7 @@ def test_wheel_of_another_version_or_python_is_refused(name: str, why: str, tmp_
         check_wheel(tmp_path / name, load_pin(WITH_WHEEL, TorchVersion("2.13.0+cpu")))
 
 
-def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path, monkeypatch: Patch) -> None:
     of_python(monkeypatch, "cp311")
     pin = load_pin(WITH_WHEEL)
     tag = next(iter(pin.sha256))

@@ -12,6 +12,7 @@ from pathlib import Path
 import ninja
 import pytest
 from graft.core.process import follow, run
+from helpers import Patch
 
 SHOW = [sys.executable, "-c", "import os; print(*sorted(os.environ), sep='\\n')"]
 
@@ -29,7 +30,7 @@ DROPPED = (
 KEPT = ("PATH", "HOME", "CUDA_HOME", "CCACHE_DIR", "PYTHONPATH", "PYTHONUTF8")
 
 
-def test_commands_do_not_see_what_changes_compilers_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_do_not_see_what_changes_compilers_unseen(monkeypatch: Patch) -> None:
     for name in (*DROPPED, *KEPT):
         monkeypatch.setenv(name, os.environ.get(name, "1"))
     seen = set(run(SHOW, env={"GIVEN": "1"}).stdout.split())

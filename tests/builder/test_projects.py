@@ -24,7 +24,7 @@ from graft.new.skeleton import then
 from graft.options import Request
 from graft.project import pep517
 from graft.project.settings import read_project
-from helpers import of_the_base_wheel, write
+from helpers import Capture, Patch, of_the_base_wheel, write
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -81,7 +81,7 @@ def test_mistakes_are_named_with_what_to_write(tmp_path: Path, settings: str, sa
 
 
 @pytest.fixture
-def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, list[str]]]:
+def built(tmp_path: Path, monkeypatch: Patch) -> list[tuple[Request, list[str]]]:
     """What the builds of a project in the current folder are asked for. pip finds torch 2.13.0."""
     asked: list[tuple[Request, list[str]]] = []
     monkeypatch.chdir(write_project(tmp_path / "project"))
@@ -101,16 +101,14 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request
 Asked = list[tuple[Request, list[str]]]
 
 
-def refused(settings: Mapping[str, object] | None, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def refused(settings: Mapping[str, object] | None, capsys: Capture) -> tuple[int, str]:
     """Return the exit code of the backend, and what it prints."""
     with pytest.raises(SystemExit) as caught:
         backend.build_wheel("out", settings)
     return int(str(caught.value.code)), capsys.readouterr().err
 
 
-def test_settings_of_frontends_are_options(
-    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_of_frontends_are_options(built: Asked, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GRAFT_JOBS", "3")
     monkeypatch.setenv("GRAFT_CUDA_ARCHS", "80")
     refused({"jobs": "2", "cuda-archs": ["90", "100"], "pin": "2.14.1"}, capsys)
@@ -120,9 +118,7 @@ def test_settings_of_frontends_are_options(
     assert (built[1][0].jobs, built[1][0].cuda_archs, built[1][1]) == (3, "80", ["2.13.0"])
 
 
-def test_make_s_variables_are_not_read_by_frontends(
-    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_make_s_variables_are_not_read_by_frontends(built: Asked, capsys: Capture, monkeypatch: Patch) -> None:
     for name in ("JOBS", "PIN", "NAME"):
         monkeypatch.setenv(name, "x")
     refused({}, capsys)
@@ -139,12 +135,7 @@ def test_make_s_variables_are_not_read_by_frontends(
     ],
 )
 def test_a_mistake_in_them_is_told_in_a_line(
-    variables: dict[str, str],
-    settings: dict[str, str],
-    said: str,
-    built: Asked,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str], settings: dict[str, str], said: str, built: Asked, capsys: Capture, monkeypatch: Patch
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -153,9 +144,7 @@ def test_a_mistake_in_them_is_told_in_a_line(
     assert len(shown.splitlines()) == 2 and "Traceback" not in shown
 
 
-def test_editable_install_that_cannot_see_torch(
-    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_editable_install_that_cannot_see_torch(built: Asked, capsys: Capture, monkeypatch: Patch) -> None:
     """uv hides it from isolated builds."""
     monkeypatch.setattr(pep517, "find_site", lambda _: (Path("/site"), None))
     with pytest.raises(SystemExit) as caught:
@@ -168,7 +157,7 @@ def test_editable_install_that_cannot_see_torch(
 
 @pytest.mark.parametrize("name", ["build", "build/graft-{}", "build/graft-{}/my_ops"])
 def test_links_in_a_project_are_not_followed(
-    name: str, tmp_path: Path, built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, built: Asked, capsys: Capture, monkeypatch: Patch
 ) -> None:
     """A repository may hold some. Everything in the folder of the operators is replaced."""
     theirs = write(tmp_path / "theirs", {"edited.json": "", "folder/file": ""})
@@ -361,7 +350,7 @@ class Metadata(MetadataHookInterface):
 """
 
 
-def test_hooks_are_named_before_they_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_hooks_are_named_before_they_run(tmp_path: Path, capfd: Capture) -> None:
     """They are code of the project, which runs when pip builds it."""
     file = tmp_path / "project/pyproject.toml"
     hook = HOOK.format(more="import sys; print('the hook runs', file=sys.stderr, flush=True)")

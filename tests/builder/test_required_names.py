@@ -14,6 +14,7 @@ from graft.compose import appending
 from graft.compose.appending import our_files, require_names
 from graft.core.console import Steps
 from graft.core.errors import UsageError
+from helpers import Patch
 
 # The text of every wheel that is a file of its own.
 NEW = "torch/_graft.py"
@@ -92,9 +93,7 @@ def test_every_module_and_name_is_reported_with_the_text(tmp_path: Path) -> None
     assert {line.partition(":")[0] for line in lines} == set(files) - {NEW}
 
 
-def test_what_was_found_right_is_remembered_until_the_builder_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_found_right_is_remembered_until_the_builder_changes(tmp_path: Path, monkeypatch: Patch) -> None:
     text, module, note = (tmp_path / name for name in ("text.py", "torch/module.py", "note"))
     module.parent.mkdir()
     text.write_text("listed.update(x=1)")
@@ -107,7 +106,7 @@ def test_what_was_found_right_is_remembered_until_the_builder_changes(
         require_names(tmp_path, {"torch/module.py": text}, note)
 
 
-def test_build_and_check_refuse_such_a_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_and_check_refuse_such_a_pytorch(tmp_path: Path, monkeypatch: Patch) -> None:
     """Folder, patches and headers are right; the base has no modules."""
     monkeypatch.setattr(stages, "Generator", lambda *_: nullcontext(SimpleNamespace(start=str, finish=str)))
     monkeypatch.setattr(stages, "installed_headers", lambda *_: {})

@@ -13,10 +13,11 @@ import pytest
 from graft.core import environments
 from graft.core.errors import MissingError
 from graft.core.layout import REPOSITORY
+from helpers import Patch
 
 
 @pytest.fixture
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def bare(tmp_path: Path, monkeypatch: Patch) -> None:
     """A machine without programs and headers, whose Python is a package of the system."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -39,7 +40,7 @@ def test_all_that_is_missing_is_named_with_its_packages() -> None:
 
 
 @pytest.mark.usefixtures("bare")
-def test_what_no_package_has_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_package_has_is_told_in_words(monkeypatch: Patch) -> None:
     monkeypatch.setattr(sys, "base_prefix", "/opt/python")
     monkeypatch.setenv("CXX", "my-g++")
     with pytest.raises(MissingError) as caught:

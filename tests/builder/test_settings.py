@@ -16,7 +16,7 @@ from graft.inputs.includes import looked_for
 from graft.inputs.native import load_native, load_natives
 from graft.inputs.saves import times
 from graft.inputs.settings import NO_SETTINGS, Settings, settings_of
-from helpers import write
+from helpers import Capture, Patch, write
 
 FUNCTIONS = "- func: probe(Tensor self) -> Tensor\n"
 
@@ -265,9 +265,7 @@ def test_flag_for_this_processor_among_those_of_nvcc(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["-march=native", "-mtune=native"])
-def test_this_processor_is_refused_for_wheels_and_told_otherwise(
-    tmp_path: Path, flag: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_this_processor_is_refused_for_wheels_and_told_otherwise(tmp_path: Path, flag: str, capsys: Capture) -> None:
     settings = settings_of(folder(tmp_path, f'cxx-flags = ["-O3", "{flag}"]'))
     with pytest.raises(UsageError, match=rf"toml:6: \[tool.graft\] cxx-flags: {flag}: a wheel is for other processors"):
         tell_processors(settings, is_for_edits=False)
@@ -277,7 +275,7 @@ def test_this_processor_is_refused_for_wheels_and_told_otherwise(
     assert any("GRAFT_PROCESSOR" in each for each in settings.stamp)
 
 
-def test_other_processors_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_processors_are_told(tmp_path: Path, capsys: Capture) -> None:
     settings = settings_of(folder(tmp_path, 'cxx-flags = ["-mavx2", "-O3"]'))
     tell_processors(settings, is_for_edits=False)
     said = capsys.readouterr().err
@@ -298,9 +296,7 @@ def test_compiler_with_more_than_its_name(compiler: str, todo: str) -> None:
     assert f"CXX={compiler}: " in caught.value.what and caught.value.todo == todo
 
 
-def test_variables_that_do_not_count_are_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_variables_that_do_not_count_are_told(monkeypatch: Patch, capsys: Capture) -> None:
     for name in ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "CXXFLAGS", "LDFLAGS"):
         monkeypatch.delenv(name, raising=False)
     tell([], is_for_edits=False)

@@ -11,7 +11,7 @@ from graft.core.layout import Layout, TorchVersion
 from graft.inputs.native import FUNCTIONS, saved_natives
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import Toolchain
-from helpers import write
+from helpers import Patch, write
 
 PIN = """version: 1.0
 source: {git: {repository: none, tag: none, commit: none}}
@@ -45,7 +45,7 @@ SECOND = {
 
 
 @pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+def layout(tmp_path: Path, monkeypatch: Patch) -> Layout:
     """For one folder."""
     patches = write(tmp_path / "patches", PATCHES)
     monkeypatch.setattr(Layout, "patches", patches / "1.0")

@@ -11,7 +11,7 @@ import pytest
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs import snapshot
 from graft.inputs.snapshot import take_snapshot
-from helpers import write
+from helpers import Patch, write
 
 # Files that a build reads; generated code depends on these YAML files only.
 YAML = {
@@ -33,7 +33,7 @@ exec g++ "$@"
 
 
 @pytest.fixture
-def stamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, str]]:
+def stamps(tmp_path: Path, monkeypatch: Patch) -> Callable[..., tuple[str, str]]:
     """Return the stamps of a folder's build, and of the generated code, by a copy of the builder."""
     shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(snapshot, "PACKAGE", tmp_path / "scripts/graft")

@@ -11,7 +11,7 @@ from graft.compile.trampolines import bind_hidden, in_pytorch
 from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
 from graft.deliver.wheel import newer_symbols
-from helpers import write
+from helpers import Patch, write
 
 HIDDEN = """
 extern "C" {
@@ -86,7 +86,7 @@ def test_thread_local_variables_are_exported_too(tmp_path: Path) -> None:
     assert set(index.find(["counter", "exported_data"], FUNCTION | DATA)) == {"exported_data"}
 
 
-def test_symbols_are_kept_for_the_next_time(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symbols_are_kept_for_the_next_time(library: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     names = [name for name, _, _ in SymbolFile(library).definitions()]
     assert "hidden_answer" in names
     first = index_of(library, tmp_path)

@@ -21,6 +21,7 @@ from graft.core.layout import INTERPRETER
 from graft.deliver.shipped import publish
 from graft.deliver.thin import package_name, thin_version, write_wheel
 from graft.verbs import dependencies_of
+from helpers import Patch
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -120,7 +121,7 @@ def test_wheel_has_the_operators_their_torch_and_the_entry_point(tmp_path: Path)
         assert (about["Root-Is-Purelib"], about["Tag"]) == ("false", tag)
 
 
-def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: Patch) -> None:
     wheel = packed(tmp_path)
     before = wheel.read_bytes()
 
@@ -202,7 +203,7 @@ runs = []
 
 @pytest.mark.parametrize("is_found_by_it", [False, True], ids=["before", "after"])
 def test_module_that_another_thread_imports_is_extended_once_it_is_whole(
-    is_found_by_it: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_found_by_it: bool, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """The other thread begins before, or after, the operators' finder is there."""
     (tmp_path / "slow_module.py").write_text(SLOW)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from graft.new.skeleton import todos
-from helpers import write
+from helpers import Capture, Patch, write
 
 from tests.kit.todos import NO_CODE, ending_with_todos
 
@@ -21,7 +21,7 @@ KERNEL = f"""Tensor f(const Tensor& self) {{
 
 
 @pytest.fixture
-def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def native(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A folder whose operator has tests, but neither a kernel nor a docstring."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     files = {
@@ -47,7 +47,7 @@ def test_places_are_named_by_file_and_line(native: Path) -> None:
     assert todos(native, [Path("docs/f.rst")]) == [f"{native}/docs/f.rst:4: TODO."]
 
 
-def test_tests_of_an_empty_kernel_end_with_what_is_left(native: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tests_of_an_empty_kernel_end_with_what_is_left(native: Path, capfd: Capture) -> None:
     with pytest.raises(RuntimeError), ending_with_todos([native]):
         said = run_pytest(native)
         assert "1 failed" in said and "a long traceback" not in said and "FAILED" not in said
@@ -57,7 +57,7 @@ def test_tests_of_an_empty_kernel_end_with_what_is_left(native: Path, capfd: pyt
     assert "--tb=short" in lines[-1]
 
 
-def test_tests_of_a_written_kernel_say_what_fails(native: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tests_of_a_written_kernel_say_what_fails(native: Path, capfd: Capture) -> None:
     (native / "F.cpp").write_text("// written\n")
     with ending_with_todos([native]):
         said = run_pytest(native)
@@ -71,7 +71,7 @@ def test_tests_of_a_written_kernel_say_what_fails(native: Path, capfd: pytest.Ca
 
 
 @pytest.mark.parametrize("options", ["", "-k f"])
-def test_options_of_the_user_are_kept(native: Path, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
+def test_options_of_the_user_are_kept(native: Path, monkeypatch: Patch, options: str) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", options)
     with ending_with_todos([native]):
         assert os.environ["PYTEST_ADDOPTS"].endswith(options) and "--tb=no" in os.environ["PYTEST_ADDOPTS"]

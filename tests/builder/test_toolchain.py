@@ -10,6 +10,7 @@ from graft.core.errors import MissingError
 from graft.core.layout import DEVELOP, LOADED, LOADED_SANITIZED, REPOSITORY
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
+from helpers import Patch
 
 PIN = load_pin(REPOSITORY / "patches/2.13.0")
 
@@ -35,7 +36,7 @@ def test_linker_is_an_input(tmp_path: Path) -> None:
     assert "collect2" not in find_toolchain(PIN).description
 
 
-def test_processor_is_an_input_of_builds_for_edits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_is_an_input_of_builds_for_edits(monkeypatch: Patch) -> None:
     """They have kernels for its capability only, and machines may share a cache folder."""
     found = find_toolchain(PIN)
     for kind in (DEVELOP, LOADED, LOADED_SANITIZED):

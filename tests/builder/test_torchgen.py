@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from graft.base.base import run_with_torchgen
 from graft.core.layout import REPOSITORY
+from helpers import Patch
 
 SHOW = """
 import os, sys
@@ -16,7 +16,7 @@ sys.exit(3)
 """
 
 
-def test_module_imports_the_tree_s_torchgen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_imports_the_tree_s_torchgen(tmp_path: Path, monkeypatch: Patch) -> None:
     tree, elsewhere = tmp_path / "tree", tmp_path / "elsewhere"
     for folder in (tree, elsewhere):
         (folder / "torchgen").mkdir(parents=True)

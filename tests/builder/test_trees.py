@@ -22,7 +22,7 @@ from graft.core.layout import Layout, TorchVersion
 from graft.deliver import develop
 from graft.deliver.develop import VARIABLE, current_tree, note_of, remove_trees, use_tree, write_tree
 from graft.deliveries import Tree
-from helpers import write
+from helpers import Capture, Patch, write
 
 # Also cached bytecode of some files, as written by pip.
 CACHE = f"__pycache__/{{}}.{sys.implementation.cache_tag}.pyc"
@@ -66,7 +66,7 @@ def environment(tmp_path: Path) -> Environment:
 
 
 @pytest.fixture
-def symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
+def symbolic(monkeypatch: Patch) -> None:
     """A file system without hard links."""
 
     def refuse(*_: object) -> None:
@@ -233,9 +233,7 @@ def test_same_input_makes_no_other_tree(environment: Environment) -> None:
     assert build_of(environment) == "first"
 
 
-def test_folder_that_another_takes_the_place_of_is_told(
-    environment: Environment, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_that_another_takes_the_place_of_is_told(environment: Environment, capsys: Capture) -> None:
     first, second = Path("/my ops"), Path("/other")
     add(environment)
     add(environment, COMPOSED, "again")
@@ -250,7 +248,7 @@ def test_folder_that_another_takes_the_place_of_is_told(
 
 
 def test_checkout_that_another_takes_the_place_of_is_told(
-    environment: Environment, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    environment: Environment, capsys: Capture, tmp_path: Path
 ) -> None:
     """Of two checkouts, only one can be built at a time."""
     first, second = (write(tmp_path / name, {"checkout.json": f'{{"tree": "/{name}"}}'}) for name in ("one", "two"))
@@ -276,7 +274,7 @@ def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
     assert own_files(third, environment) == OWN
 
 
-def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monkeypatch: Patch) -> None:
     write(environment.site, {"nvidia/cu13/lib/libcudart.so.13": ""})
     monkeypatch.setattr(develop, "_siblings", lambda _: {"nvidia", "missing"})
     tree = add(environment, cuda="13.0")
@@ -384,7 +382,7 @@ def test_child_of_a_process_that_was_undeveloped_has_its_tree(environment: Envir
 
 
 def test_session_with_the_old_build_is_told_to_restart(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    environment: Environment, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     """As a notebook that imported torch and runs `make develop`."""
     layout = Layout(TorchVersion("2.10.0"), (Path("/my ops"),), tmp_path)
@@ -515,9 +513,7 @@ def test_torch_is_known_by_its_content(environment: Environment) -> None:
     assert ran(environment)[0] == installed_one(environment)
 
 
-def test_path_of_libraries_that_would_load_another_torch_is_named(
-    environment: Environment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_path_of_libraries_that_would_load_another_torch_is_named(environment: Environment, monkeypatch: Patch) -> None:
     tree, folder = add(environment), environment.site / "torch/lib"
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{folder}")
     out, said = ran(environment)

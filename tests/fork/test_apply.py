@@ -14,7 +14,7 @@ from graft.core.layout import REPOSITORY, Layout
 from graft.fork.apply import apply
 from graft.fork.checkout import MOVING_REF
 from graft.fork.tree import SourceTree
-from helpers import git, write
+from helpers import Capture, Patch, git, write
 from small_tree import DESCRIPTION, FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, times
 
 # The files that Graft itself adds to every torch.
@@ -42,7 +42,7 @@ def test_fork_is_commits_on_the_base(tree: Path, layout: Layout) -> None:
 
 
 def test_patch_for_debian_s_sources_is_left_out_elsewhere(
-    tree: Path, layout: Layout, patches: Path, capsys: pytest.CaptureFixture[str]
+    tree: Path, layout: Layout, patches: Path, capsys: Capture
 ) -> None:
     """Without it such a patch may not apply: what it changes are Debian's changes."""
     text = PATCHES["say_two"].replace("Kind: intended difference\n", "Kind: needed to build\nFor: Debian's sources\n")
@@ -90,7 +90,7 @@ def test_applied_twice_is_the_same_commit_and_no_file_is_touched(tree: Path, lay
 
 
 def test_commit_ids_depend_on_nothing_but_the_input(
-    tree: Path, layout: Layout, native: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: Path, layout: Layout, native: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     clone, elsewhere = tmp_path / "clone", tmp_path / "elsewhere/native"
     git(tmp_path, "clone", "--quiet", str(tree), str(clone))
@@ -151,7 +151,7 @@ def test_plain_folder_becomes_a_repository(tmp_path: Path, tree: Path, layout: L
 
 @pytest.mark.parametrize("last", [("read-tree", "-m"), ("update-ref", "HEAD"), ("update-ref", "-d")])
 def test_checkout_that_was_interrupted_is_done_again(
-    tree: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch, last: tuple[str, str]
+    tree: Path, layout: Layout, monkeypatch: Patch, last: tuple[str, str]
 ) -> None:
     """Interrupted before files are written, before HEAD is set, and before the mark is deleted."""
     with monkeypatch.context() as patched:

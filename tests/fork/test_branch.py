@@ -10,7 +10,7 @@ from asking import asked
 from graft.checkout.branch import import_branch
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, TorchVersion
-from helpers import git
+from helpers import Capture, git
 from small_tree import commit, commit_upstream
 
 NATIVE = "aten/src/ATen/native"
@@ -136,7 +136,7 @@ def test_local_function_is_no_kernel(upstream: Path, into: Path) -> None:
     assert of_branch(upstream, into, {f"{NATIVE}/New.cpp": text}) == {"New.cpp": text}
 
 
-def test_kernel_is_replaced_though_tags_stay(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernel_is_replaced_though_tags_stay(upstream: Path, into: Path, capsys: Capture) -> None:
     functions = FUNCTIONS.replace("CPU: third_cpu", "CPU: third_cpu\n  tags: core")
     source = SOURCE.replace("self / 3", "self / 3.0")
     files = of_branch(upstream, into, {f"{NATIVE}/native_functions.yaml": functions, f"{NATIVE}/Several.cpp": source})
@@ -145,7 +145,7 @@ def test_kernel_is_replaced_though_tags_stay(upstream: Path, into: Path, capsys:
     assert "third: a release keeps its tags" in "".join(capsys.readouterr())
 
 
-def test_what_a_release_keeps_is_listed(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_release_keeps_is_listed(upstream: Path, into: Path, capsys: Capture) -> None:
     functions = FUNCTIONS.replace("- func: add(Tensor self) -> Tensor\n", "").replace("    CUDA: twice_cuda\n", "")
     changes = {
         f"{NATIVE}/native_functions.yaml": functions,
@@ -193,7 +193,7 @@ def test_other_kernel_of_a_key(upstream: Path, into: Path) -> None:
     assert entry == {"func": "third(Tensor self) -> Tensor", "dispatch": {"CPU": "faster_third"}, "replace": True}
 
 
-def test_what_has_no_place_is_listed(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_has_no_place_is_listed(upstream: Path, into: Path, capsys: Capture) -> None:
     changes = {
         f"{NATIVE}/Several.h": "struct Another {};\n",
         f"{NATIVE}/native_functions.yaml": FUNCTIONS.replace("function, method", "method"),

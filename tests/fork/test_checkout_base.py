@@ -12,7 +12,7 @@ import pytest
 from graft.checkout.base import Base, changed_upstream, find_base
 from graft.checkout.repository import Repository
 from graft.core.errors import UsageError
-from helpers import git
+from helpers import Patch, git
 from small_tree import FILES, commit, repository
 
 ADD = "aten/src/ATen/native/Add.cpp"
@@ -21,7 +21,7 @@ NIGHTLY = "1.3.0.dev20240511+cpu"
 
 
 @pytest.fixture
-def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def upstream(tmp_path: Path, monkeypatch: Patch) -> Path:
     """PyTorch: main with three commits, the tag v1.2.0 on a branch that leaves it at the first, and a nightly of the
     second, which is on no branch.
     """
@@ -252,7 +252,7 @@ def test_torch_that_does_not_say_its_commit(checkout: Path) -> None:
     ],
 )
 def test_nightly_that_fits_better(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, written: str, version: str, expected: list[str] | None
+    checkout: Path, monkeypatch: Patch, written: str, version: str, expected: list[str] | None
 ) -> None:
     monkeypatch.setenv("GIT_COMMITTER_DATE", written)
     git(checkout, "update-ref", "refs/remotes/origin/main", commit(checkout, {}))
@@ -261,7 +261,7 @@ def test_nightly_that_fits_better(
     assert said == ([f"the nightly nearest to it fits better: {line.format(*expected)}"] if expected else [])
 
 
-def test_nightly_that_is_not_there_yet(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nightly_that_is_not_there_yet(checkout: Path, monkeypatch: Patch) -> None:
     now = datetime.now(timezone.utc)
     monkeypatch.setenv("GIT_COMMITTER_DATE", now.isoformat())
     git(checkout, "update-ref", "refs/remotes/origin/main", commit(checkout, {}))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from graft.checkout.repository import Repository, open_repository
 from graft.core.errors import UsageError
-from helpers import git, write
+from helpers import Patch, git, write
 from small_tree import TEXT, commit
 
 ADD = "aten/src/ATen/native/Add.cpp"
@@ -260,7 +260,7 @@ def test_what_is_no_checkout(tmp_path: Path, tree: Path) -> None:
         open_repository(tree)
 
 
-def test_callers_variables_do_not_count(tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_variables_do_not_count(tmp_path: Path, tree: Path, monkeypatch: Patch) -> None:
     """As in a git hook of another repository, or below ``git -c``."""
     settings = {"GIT_DIR": str(tmp_path), "GIT_INDEX_FILE": str(tmp_path / "index"), "GIT_CONFIG_COUNT": "1"}
     settings |= {"GIT_CONFIG_KEY_0": "core.excludesFile", "GIT_CONFIG_VALUE_0": str(tmp_path / "ignored")}

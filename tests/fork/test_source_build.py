@@ -27,7 +27,7 @@ from graft.inputs.native import load_natives
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
 from graft.options import Request
-from helpers import git, write
+from helpers import Patch, git, write
 from small_tree import FILES, NATIVE, contents, repository
 
 # What a user may have in a checkout: untracked files, and a develop install.
@@ -54,7 +54,7 @@ class FakedBuild:
         compiled: the sources in compile_commands.json.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: Patch) -> None:
         self.tree = Path()
         self.targets: list[Sequence[str]] = []
         self.compiled = list(COMPILED)
@@ -84,7 +84,7 @@ class FakedBuild:
 
 
 @pytest.fixture
-def pytorch(monkeypatch: pytest.MonkeyPatch) -> FakedBuild:
+def pytorch(monkeypatch: Patch) -> FakedBuild:
     return FakedBuild(monkeypatch)
 
 
@@ -142,7 +142,7 @@ def test_source_that_the_build_does_not_compile_is_named(layout: Layout, pytorch
 
 
 def test_check_compiles_what_contains_the_operators(
-    layout: Layout, pytorch: FakedBuild, tree: Path, monkeypatch: pytest.MonkeyPatch
+    layout: Layout, pytorch: FakedBuild, tree: Path, monkeypatch: Patch
 ) -> None:
     generated = {"Operators_1.cpp": "at::_ops::mine::call", "Operators_2.cpp": "mine_not, not_mine"}
     pytorch.compiled += [f"build/aten/src/ATen/{name}" for name in generated]
@@ -157,7 +157,7 @@ def test_check_compiles_what_contains_the_operators(
     assert pytorch.targets == [GENERATORS, ["MineKernel.cpp.AVX2.cpp.o", "Mine.cpp.o", "Operators_1.cpp.o"]]
 
 
-def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> PyTorchBuild:
+def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: Patch) -> PyTorchBuild:
     """PyTorch's build in a folder, with the programs that there are."""
     monkeypatch.setenv("PATH", os.pathsep.join([ninja_package.BIN_DIR, os.environ["PATH"]]))
     pin = load_pin(layout.patches)
@@ -173,9 +173,7 @@ def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.Monkey
     )
 
 
-def test_launcher_is_put_before_each_compiler(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launcher_is_put_before_each_compiler(tree: Path, native: Path, layout: Layout, monkeypatch: Patch) -> None:
     programs = tree / "programs"
     write(programs, {"ccache": '#!/bin/sh\necho "ccache $*"\n'})
     (programs / "ccache").chmod(0o755)
@@ -215,7 +213,7 @@ def test_compiler_s_messages_name_what_the_user_wrote(
     tree: Path,
     native: Path,
     layout: Layout,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     files: dict[str, str],
     source: str,
     code: str,
@@ -231,7 +229,7 @@ def test_compiler_s_messages_name_what_the_user_wrote(
 
 
 def test_kernel_that_is_outside_of_cpu_in_the_tree_is_compiled(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+    tree: Path, native: Path, layout: Layout, monkeypatch: Patch
 ) -> None:
     write(native, {"cpu/K.cpp": ""})
     commands = [{"file": str(tree / NATIVE_FOLDER / each), "output": f"{each}.o"} for each in ("K_cpu.cpp", "Mine.cpp")]
@@ -257,7 +255,7 @@ mkdir -p "$OUT" && echo "$*" >"$OUT/torch-1.2.0-cp311-cp311-linux_x86_64.whl"
 
 
 def test_whole_build_is_that_of_the_tree(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tree: Path, native: Path, layout: Layout, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     pytorch = in_tree(tree, native, layout, monkeypatch)
     write(tree, {"fails": "", "build/lib.linux/old.py": "", "torch/include/old.h": "", "cache/none": ""})
