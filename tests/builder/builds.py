@@ -7,19 +7,23 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from graft.base.base import Base
+from graft.codegen import FRAGMENTS
 from graft.compile import link
 from graft.compile.incremental import bring_up_to_date
 from graft.compile.link import Linker
 from graft.compile.manifest import Outside
+from graft.compile.nvcc import Nvcc
 from graft.compile.products import LinkPlan, Product
-from graft.compile.units import CXX, Unit
+from graft.compile.units import CXX, Unit, UnitFinder, Units
 from graft.core.console import StepLine
+from graft.core.extra_flags import NO_EXTRA, ExtraFlags
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.native import NativeFolder, NativeFolders, load_natives, together
 from graft.inputs.pin import load_pin
@@ -34,6 +38,32 @@ def snapshot_of(work: Path, natives: NativeFolders, toolchain: Toolchain = GXX) 
     """Return a snapshot of native folders in a work folder."""
     pin, files = load_pin(REPOSITORY / "patches/2.13.0"), contents_of(each.paths for each in natives.folders)
     return Snapshot(work, natives, files, (), pin, toolchain, ())
+
+
+@pytest.fixture
+def units(tmp_path: Path, monkeypatch: Patch) -> Callable[..., Units]:
+    """Return a function that finds the units of a folder with sources, by their texts, and of generated files."""
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
+
+    def units(
+        sources: Mapping[str, str] | NativeFolders,
+        generated: Iterable[str] = (),
+        toolchain: Toolchain = GXX,
+        *,
+        has_nvcc: bool = False,
+        extra: ExtraFlags = NO_EXTRA,
+    ) -> Units:
+        if isinstance(sources, NativeFolders):  # elsewhere
+            natives, texts = sources, {str(name): sources.text(name) for name in sources.files}
+            write(layout.sources, texts)
+        else:
+            natives = load_natives([write(layout.sources, sources)])
+        write(layout.generated, {FRAGMENTS: "{}", **dict.fromkeys((f"units/{name}" for name in generated), "")})
+        nvcc = Nvcc(tmp_path / "cuda", toolchain, ("90",)) if has_nvcc else None
+        return UnitFinder(replace(layout, extra=extra), natives, Base(tmp_path, tmp_path), toolchain, nvcc).units()
+
+    return units
 
 
 # What narrow folders have.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builds import build, linked  # noqa: F401
+from builds import build, linked, units  # noqa: F401
 from helpers import Patch, use_own_bases
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from graft.base.base import Base
-from graft.codegen import FRAGMENTS
+from builds import GXX
 from graft.compile.diagnostics import compiled_for, diagnostics
 from graft.compile.messages import digest
-from graft.compile.units import UnitFinder
+from graft.compile.units import Units
 from graft.core.architecture import ARCHITECTURES
-from graft.core.layout import Layout, TorchVersion
 from graft.inputs.native import load_natives
 from graft.inputs.toolchain import Toolchain
-from helpers import Patch, write
+from helpers import write
 
 KERNEL = """#include <immintrin.h>
 namespace at::native {
@@ -30,71 +29,53 @@ REGISTER_DISPATCH(dot_stub, &dot)
 PLAIN = "REGISTER_DISPATCH(plain_stub, &plain)\n"
 
 
-@pytest.mark.parametrize(("is_for_edits", "tried"), [(True, ["AVX512", "DEFAULT"]), (False, [])])
-def test_files_with_intrinsics_are_tried(
-    tmp_path: Path, monkeypatch: Patch, is_for_edits: bool, tried: list[str]
-) -> None:
-    monkeypatch.setattr(Layout, "work", tmp_path / "work")
-    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
+X86 = ARCHITECTURES["x86_64"]
+WHEEL = Toolchain("g++", "", "c++20", machine="x86_64", capabilities=tuple(X86.capabilities))
+EDITS = replace(WHEEL, capabilities=("AVX2",), is_for_edits=True)
+
+FindUnits = Callable[..., Units]
+
+
+@pytest.mark.parametrize(("toolchain", "tried"), [(EDITS, ["AVX512", "DEFAULT"]), (WHEEL, [])], ids=["edits", "wheel"])
+def test_files_with_intrinsics_are_tried(units: FindUnits, toolchain: Toolchain, tried: list[str]) -> None:
     header = '#include "Dot.h"\n' + PLAIN
     files = {"cpu/Dot.h": KERNEL.partition("REGISTER")[0], "cpu/Plain.cpp": PLAIN, "cpu/Dot.cpp": header}
-    natives = load_natives([write(layout.sources, files)])
-    write(layout.generated, {FRAGMENTS: "{}"})
-    x86 = ARCHITECTURES["x86_64"]
-    toolchain = Toolchain("g++", "", "c++20", machine="x86_64", capabilities=tuple(x86.capabilities))
-    if is_for_edits:
-        toolchain = replace(toolchain, capabilities=("AVX2",), is_for_edits=True)
-    units = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain).units().tried
-    targets = [f"objects/native/cpu/Dot.cpp.{name}.tried" for name in tried]
-    assert sorted(str(unit.target) for unit in units) == targets
-    assert all({*x86.capabilities[each.target.stem.split(".")[-1]]} <= {*each.flags} for each in units)
+    found = units(files, toolchain=toolchain).tried
+    assert sorted(str(unit.target) for unit in found) == [f"objects/native/cpu/Dot.cpp.{each}.tried" for each in tried]
+    assert all({*X86.capabilities[each.target.stem.split(".")[-1]]} <= {*each.flags} for each in found)
 
 
-@pytest.mark.parametrize("is_for_edits", [True, False])
+@pytest.mark.parametrize("toolchain", [EDITS, WHEEL], ids=["edits", "wheel"])
 def test_flags_of_settings_are_for_the_capability_that_lacks_them(
-    tmp_path: Path, monkeypatch: Patch, is_for_edits: bool
+    tmp_path: Path, units: FindUnits, toolchain: Toolchain
 ) -> None:
-    monkeypatch.setattr(Layout, "work", tmp_path / "work")
-    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
     table = '[tool.graft]\nnative = "native"\n[tool.graft.cpu-flags]\n"native/cpu/Dot.cpp" = "-mavx512bf16"\n'
     write(tmp_path, {"pyproject.toml": f'{table}"native/cpu/More.cpp" = "-mavxvnni"\n'})
     write(tmp_path, {"native/cpu/Dot.cpp": KERNEL, "native/cpu/More.cpp": KERNEL})
-    natives = load_natives([tmp_path.resolve() / "native"])
-    write(layout.sources, {str(name): natives.text(name) for name in natives.files})
-    write(layout.generated, {FRAGMENTS: "{}"})
-    x86 = ARCHITECTURES["x86_64"]
-    toolchain = Toolchain("g++", "", "c++20", machine="x86_64", capabilities=tuple(x86.capabilities))
-    if is_for_edits:
-        toolchain = replace(toolchain, capabilities=("AVX2",), is_for_edits=True)
-    found = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain).units()
-    units = {f"{unit.source.name} {unit.capability}": unit for unit in (*found.library, *found.tried)}
-    assert len(units) == 2 * len(x86.capabilities)
-    needing = {"Dot.cpp AVX512": ("avx512bf16",), **({} if is_for_edits else {"More.cpp AVX2": ("avxvnni",)})}
-    assert {name: unit.features for name, unit in units.items() if unit.features} == needing
-    assert all(f"-m{each}" in unit.flags for unit in units.values() for each in unit.features)
+    found = units(load_natives([tmp_path.resolve() / "native"]), toolchain=toolchain)
+    named = {f"{unit.source.name} {unit.capability}": unit for unit in (*found.library, *found.tried)}
+    assert len(named) == 2 * len(X86.capabilities)
+    needing = {"Dot.cpp AVX512": ("avx512bf16",), **({} if toolchain is EDITS else {"More.cpp AVX2": ("avxvnni",)})}
+    assert {name: unit.features for name, unit in named.items() if unit.features} == needing
+    assert all(f"-m{each}" in unit.flags for unit in named.values() for each in unit.features)
 
 
 @pytest.mark.parametrize(("is_for_edits", "sanitizers"), [(True, ()), (True, ("address",)), (False, ())])
 def test_large_units_have_two_parts_where_edits_matter(
-    tmp_path: Path, monkeypatch: Patch, is_for_edits: bool, sanitizers: tuple[str, ...]
+    units: FindUnits, is_for_edits: bool, sanitizers: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(Layout, "work", tmp_path / "work")
-    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
-    natives = load_natives([write(layout.sources, {"A.cpp": ""})])
-    for name, files in {"large": ("formulas", "operators", "library", "bindings"), "small": ("library",)}.items():
-        write(layout.generated / "units" / name, {f"{each}.cpp": "" for each in files})
-    write(layout.generated, {FRAGMENTS: "{}"})
-    toolchain = Toolchain("g++", "", "c++20", is_for_edits=is_for_edits, sanitizers=sanitizers)
-    units = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain).units()
+    files = [f"large/{name}.cpp" for name in ("formulas", "operators", "library", "bindings")]
+    toolchain = replace(GXX, is_for_edits=is_for_edits, sanitizers=sanitizers)
+    found = units({"A.cpp": ""}, [*files, "small/library.cpp"], toolchain)
     is_quick = is_for_edits and not sanitizers
     parts = ["large/formulas", "large/operators"] if is_for_edits else ["large/library"]
-    generated = [unit for unit in units.library if not unit.is_own]
-    assert [str(unit.source) for unit in generated] == [
-        f"generated/units/{name}.cpp" for name in (*parts, "small/library")
+    generated = [unit for unit in found.library if not unit.is_own]
+    assert [f"{unit.source}" for unit in generated] == [
+        f"generated/units/{each}.cpp" for each in (*parts, "small/library")
     ]
-    assert all(("-O1" in unit.flags) is is_quick for unit in (*generated, *units.bindings))
+    assert all(("-O1" in unit.flags) is is_quick for unit in (*generated, *found.bindings))
     assert all(("graft_registered.h" in unit.flags) is is_quick for unit in generated)
-    assert "graft_registered.h" not in units.bindings[0].flags
+    assert "graft_registered.h" not in found.bindings[0].flags
 
 
 def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:

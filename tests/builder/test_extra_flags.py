@@ -6,20 +6,17 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builds import GXX, Build
-from graft.base.base import Base
-from graft.codegen import FRAGMENTS
-from graft.compile.nvcc import Nvcc
-from graft.compile.units import INCLUDES, Unit, UnitFinder
+from graft.compile.units import INCLUDES, Unit, Units
 from graft.core import extra_flags as module
 from graft.core.errors import UsageError
 from graft.core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
 from graft.core.layout import Layout, TorchVersion
 from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
-from graft.inputs.toolchain import Toolchain
 from helpers import Patch, write
 
 
@@ -62,38 +59,39 @@ def test_refusal_names_the_flag_why_and_what_to_do(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["-Xcompiler", "-O2,-fno-rtti"], ["-Xcompiler=-fno-rtti"], ["--compiler-options", "'-O2 -fno-rtti'"]]
+    ("words", "named"),
+    [
+        # What nvcc passes on.
+        *((["-Xcompiler", "-O2,-fno-rtti"], "-fno-rtti"), (["-Xcompiler=-fno-rtti"], "-fno-rtti")),
+        (["--compiler-options", "'-O2 -fno-rtti'"], "-fno-rtti"),
+        # What it does is the build's.
+        *((words, words[0]) for words in (["-ccbin", "g++"], ["-dc"], ["-rdc=true"], ["-ptx"], ["--keep"])),
+    ],
 )
-def test_flags_that_nvcc_passes_on_are_looked_at(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="compiler flag -fno-rtti cannot be used"):
-        extra_flags(None, words)
-
-
-@pytest.mark.parametrize("words", [["-ccbin", "g++"], ["-dc"], ["-rdc=true"], ["-ptx"], ["--keep"]], ids=" ".join)
-def test_what_nvcc_does_is_the_build_s(words: list[str]) -> None:
-    with pytest.raises(UsageError, match=f"compiler flag {words[0]}"):
+def test_flags_of_nvcc_that_cannot_be_used(words: list[str], named: str) -> None:
+    with pytest.raises(UsageError, match=f"compiler flag {named} cannot be used"):
         extra_flags(None, words)
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("given", "message"),
     [
-        (lambda: extra_flags("-O3"), r"'-O3' is not a list\n  next: write \['-O3'\]"),
-        (lambda: extra_flags([3]), "3 is not text"),
-        (lambda: extra_flags(3), "3 is not a list"),
-        (lambda: extra_flags(["-DX=\n"]), "not text in one line"),
-        (lambda: extra_flags(["mine.cpp"]), "mine.cpp: it is not a compiler flag"),
-        (lambda: extra_flags(["-O3", "mine"]), "mine: it is not a compiler flag"),
-        (lambda: extra_flags(None, ["-O3", "mine.cu"]), "mine.cu: it is not a compiler flag"),
-        (lambda: extra_flags(["-D"]), "-D has no value"),
-        (lambda: extra_flags(["-include"]), "-include has no value"),
-        (lambda: extra_flags(None, None, ["/none/of/these"]), "include path /none/of/these: no such folder"),
-        (lambda: extra_flags(None, None, "/tmp"), "'/tmp' is not a list"),
+        (["-O3"], r"'-O3' is not a list\n  next: write \['-O3'\]"),
+        ([[3]], "3 is not text"),
+        ([3], "3 is not a list"),
+        ([["-DX=\n"]], "not text in one line"),
+        ([["mine.cpp"]], "mine.cpp: it is not a compiler flag"),
+        ([["-O3", "mine"]], "mine: it is not a compiler flag"),
+        ([None, ["-O3", "mine.cu"]], "mine.cu: it is not a compiler flag"),
+        ([["-D"]], "-D has no value"),
+        ([["-include"]], "-include has no value"),
+        ([None, None, ["/none/of/these"]], "include path /none/of/these: no such folder"),
+        ([None, None, "/tmp"], "'/tmp' is not a list"),
     ],
 )
-def test_what_is_no_list_of_flags_is_refused(call: Callable[[], object], message: str) -> None:
+def test_what_is_no_list_of_flags_is_refused(given: list[Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        call()
+        extra_flags(*given)
 
 
 def test_folders_among_flags_are_include_paths(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -129,40 +127,27 @@ def test_older_standard_than_that_of_the_headers_is_refused(word: str) -> None:
 
 
 TWO = extra_flags(["-DMINE"], ["-DFOR_NVCC"])
+ONE_CAPABILITY = replace(GXX, capabilities=("DEFAULT",))
 
 
 @pytest.fixture
-def units(tmp_path: Path, monkeypatch: Patch) -> Callable[[ExtraFlags], dict[str, Unit]]:
+def units_with(units: Callable[..., Units]) -> Callable[[ExtraFlags], dict[str, Unit]]:
     """Return a function that returns the units of a folder with such flags, by source."""
-    monkeypatch.setattr(Layout, "work", tmp_path / "work")
     kernel = "REGISTER_DISPATCH(mine_stub, &mine)\n"
-    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
     sources = {"Mine.cpp": "", "cpu/MineKernel.cpp": kernel, "cuda/Mine.cu": "", "cuda/Mine.cpp": ""}
-    natives = load_natives([write(layout.sources, sources)])
-    unit = layout.generated / "units/mine"
-    parts = (
-        "library.cpp",
-        "bindings.cpp",
-        "cuda.cpp",
-        "ATen/UfuncCPU_x.cpp",
-        "vectorized/x.cpp",
-        "cuda/UfuncCUDA_x.cu",
-    )
-    write(unit, dict.fromkeys(parts, ""))
-    write(layout.generated, {FRAGMENTS: "{}"})
-    toolchain = Toolchain("g++", "", "c++20", capabilities=("DEFAULT",))
+    ufuncs = ("ATen/UfuncCPU_x.cpp", "vectorized/x.cpp", "cuda/UfuncCUDA_x.cu")
+    generated = [f"mine/{name}" for name in ("library.cpp", "bindings.cpp", "cuda.cpp", *ufuncs)]
 
-    def units(extra: ExtraFlags) -> dict[str, Unit]:
-        nvcc = Nvcc(tmp_path, toolchain, ("90",))
-        found = UnitFinder(replace(layout, extra=extra), natives, Base(tmp_path, tmp_path), toolchain, nvcc).units()
+    def units_with(extra: ExtraFlags) -> dict[str, Unit]:
+        found = units(sources, generated, ONE_CAPABILITY, has_nvcc=True, extra=extra)
         every = [*found.library, *found.bindings, *found.cuda, *found.fixed.values()]
         return {str(each.source): each for each in every}
 
-    return units
+    return units_with
 
 
-def test_only_the_folder_s_own_sources_get_them(units: Callable[[ExtraFlags], dict[str, Unit]]) -> None:
-    before, after = units(NO_EXTRA), units(TWO)
+def test_only_the_folder_s_own_sources_get_them(units_with: Callable[[ExtraFlags], dict[str, Unit]]) -> None:
+    before, after = units_with(NO_EXTRA), units_with(TWO)
     changed = {name: after[name].flags[len(before[name].flags) :] for name in after if after[name] != before[name]}
     own = ("Mine.cpp", "cpu/MineKernel.cpp", "cuda/Mine.cpp")
     assert changed == {
@@ -172,8 +157,13 @@ def test_only_the_folder_s_own_sources_get_them(units: Callable[[ExtraFlags], di
     assert len(after) > len(changed) + 6
 
 
-def test_settings_of_a_folder_are_for_its_sources(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+def test_include_paths_follow_pytorch_s(units_with: Callable[[ExtraFlags], dict[str, Unit]], tmp_path: Path) -> None:
+    """A folder with another PyTorch's headers hides none."""
+    flags = units_with(extra_flags(None, None, [tmp_path]))["src/ATen/native/cuda/Mine.cu"].flags
+    assert flags[-len(INCLUDES) - 1 :] == (*(f"-I{folder}" for folder in INCLUDES), f"-I{tmp_path}")
+
+
+def test_settings_of_a_folder_are_for_its_sources(tmp_path: Path, units: Callable[..., Units]) -> None:
     table = """[tool.graft]
 native = ["native", "other"]
 sources = ["csrc/*.cc", "csrc/*.cu"]
@@ -184,25 +174,14 @@ nvcc-flags = "-DFOR_NVCC"
 """
     write(tmp_path, {"pyproject.toml": table, "include/a.h": "", "csrc/A.cc": "", "csrc/A.cu": "#include <a.h>\n"})
     write(tmp_path, {"native/B.cpp": "", "alone/C.cpp": ""})
-    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
     natives = load_natives([tmp_path.resolve() / "native", tmp_path.resolve() / "alone"])
-    write(layout.sources, {str(name): natives.text(name) for name in natives.files})
-    write(layout.generated, {FRAGMENTS: "{}"})
-    toolchain = Toolchain("g++", "", "c++20", capabilities=("DEFAULT",))
-    nvcc = Nvcc(tmp_path, toolchain, ("90",))
-    found = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain, nvcc).units()
-    units = {each.source.name: each for each in (*found.library, *found.cuda)}
+    found = units(natives, toolchain=ONE_CAPABILITY, has_nvcc=True)
+    named = {each.source.name: each for each in (*found.library, *found.cuda)}
     searched = ("-Isrc/ATen/native/include", "-I/usr/include")
-    assert units["A.cc"].flags[:3] == ("-O3", "-DBOTH", "-DFOR_CXX") and units["A.cc"].flags[-2:] == searched
-    assert units["A.cu"].flags[:2] == ("-DBOTH", "-DFOR_NVCC") and units["A.cu"].flags[-2:] == searched
-    assert units["B.cpp"].flags == units["A.cc"].flags
-    assert units["C.cpp"].flags == ("-O3",)
-
-
-def test_include_paths_follow_pytorch_s(units: Callable[[ExtraFlags], dict[str, Unit]], tmp_path: Path) -> None:
-    """A folder with another PyTorch's headers hides none."""
-    flags = units(extra_flags(None, None, [tmp_path]))["src/ATen/native/cuda/Mine.cu"].flags
-    assert flags[-len(INCLUDES) - 1 :] == (*(f"-I{folder}" for folder in INCLUDES), f"-I{tmp_path}")
+    assert named["A.cc"].flags[:3] == ("-O3", "-DBOTH", "-DFOR_CXX") and named["A.cc"].flags[-2:] == searched
+    assert named["A.cu"].flags[:2] == ("-DBOTH", "-DFOR_NVCC") and named["A.cu"].flags[-2:] == searched
+    assert named["B.cpp"].flags == named["A.cc"].flags
+    assert named["C.cpp"].flags == ("-O3",)
 
 
 def test_they_are_in_the_stamp(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which files of a folder a build reads: the folder may be a repository, and hold anything else."""
+"""Which files of a folder a build reads: the folder may be a repository, and hold anything else; what they register."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from graft.core.errors import UsageError
 from graft.inputs.native import load_native
+from graft.inputs.registered import registrations
 from helpers import write
 
 FILES = {
@@ -169,3 +170,31 @@ def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
     assert native.vectorized == [Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp")]
     assert native.headers == [Path("A.h")]
     assert native.cuda == [Path("cuda/A.cu"), Path("cuda/Helper.cpp")]
+
+
+SOURCE = """
+// TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("comment", f); }
+TORCH_LIBRARY_IMPL(aten, CPU, lib) {
+  lib.impl("trace", mine::trace);
+  lib.impl("aten::sum.dim_IntList", TORCH_FN(sum));
+  if (true) {
+    lib.impl(TORCH_SELECTIVE_NAME("aten::abs"), [](const Tensor& self) { return self; });
+  }
+}
+TORCH_LIBRARY_IMPL(mine, CPU, m) { m.impl("other", f); }
+TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
+  KERNEL_CPU(histc, fp32)
+  KERNEL_CPU(max_pool2d, fp32) /* KERNEL_CPU(commented, fp32) */
+}
+int after() { return CHECK(this_one); }
+"""
+
+
+def test_methods_and_macros_are_read() -> None:
+    assert [tuple(each) for each in registrations(SOURCE)] == [
+        (4, "CPU", ("trace",), "mine::trace"),
+        (5, "CPU", ("sum.dim_IntList",), "sum"),
+        (7, "CPU", ("abs",), ""),
+        (12, "AutocastCPU", ("histc.fp32", "histc"), ""),
+        (13, "AutocastCPU", ("max_pool2d.fp32", "max_pool2d"), ""),
+    ]

@@ -5,42 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from graft.core.layout import REPOSITORY
-from helpers import write
+from helpers import beside, write
 
 from tests.kit.places import places_of
 
-FILES = {
-    "native_functions.yaml": """\
-- func: soft_clip(Tensor self) -> Tensor
-  structured_delegate: soft_clip.out
-- func: soft_clip.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  dispatch:
-    CPU: soft_clip_out  # AVX2
-  tags: pointwise
-- func: soft_clipped(Tensor self) -> Tensor
-""",
-    "derivatives.yaml": """\
-# Mine.
-- name: soft_clip(Tensor self) -> Tensor
-  self: grad * 2  # twice
-  result: auto_element_wise
-
-- name: soft_clipped(Tensor self) -> Tensor
-  self: grad
-""",
-    "SoftClip.cpp": """\
-Tensor soft_clipped(const Tensor& self);
-
-TORCH_IMPL_FUNC(soft_clip_out)(const Tensor& self, const Tensor& out) {
-}
-
-Tensor soft_clipped(
-    const Tensor& self) {
-  return soft_clip_out(self);
-}
-""",
-}
+FILES = beside(__file__)["files"]
 
 
 def places(operator: str, native: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands: the variables that they see, how their output is followed, and when they end."""
+"""Commands: the variables that they see, how their output is followed, when they end; that which imports torchgen."""
 
 from __future__ import annotations
 
@@ -11,21 +11,17 @@ from pathlib import Path
 
 import ninja
 import pytest
+from graft.base.base import run_with_torchgen
+from graft.core.layout import REPOSITORY
 from graft.core.process import follow, run
-from helpers import Patch
+from helpers import Patch, write
 
 SHOW = [sys.executable, "-c", "import os; print(*sorted(os.environ), sep='\\n')"]
 
 DROPPED = (
     *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX"),
-    *(
-        "LD_RUN_PATH",
-        "SOURCE_DATE_EPOCH",
-        "NVCC_APPEND_FLAGS",
-        "NVCC_PREPEND_FLAGS",
-        "PYTHONOPTIMIZE",
-        "PYTHONWARNINGS",
-    ),
+    *("LD_RUN_PATH", "SOURCE_DATE_EPOCH", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"),
+    *("PYTHONOPTIMIZE", "PYTHONWARNINGS"),
 )
 KEPT = ("PATH", "HOME", "CUDA_HOME", "CCACHE_DIR", "PYTHONPATH", "PYTHONUTF8")
 
@@ -49,11 +45,10 @@ def test_each_line_is_handed_on_at_once() -> None:
 
 def test_command_is_watched_to_its_end() -> None:
     asked: list[bool] = []
-    command = ["sh", "-c", "sleep 0.7; echo done"]
     lines: list[str] = []
+    command = ["sh", "-c", "sleep 0.7; echo done"]
     assert follow(command, lines.append, env={}, watch=lambda: asked.append(True)) == 0
-    assert lines == ["done\n"]
-    assert len(asked) >= 2
+    assert lines == ["done\n"] and len(asked) >= 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -69,3 +64,25 @@ def test_compilers_end_with_the_builder(tmp_path: Path, number: signal.Signals) 
         process.send_signal(number)
     time.sleep(1.5)
     assert not (tmp_path / "object").exists()
+
+
+SHOW_MODULES = """
+import os, sys
+import graft, torchgen
+print(graft.__file__, torchgen.__file__, os.getcwd(), sys.flags.utf8_mode, "\u00e9", *sys.argv[1:], sep="\\n")
+sys.exit(3)
+"""
+
+
+def test_module_imports_the_tree_s_torchgen(tmp_path: Path, monkeypatch: Patch) -> None:
+    tree = write(tmp_path / "tree", {"torchgen/__init__.py": "", "torchgen/show.py": SHOW_MODULES})
+    elsewhere = write(tmp_path / "elsewhere", {"torchgen/__init__.py": ""})
+    # The user's environment variables must not matter.
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    # Nor where the command is typed, such as a checkout of PyTorch.
+    monkeypatch.chdir(elsewhere)
+    done = run_with_torchgen(tree, "torchgen.show", "--base", tree)
+    assert done.returncode == 3
+    modules = [f"{folder}/__init__.py" for folder in (REPOSITORY / "scripts/graft", tree / "torchgen")]
+    assert done.stdout.splitlines() == [*modules, str(tree), "1", "\u00e9", "--base", str(tree)]

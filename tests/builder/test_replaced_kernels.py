@@ -12,75 +12,11 @@ from builds import TEMPLATES, LinkedBuild, make_library
 from graft.base.symbols import SymbolFile
 from graft.compile.products import LINKED
 from graft.compile.stubs import replaced_stubs, stub_of
+from helpers import beside
 
-# As ATen/native/DispatchStub.h, with two capabilities and a stub in a namespace of its own.
-STUBS = """
-#define VISIBLE __attribute__((visibility("default")))
-namespace at::native {
-struct VISIBLE DispatchStubImpl { void* chosen = nullptr; void* device = nullptr; };
-template <typename F, typename T> struct DispatchStub {
-  using Kernel = F;
-  int operator()() {
-    if (!impl.chosen) impl.chosen = (void*)(AVX2 ? AVX2 : DEFAULT);
-    return ((F)impl.chosen)();
-  }
-  static VISIBLE F DEFAULT;
-  static VISIBLE F AVX2;
-  DispatchStubImpl impl;
-};
-#define DECLARE(name) \\
-  struct name##_DECLARE_DISPATCH_type : DispatchStub<int (*)(), name##_DECLARE_DISPATCH_type> {}; \\
-  extern VISIBLE name##_DECLARE_DISPATCH_type name
-#define REGISTER(name, capability, kernel) \\
-  template <> VISIBLE name##_DECLARE_DISPATCH_type::Kernel \\
-      at::native::DispatchStub<int (*)(), name##_DECLARE_DISPATCH_type>::capability = kernel;
-DECLARE(one_stub);
-DECLARE(three_stub);
-namespace inner { DECLARE(two_stub); }
-template <typename T> struct Stock;
-template <typename F, typename T> int stock_of(DispatchStub<F, T>&) { return DispatchStub<F, Stock<T>>()(); }
-}
-"""
-BASE = f"""{STUBS}
-namespace at::native {{
-static int one() {{ return 1; }}
-static int two() {{ return 2; }}
-one_stub_DECLARE_DISPATCH_type one_stub;
-REGISTER(one_stub, DEFAULT, one)
-REGISTER(one_stub, AVX2, one)
-namespace inner {{ two_stub_DECLARE_DISPATCH_type two_stub; }}
-using inner::two_stub_DECLARE_DISPATCH_type;
-REGISTER(two_stub, DEFAULT, two)
-REGISTER(two_stub, AVX2, two)
-VISIBLE int named() {{ return 3; }}
-three_stub_DECLARE_DISPATCH_type three_stub;
-REGISTER(three_stub, DEFAULT, one)
-REGISTER(three_stub, AVX2, one)
-static bool is_set = [] {{ three_stub.impl.device = (void*)two; return three_stub() == 1; }}();
-}}
-extern "C" VISIBLE int call_one() {{ return at::native::one_stub(); }}
-extern "C" VISIBLE int call_two() {{ return at::native::inner::two_stub(); }}
-extern "C" VISIBLE int call_named() {{ return at::native::named(); }}
-"""
-OURS = f"""{STUBS}
-namespace at::native {{
-static int ours() {{ return 10; }}
-REGISTER(one_stub, AVX2, ours)
-using inner::two_stub_DECLARE_DISPATCH_type;
-REGISTER(two_stub, AVX2, nullptr)
-REGISTER(two_stub, DEFAULT, ours)
-VISIBLE int named() {{ return 30; }}
-three_stub_DECLARE_DISPATCH_type three_stub; // as in a copy of PyTorch's file
-REGISTER(three_stub, AVX2, ours)
-}}
-extern "C" VISIBLE int our_three() {{ return at::native::three_stub(); }}
-extern "C" VISIBLE int our_device() {{ return ((int (*)())at::native::three_stub.impl.device)(); }}
-extern "C" VISIBLE int our_named() {{ return at::native::named(); }}
-namespace at::native::stock {{ int named(); }}
-extern "C" VISIBLE int stocks_function() {{ return at::native::stock::named(); }}
-extern "C" VISIBLE int stock_one() {{ return at::native::stock_of(at::native::one_stub); }}
-extern "C" VISIBLE int stock_two() {{ return at::native::stock_of(at::native::inner::two_stub); }}
-"""
+# The stubs, the library of the base and ours, in C++.
+TEXTS = beside(__file__)
+BASE, OURS = (TEXTS["stubs"] + TEXTS[name] for name in ("base", "ours"))
 
 
 def library_of(linked: LinkedBuild) -> Path:

@@ -1,8 +1,9 @@
-"""What a machine lacks is named at once, with the packages to install, before anything is created or downloaded."""
+"""What a machine lacks is named at once, before anything is created; the builder's packages are pinned."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 from graft.core import environments
 from graft.core.errors import MissingError
-from graft.core.layout import REPOSITORY
+from graft.core.layout import PACKAGES, REPOSITORY
+from graft.inputs.pyproject import read_toml
 from helpers import Patch
+from packaging.requirements import Requirement
 
 
 @pytest.fixture
@@ -54,18 +57,34 @@ def test_what_no_package_has_is_told_in_words(monkeypatch: Patch) -> None:
 
 def test_nothing_is_created_before(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "scripts/environment.py", "graft", "build"]
-    env = {**os.environ, "PATH": "", "CXX": "g++"}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    def ran(*words: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PATH": "", "CXX": "g++"}
+        command = [sys.executable, *words]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    done = ran("scripts/environment.py", "graft", "build")
     assert done.returncode == MissingError.exit_code
     assert done.stderr.startswith("error: not found: g++, git, make\n  next: `apt-get install g++ git make` ")
     assert [path.name for path in tmp_path.iterdir()] == ["scripts"]
-    for words in (["undevelop", "--help"], ["build", "--help"]):
-        command = [
-            sys.executable,
-            "-c",
-            f"import sys; sys.path[0] = 'scripts'; sys.argv = {['-', *words]!r}; from graft.core import environments;",
-        ]
-        command[-1] += "environments.held = lambda *_: sys.exit('went on'); environments.enter('graft', sys.argv[1:])"
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert done.stderr.strip() == "went on"
+    enter = "import sys; sys.path[0] = 'scripts'; from graft.core import environments; "
+    enter += "environments.held = lambda *_: sys.exit('went on'); environments.enter('graft', sys.argv[1:])"
+    for verb in ("undevelop", "build"):
+        assert ran("-c", enter, verb, "--help").stderr.strip() == "went on"
+
+
+ENTRIES = re.split(r"\n(?=\S)", (PACKAGES / "requirements.txt").read_text(encoding="utf-8").strip())[1:]
+
+
+def test_every_package_is_pinned_with_hashes() -> None:
+    assert ENTRIES
+    for entry in ENTRIES:
+        assert re.match(r"[\w.-]+==\S+ ", entry), entry
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry
+
+
+def test_what_is_wanted_is_pinned() -> None:
+    settings = read_toml(REPOSITORY / "pyproject.toml")
+    wanted = [*settings["project"]["dependencies"], *settings["dependency-groups"]["checkout"]]
+    pinned = {entry.partition("==")[0] for entry in ENTRIES}
+    assert pinned | {"pip"} >= {Requirement(each).name for each in wanted}

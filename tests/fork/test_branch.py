@@ -10,53 +10,11 @@ from asking import asked
 from graft.checkout.branch import import_branch
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, TorchVersion
-from helpers import Capture, git
+from helpers import Capture, beside, git
 from small_tree import commit, commit_upstream
 
 NATIVE = "aten/src/ATen/native"
-FUNCTIONS = """- func: add(Tensor self) -> Tensor
-
-- func: twice(Tensor self) -> Tensor
-  variants: function, method
-  dispatch:
-    CPU: twice_cpu
-    CUDA: twice_cuda
-
-- func: half(Tensor self) -> Tensor
-  structured_delegate: half.out
-
-- func: half.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  dispatch:
-    CPU, CUDA: half_out
-
-- func: third(Tensor self) -> Tensor
-  dispatch:
-    CPU: third_cpu
-"""
-SOURCE = """#include <ATen/x.h>
-namespace at::native {
-namespace {
-int64_t count(const Tensor& self) { return 2; }
-}
-Tensor add(const Tensor& self) { return self; }
-Tensor twice_cpu(const Tensor& self) { return self * count(self); }
-Tensor third_cpu(const Tensor& self) { return self / 3; }
-}
-namespace at::meta {
-TORCH_META_FUNC(half)(const Tensor& self) { check(self); }
-}
-"""
-DERIVATIVES = """- name: generated_functional(Tensor self) -> Tensor
-  self: grad
-
-- name: twice(Tensor self) -> Tensor
-  self: grad * 2
-  result: auto_linear
-
-- name: third(Tensor self) -> Tensor
-  self: grad / 3
-"""
+FUNCTIONS, SOURCE, DERIVATIVES = beside(__file__).values()
 BEFORE = {
     f"{NATIVE}/native_functions.yaml": FUNCTIONS,
     "tools/autograd/derivatives.yaml": DERIVATIVES,

@@ -7,39 +7,9 @@ from typing import Any
 import pytest
 from graft.checkout.changed_python import Difference
 from graft.checkout.python_operators import without_docstrings
+from helpers import beside
 
-BEFORE = '''"""A module."""
-import os
-from typing import overload
-
-__all__ = ["one"]
-
-
-@overload
-def one(x: int) -> int: ...
-def one(x):
-    return x + 1
-
-
-def two(x):
-    return one(x) * 2
-
-
-def wrapped(function):
-    return lambda x: function(x) + 100
-
-
-@wrapped
-def three(x):
-    return x
-
-
-four = wrapped(two)
-
-
-class Five:
-    size = 5
-'''
+BEFORE = beside(__file__)["before"]
 
 
 def values(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from graft.checkout.derive import derive
 from graft.checkout.repository import Repository
 from graft.checkout.versions import WorkingTree
 from graft.core.errors import UsageError
-from helpers import git, write
+from helpers import beside, git, write
 from small_tree import commit, repository
 
 NATIVE = "aten/src/ATen/native"
@@ -19,102 +19,9 @@ FUNCTIONS = f"{NATIVE}/native_functions.yaml"
 DERIVATIVES = "tools/autograd/derivatives.yaml"
 HELPERS = "torch/csrc/autograd/FunctionsManual"
 YAML = "torchgen/packaged/ATen/native/native_functions.yaml"
-FILES = {
-    FUNCTIONS: """# The operators.
-- func: half(Tensor self) -> Tensor
-  structured_delegate: half.out
-
-- func: half.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  dispatch:
-    CPU, CUDA: half_out
-
-- func: third(Tensor self, int n) -> Tensor
-  dispatch:
-    CPU: third_cpu
-    CUDA: third_cuda
-
-- func: fourth(Tensor self) -> Tensor
-""",
-    DERIVATIVES: """- name: third(Tensor self, int n) -> Tensor
-  self: third_backward(grad, n)
-
-- name: fourth(Tensor self) -> Tensor
-  self: grad / 4
-""",
-    f"{NATIVE}/Half.cpp": """#include <ATen/native/Half.h>
-namespace at::meta {
-TORCH_META_FUNC(half)(const Tensor& self) { check(self); }
-} // namespace at::meta
-namespace at::native {
-TORCH_IMPL_FUNC(half_out)(const Tensor& self, const Tensor& out) { half_stub(kCPU, *this); }
-DEFINE_DISPATCH(half_stub);
-}
-""",
-    f"{NATIVE}/Others.cpp": """#include <ATen/core/Tensor.h>
-
-namespace at::native {
-
-constexpr int kThree = 3;
-
-// Counts.
-static int64_t count(const Tensor& self) {
-  return self.dim();
-}
-
-Tensor third_cpu(const Tensor& self, int64_t n) {
-  return self / (n * kThree);
-}
-
-Tensor fourth(const Tensor& self) {
-  return self / 4 * count(self);
-}
-
-Tensor& only_called(Tensor& self) {
-  return self;
-}
-
-} // namespace at::native
-""",
-    f"{NATIVE}/cpu/Kernels.cpp": """namespace at::native {
-namespace {
-template <typename T> T twice(T x) { return x + x; }
-void half_kernel(TensorIteratorBase& iter) { run(iter, 2); }
-void add_kernel(TensorIteratorBase& iter) { run(iter, twice(1)); }
-}
-REGISTER_DISPATCH(half_stub, &half_kernel)
-REGISTER_DISPATCH(add_stub, &add_kernel)
-ALSO_REGISTER_AVX512_DISPATCH(sub_stub, &add_kernel)
-}
-""",
-    "aten/src/ATen/functorch/BatchRulesUnaryOps.cpp": """namespace at::functorch {
-static int one_rule() { return 1; }
-static int two_rule() { return 2; }
-#define RULE(op) VMAP_SUPPORT(op, op ## _rule)
-TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
-  VMAP_SUPPORT(one, one_rule);
-  VMAP_SUPPORT(two, two_rule);
-  m.impl("three", three_rule);
-}
-}
-""",
-    f"{HELPERS}.h": """#pragma once
-namespace torch::autograd::generated::details {
-Tensor third_backward(const Tensor& grad, int64_t n);
-Tensor other_backward(const Tensor& grad);
-}
-""",
-    f"{HELPERS}.cpp": """#include <torch/csrc/autograd/FunctionsManual.h>
-namespace torch::autograd::generated::details {
-static Tensor scaled(const Tensor& grad) { return grad * 1; }
-Tensor other_backward(const Tensor& grad) { return scaled(grad); }
-Tensor third_backward(const Tensor& grad, int64_t n) { return grad / n; }
-}
-""",
-    "c10/core/Scalar.h": "// c10\n",
-    "test/test_ops.py": "x = 1\n",
-    "torch/functional.py": "x = 1\n",
-}
+# A small PyTorch, and sources that some tests add to it.
+TEXTS = beside(__file__)
+FILES, BRANCHES, HELPED = (TEXTS[name] for name in ("files", "branches", "helped"))
 
 
 @pytest.fixture
@@ -384,28 +291,6 @@ def test_conflict_is_an_error_with_its_line(checkout: Path, site: Path) -> None:
         of(checkout, site, (f"{NATIVE}/Others.cpp", "  return self;", conflict))
 
 
-BRANCHES = """namespace at::native {
-template <int N> std::enable_if_t<N % 2 == 0, std::pair<int, int>> even() { return {1, N}; }
-template <int N> std::enable_if_t<(N >= 4), int> large() { return N; }
-void half_kernel(int x) {
-#if ONE
-  if (x) {
-#else
-  if (!x) {
-#endif
-    even<2>();
-  }
-}
-struct Of : Base<decltype(large<4>())> { int n; };
-struct __align__(8) Two { int n[2]; };
-[[maybe_unused]] static int seven() { return 7; }
-void add_kernel(int x) { large<4>(); Of of; Two two; }
-REGISTER_DISPATCH(half_stub, &half_kernel)
-REGISTER_DISPATCH(add_stub, &add_kernel)
-}
-"""
-
-
 @pytest.mark.parametrize(
     ("old", "new", "there", "gone"),
     [
@@ -459,26 +344,6 @@ def test_what_is_not_yaml_is_an_error_with_its_line(
     with pytest.raises(UsageError) as caught:
         of(checkout, site, (name, old, new))
     assert caught.value.what.startswith(f"{checkout / name}:{line}: ")
-
-
-HELPED = """namespace at::native {
-namespace {
-struct Pair { int a, b; };
-bool operator==(Pair x, Pair y) { return x.a == y.a; }
-int one(int x) { return x; }
-int one(double x) { return 2; }
-enum Mode { kFirst = 1, kSecond = 2 };
-constexpr int kA = 1, kB = 2;
-#define ONE 1
-#ifdef FAST
-int fast() { return 1; }
-#endif
-int slow() { return 2; }
-void half_kernel(Pair x) { if (x == x) run(one(ONE), kSecond, kB, slow()); }
-}
-REGISTER_DISPATCH(half_stub, &half_kernel)
-}
-"""
 
 
 @pytest.mark.parametrize(

@@ -7,75 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from graft.checkout.headers import is_same, refused, users
-from helpers import write
+from helpers import beside, write
 
-HEADER = """#pragma once
-#include <ATen/core/Tensor.h>
-#include <ATen/native/DispatchStub.h>
-
-namespace at {
-namespace native {
-
-// Whether to divide by all, or by those that count.
-enum class Divide { ALL, COUNTED = 4 };
-
-using pool_fn = void (*)(const Tensor& out, const Tensor& self, int64_t width);
-typedef pool_fn pool_alias;
-DECLARE_DISPATCH(pool_fn, pool_stub)
-DECLARE_DISPATCH(void (*)(TensorIteratorBase& iter, const Scalar& limit), limit_stub);
-DECLARE_DISPATCH(pool_alias, alias_stub)
-
-TORCH_API int64_t count(const Tensor& self, IntArrayRef dim, bool keep = false);
-TORCH_API Tensor& fill_with(Tensor& self, pool_fn fn);
-extern TORCH_API int64_t limit;
-
-class TORCH_API Window final : public Shape {
- public:
-  explicit Window(int64_t width);
-  ~Window() override;
-  virtual int64_t area() const = 0;
-  int64_t left() const;
-  int64_t right() const { return left() + width_; }
-  static Window of(const Tensor& self);
-  template <typename T>
-  T as() const;
-
- private:
-  enum Kind { ROUND, SQUARE };
-  int64_t width_ = 1;
-#ifdef USE_NAMES
-  std::string name_;
-#endif
-  union {
-    int64_t count_;
-    double scale_;
-  };
-};
-
-inline int64_t Window::left() const {
-  return width_ / 2;
-}
-
-template <typename T>
-struct Sum {
-  T value;
-};
-
-template <>
-struct Sum<float> {
-  double value;
-};
-
-static inline int64_t half(int64_t width) {
-  return width / 2;
-}
-
-constexpr int64_t GRAIN = 32768;
-#define WINDOW(name) name##_window
-
-} // namespace native
-} // namespace at
-"""
+HEADER = beside(__file__)["header"]
 AT = "at::native::"
 DEFINED = "the declaration of {}, which PyTorch's libraries define, changes"
 

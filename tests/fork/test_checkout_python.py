@@ -1,63 +1,17 @@
-"""Python files that a checkout of PyTorch changes: laid over whole, or as text behind."""
+"""Python files that a checkout of PyTorch changes; and PyTorch's own tests of the operators that it changes."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from graft.checkout.python import Taken, installed_name, taken
+from graft.checkout.tests import opinfo_names
+from helpers import beside, write
 
 NAME = "torch/_refs/__init__.py"
-BEFORE = '''"""References."""
-import torch
-
-aten = torch.ops.aten
-__all__ = ["one"]
-cached = []
-
-
-def one(x):
-    return x + 1
-
-
-def register(op):
-    return lambda function: function
-
-
-@register(aten.lerp.Scalar)
-def lerp_decomposition(x):
-    return torch.lerp(x, x, 1)
-
-
-@cached.append
-def shown():
-    return {torch.lerp: lambda x, y, w: -1, torch.add: lambda x, y: -1}
-
-
-def calls(x):
-    return torch.lerp(x, x, 2)
-
-
-infos = [
-    OpInfo("lerp", ok=True),
-    OpInfo("add", ok=True),
-]
-'''
-DOCSTRINGS = '''add_docstr(torch.add, "add(input) -> Tensor")
-add_docstr(
-    torch.mine,
-    r"""
-mine(input, *, out=None) -> Tensor
-mine(input,
-     dim=()) -> Tensor
-Is a set {{1}}.
-
-Args:
-    {input}
-""".format(**common_args),
-)
-x = 1
-'''
+BEFORE, DOCSTRINGS = beside(__file__).values()
 
 
 def take(
@@ -228,3 +182,33 @@ def test_removed_function_of_a_refused_operator_stays() -> None:
 def test_what_is_not_taken_is_named(change: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         take(**{"after": EDIT, **change})  # type: ignore[arg-type]
+
+
+_INTERNAL = "torch/testing/_internal"
+_OPINFOS = {
+    f"{_INTERNAL}/common_methods_invocations.py": """op_db = [
+    UnaryUfuncInfo('sinc', ref=f),
+    OpInfo("nn.functional.gelu", aten_name="gelu"),
+    OpInfo('cross'),
+]
+""",
+    f"{_INTERNAL}/opinfo/definitions/linalg.py": """op_db = [OpInfo(
+    "linalg.cross",
+)]
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("operator", "names"),
+    [
+        ("sinc.out", ["sinc"]),
+        ("gelu_backward.grad_input", ["gelu"]),
+        ("linalg_cross", ["linalg_cross"]),
+        ("cross", ["cross"]),
+        ("_cross", ["cross"]),
+        ("functional", []),
+    ],
+)
+def test_names_of_opinfos(tmp_path: Path, operator: str, names: list[str]) -> None:
+    assert opinfo_names(write(tmp_path, _OPINFOS), [operator]) == names

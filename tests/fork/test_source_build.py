@@ -200,7 +200,7 @@ GENERATED = "namespace torch::autograd { int MineBackward0_apply_functional(int)
     ("files", "source", "code", "message"),
     [
         ({"Mine.cpp": ""}, f"{NATIVE_FOLDER}/Mine.cpp", MISSING, "Mine.cpp:2:"),
-        # As in test_placed.py.
+        # As in test_apply_replacing.py.
         ({"cpu/K.cpp": ""}, f"{NATIVE_FOLDER}/K_cpu.cpp", MISSING, "cpu/K.cpp:2:"),
         (
             {"derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: missing\n"},

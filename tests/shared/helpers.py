@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
+import yaml
 from graft.core.layout import HOME
 
 # Types of pytest's fixtures.
@@ -164,3 +166,8 @@ def compiled(text: str, target: Path, *flags: str | Path, compiler: str = "g++")
 def files_of(folder: Path) -> list[str]:
     """Return the paths of all files in a folder, in order."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def beside(test: str) -> Any:
+    """Return what the YAML file beside a test file has: longer texts of that test."""
+    return yaml.safe_load(Path(test).with_suffix(".yaml").read_text(encoding="utf-8"))
