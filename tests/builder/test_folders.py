@@ -117,5 +117,5 @@ def test_native_folder_below_another_is_not_in_the_sdist(native: str, tmp_path: 
     with tarfile.open(write_sdist(root, project.config, tmp_path, without=project.left_out)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     own = [f"{native}/{name}".removeprefix("./") for name in OUTER]
-    assert {*own, *(name.removeprefix("./") for name in others)} <= names
+    assert {"pyproject.toml", *own, *(name.removeprefix("./") for name in others)} <= names
     assert not [name for name in names if "faster" in name or "theirs" in name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tarfile
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import PathDistribution
@@ -54,14 +53,13 @@ def write_project(folder: Path, settings: str = "", *, package: str = "") -> Pat
     return folder
 
 
-def test_defaults(tmp_path: Path) -> None:
-    project = read_project(write_project(tmp_path))
-    assert (project.natives, project.torches, project.package) == ((tmp_path,), (), "my_ops")
-
-
-@pytest.mark.parametrize("package", ["my_ops", "src/my_ops"])
-def test_operators_give_way_to_the_projects_own_package(tmp_path: Path, package: str) -> None:
-    assert read_project(write_project(tmp_path, package=package)).package == "_my_ops"
+@pytest.mark.parametrize(("package", "named"), [("", "my_ops"), ("my_ops", "_my_ops"), ("src/my_ops", "_my_ops")])
+def test_operators_give_way_to_the_projects_own_package(tmp_path: Path, package: str, named: str) -> None:
+    project = read_project(write_project(tmp_path, package=package))
+    assert (project.natives, project.torches, project.package) == ((tmp_path,), (), named)
+    with ZipFile(wheel_of(tmp_path)) as archive:
+        top = {name.partition("/")[0] for name in archive.namelist()}
+    assert top == {"_my_ops", "my_ops-1.0.dist-info", *(["my_ops"] if package else [])}
 
 
 @pytest.mark.parametrize(
@@ -78,6 +76,8 @@ def test_mistakes_are_named_with_what_to_write(tmp_path: Path, settings: str, sa
     with pytest.raises(UsageError, match=said) as caught:
         read_project(write_project(tmp_path, settings))
     assert str(tmp_path / "pyproject.toml") in str(caught.value) and caught.value.todo
+    with pytest.raises(UsageError, match="no such file"):
+        read_project(tmp_path / "none")
 
 
 @pytest.fixture
@@ -116,13 +116,11 @@ def test_settings_of_frontends_are_options(built: Asked, capsys: Capture, monkey
     assert (request.jobs, request.cuda_archs, versions) == (2, "90 100", ["2.14.1"])
     refused(None, capsys)
     assert (built[1][0].jobs, built[1][0].cuda_archs, built[1][1]) == (3, "80", ["2.13.0"])
-
-
-def test_make_s_variables_are_not_read_by_frontends(built: Asked, capsys: Capture, monkeypatch: Patch) -> None:
-    for name in ("JOBS", "PIN", "NAME"):
+    for name in ("JOBS", "PIN", "NAME"):  # make's own
         monkeypatch.setenv(name, "x")
+    monkeypatch.delenv("GRAFT_JOBS")
     refused({}, capsys)
-    assert (built[0][0].jobs, built[0][1]) == (os.cpu_count(), ["2.13.0"])
+    assert (built[2][0].jobs, built[2][1]) == (os.cpu_count(), ["2.13.0"])
 
 
 @pytest.mark.parametrize(
@@ -198,11 +196,6 @@ def test_what_follows_new_is_not_for_strangers_packages(given: str, named: str) 
     assert f"python -m build --no-isolation {named};" in said and "--find-links" in said
 
 
-def test_no_project(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such file"):
-        read_project(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("versions", "allowed", "refused"),
     [
@@ -226,21 +219,14 @@ def of_one_torch(folder: str, **texts: bytes) -> dict[str, bytes]:
 
 
 def test_files_that_are_the_same_for_all_are_there_once() -> None:
-    one, other = of_one_torch("a", C=b"1", text=b"same"), of_one_torch("b", C=b"2", text=b"same", more=b"m")
-    files = together("ops", [one, other])
+    """But libraries stay beside those that need them."""
+    libraries = {"_C.so": b"same", "libouter-1a2b3c4d.so.1": b"same"}
+    one = of_one_torch("a", C=b"1", text=b"same", **libraries)
+    assert {**together("ops", [one]), "ops/builds.json": b""} == {**one, "ops/builds.json": b""}
+    files = together("ops", [one, of_one_torch("b", C=b"2", text=b"same", more=b"m", **libraries)])
     assert json.loads(files.pop("ops/builds.json")) == [{"folder": "a"}, {"folder": "b"}]
-    assert files == {
-        "ops/__init__.py": b"same",
-        "ops/shared/text": b"same",
-        "ops/a/C": b"1",
-        "ops/b/C": b"2",
-        "ops/b/more": b"m",
-    }
-
-
-def test_one_torch_has_all_files_in_its_folder() -> None:
-    files = of_one_torch("a", C=b"1")
-    assert {**together("ops", [files]), "ops/builds.json": b""} == {**files, "ops/builds.json": b""}
+    own = {"ops/__init__.py": b"same", "ops/shared/text": b"same", "ops/a/C": b"1", "ops/b/C": b"2", "ops/b/more": b"m"}
+    assert files == own | {f"ops/{torch}/{name}": b"same" for torch in "ab" for name in libraries}
 
 
 OPERATORS = {"_my_ops/__init__.py": b"", "_my_ops/_C.so": b"library"}
@@ -267,11 +253,6 @@ def test_the_wheel_has_metadata_operators_and_python(tmp_path: Path, is_editable
     assert paths == ([f"{root}/src"] if is_editable else [])
     assert "Requires-Dist: torch==2.13.0\n" in metadata and "Requires-Dist: numpy\n" in metadata
     assert "[torch.backends]\n_my_ops = _my_ops:autoload\n" in entry_points and "[others]" in entry_points
-
-
-def test_a_wheel_without_python_code(tmp_path: Path) -> None:
-    with ZipFile(wheel_of(write_project(tmp_path / "project"))) as archive:
-        assert {name.partition("/")[0] for name in archive.namelist()} == {"_my_ops", "my_ops-1.0.dist-info"}
 
 
 def test_names_of_others_are_refused(tmp_path: Path) -> None:
@@ -376,10 +357,3 @@ def test_hatchlings_message(tmp_path: Path) -> None:
     config = {"project": {"name": "my-ops", "version": "1.0", "readme": "missing.md"}}
     with pytest.raises(UsageError, match=r"pyproject.toml: .*missing.md"):
         write_wheel(root, config, OPERATORS, package="my_ops", requires=[], platform="any", out=tmp_path)
-
-
-def test_the_sdist_has_what_builds_again(tmp_path: Path) -> None:
-    root = write_project(tmp_path / "project", package="my_ops")
-    with tarfile.open(write_sdist(root, read_project(root).config, tmp_path)) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "native_functions.yaml", "my_ops/__init__.py"} <= names

@@ -15,13 +15,12 @@ from zipfile import ZipFile
 
 import pytest
 from graft.compose.package import module_of, star_importers
-from graft.compose.several import together
 from graft.core.errors import BuildError, UsageError
 from graft.core.layout import INTERPRETER
 from graft.deliver.shipped import publish
 from graft.deliver.thin import package_name, thin_version, write_wheel
 from graft.verbs import dependencies_of
-from helpers import Patch
+from helpers import Patch, write
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -31,11 +30,8 @@ FILES = {"my_ops/_C.so": bytes(range(256)) * 9, "my_ops/a,b.py": b"", "my_ops/__
 @pytest.mark.parametrize(
     ("name", "folder", "expected"),
     [
-        ("", "my_ops", "my_ops"),
-        ("", "my-ops", "my_ops"),
-        ("", "my ops.v2", "my_ops_v2"),
-        ("", "my--ops", "my_ops"),
-        ("Ops2", "2d", "Ops2"),
+        *(("", "my_ops", "my_ops"), ("", "my-ops", "my_ops"), ("", "my--ops", "my_ops")),
+        *(("", "my ops.v2", "my_ops_v2"), ("Ops2", "2d", "Ops2")),
     ],
 )
 def test_package_has_the_name_that_was_given_or_the_folder_s(name: str, folder: str, expected: str) -> None:
@@ -79,15 +75,9 @@ def test_what_is_no_version_of_its_own_is_refused(version: str) -> None:
 
 def packed(out: Path, files: dict[str, bytes] = FILES) -> Path:
     version = thin_version("0.1", ["2.13.0+cpu"])
-    return write_wheel(
-        None,
-        {"project": {"name": "my_ops", "version": version, "description": "Operators: cut"}},
-        files,
-        package="my_ops",
-        requires=["torch==2.13.0+cpu"],
-        platform="manylinux_2_28_x86_64",
-        out=out,
-    )
+    project = {"project": {"name": "my_ops", "version": version, "description": "Operators: cut"}}
+    how = {"package": "my_ops", "requires": ["torch==2.13.0+cpu"], "platform": "manylinux_2_28_x86_64"}
+    return write_wheel(None, project, files, out=out, **how)
 
 
 def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -135,17 +125,9 @@ def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: Patch) -> No
     assert list(tmp_path.iterdir()) == [wheel]
 
 
-@pytest.mark.parametrize(
-    ("path", "module"),
-    [
-        ("torch/__init__.py", "torch"),
-        ("torch/nn/__init__.py", "torch.nn"),
-        ("torch/nn/functional.py", "torch.nn.functional"),
-        ("torch/my__init__.py", "torch.my__init__"),
-    ],
-)
-def test_module_of_a_file(path: str, module: str) -> None:
-    assert module_of(path) == module
+def test_module_of_a_file() -> None:
+    for path in ("torch", "torch/nn", "torch/my__init__"):
+        assert module_of(f"{path}.py") == module_of(f"{path}/__init__.py") == path.replace("/", ".")
 
 
 MODULES = {
@@ -174,19 +156,14 @@ MODULES = {
         pytest.param("torch.nn.modules.linear", {"torch.nn.modules", "torch.nn", "torch"}, id="through others"),
         pytest.param("torch.fft", {"torch._refs.linalg"}, id="relative to the folder above"),
         pytest.param("torch._refs", {"torch._refs.deeper"}, id="the package above"),
-        pytest.param(
-            "torch._refs.deeper.one", {"torch._refs.deeper", "torch._refs.linalg"}, id="by two modules in two ways"
-        ),
+        pytest.param("torch._refs.deeper.one", {"torch._refs.deeper", "torch._refs.linalg"}, id="by two in two ways"),
         pytest.param("torch.about", {"torch.round", "torch.about"}, id="in a circle"),
         pytest.param("torch.distributed.c10d", {"torch.distributed"}, id="on a condition"),
         pytest.param("torch.nowhere", None, id="by none"),
     ],
 )
 def test_who_takes_all_names_is_found(tmp_path: Path, module: str, importers: set[str] | None) -> None:
-    for name, text in MODULES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    found = star_importers(tmp_path, [module, "torch.nn"])
+    found = star_importers(write(tmp_path, MODULES), [module, "torch.nn"])
     assert found.pop("torch.nn") == ["torch"]
     assert {name: {*each} for name, each in found.items()} == ({module: importers} if importers else {})
     assert all(len(each) == len({*each}) for each in found.values())
@@ -229,21 +206,9 @@ def test_module_that_another_thread_imports_is_extended_once_it_is_whole(
     del sys.modules["slow_module"]
 
 
-def test_libraries_stay_beside_those_that_need_them() -> None:
-    names = ("_C.so", "libouter-1a2b3c4d.so.1", "note.txt")
-    builds = [
-        {"ops/builds.json": f'[{{"folder": "{torch}"}}]'.encode(), **{f"ops/{torch}/{name}": b"same" for name in names}}
-        for torch in ("one", "two")
-    ]
-    files = together("ops", builds)
-    assert {name for name in files if "shared" in name} == {"ops/shared/note.txt"}
-    assert {f"ops/{torch}/{name}" for torch in ("one", "two") for name in names[:2]} <= files.keys()
-
-
 def test_what_projects_of_folders_require(tmp_path: Path) -> None:
     for name, needed in {"one": '["their>=2", "more"]', "two": '["their>=2"]'}.items():
-        (tmp_path / name).mkdir()
         text = f'[project]\nname = "{name}"\ndependencies = {needed}\n[tool.graft]\nnative = "."\n'
-        (tmp_path / name / "pyproject.toml").write_text(text, encoding="utf-8")
+        write(tmp_path / name, {"pyproject.toml": text})
     (tmp_path / "none").mkdir()
     assert dependencies_of([tmp_path / name for name in ("one", "two", "none")]) == ["their>=2", "more"]
