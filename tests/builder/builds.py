@@ -29,7 +29,7 @@ from graft.inputs.native import NativeFolder, NativeFolders, load_natives, toget
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot, contents_of
 from graft.inputs.toolchain import Toolchain
-from helpers import Patch, write
+from helpers import Patch, compiled, program, write
 
 GXX = Toolchain("g++", "a compiler", "c++20")
 
@@ -73,8 +73,7 @@ NARROW_HEADERS = tuple(
 
 # Records its arguments; rejects a source that contains `wide` with narrow headers, which a header that it includes
 # lacks something of, and one that contains `wrong`.
-COMPILER = r"""#!/bin/sh
-for word; do
+COMPILER = r"""for word; do
     case "$before" in -c) source=$word;; -o) object=$word;; -MF) depfile=$word;; esac
     before=$word
 done
@@ -166,15 +165,18 @@ class Build:
 def build(tmp_path: Path, monkeypatch: Patch) -> Build:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     monkeypatch.setattr(Layout, "store", tmp_path / "store")
-    program = write(tmp_path, {"a compiler": COMPILER}) / "a compiler"
-    program.chmod(0o755)
     units = [
         Unit(Path(A), Path("objects/A.o")),
         Unit(Path(B), Path("objects/B.o"), ("-O3",)),
         Unit(Path(LIBRARY), Path("objects/library.o"), (), (Path("narrow"),)),
     ]
     layout = Layout(TorchVersion("1.0"), (Path("/mine"),), tmp_path / "out")
-    made = Build(layout, Base(Path("torch.whl"), tmp_path / "tree"), Compiler(str(program)), units)
+    made = Build(
+        layout,
+        Base(Path("torch.whl"), tmp_path / "tree"),
+        Compiler(str(program(tmp_path / "a compiler", COMPILER))),
+        units,
+    )
     for name in (*(f"narrow/{header}" for header in NARROW_HEADERS), "header.h", *(str(unit.source) for unit in units)):
         made.write(name, f"// {name}\n")
     return made
@@ -265,7 +267,5 @@ def linked(build: Build, tmp_path: Path, monkeypatch: Patch) -> LinkedBuild:
 
 def make_library(folder: Path, name: str, more: str = "") -> None:
     """Link a library of the base."""
-    source = folder / f"{name}.cpp"
-    source.write_text(OF_BASE.format(name=name.removesuffix(".so")) + more)
-    command = ["g++", "-shared", "-fPIC", "-O1", "-Wl,--build-id=sha1", str(source), "-o", str(folder / name)]
-    subprocess.run([*command, f"-Wl,-soname,{name}", *RPATH], check=True)
+    flags = ("-shared", "-Wl,--build-id=sha1", f"-Wl,-soname,{name}", *RPATH)
+    compiled(OF_BASE.format(name=name.removesuffix(".so")) + more, folder / name, *flags)

@@ -14,22 +14,12 @@ from graft.adopt.plan import Adopted, Operator, Planner
 from graft.adopt.schema import UnreadableError, read_schema, spelled
 from graft.adopt.table import changes
 from graft.core.errors import UsageError
-from helpers import Patch
+from helpers import Patch, beside
+
+CASES = beside(__file__)
 
 # As the dispatcher prints them, and as native_functions.yaml spells them.
-SPELLED = {
-    "ns::f(Tensor(out!) into, Tensor x) -> ()": "f(Tensor(a!) into, Tensor x) -> ()",
-    "ns::f.over(Tensor[](x!) xs) -> ()": "f.over(Tensor(a!)[] xs) -> ()",
-    "ns::f(Tensor(b) x, Tensor y) -> Tensor": "f(Tensor x, Tensor y) -> Tensor",
-    "ns::f(Tensor(b) x) -> Tensor(b)": "f(Tensor(a) x) -> Tensor(a)",
-    "ns::f(Tensor(a -> *) x, int n) -> Tensor(a)[]": "f(Tensor x, int n) -> Tensor[]",
-    "ns::f(Tensor(q!)? x) -> ()": "f(Tensor(a!)? x) -> ()",
-    "ns::f(int[2] n=[1, 1], int[] m=[1, 2]) -> int _0": "f(int[2] n=1, int[] m=[1,2]) -> int",
-    "ns::f(int n=0., float y=1., SymInt m=-1) -> Tensor": "f(int n=0, float y=1., SymInt m=-1) -> Tensor",
-    'ns::f(str s="a, b=(c)") -> (Tensor x, Tensor[] y)': 'f(str s="a, b=(c)") -> (Tensor x, Tensor[] y)',
-    "ns::f(Tensor x, *, bool? b=None) -> (Tensor _0, Tensor _1)": "f(Tensor x, *, bool? b=None) -> (Tensor, Tensor)",
-    "ns::f() -> ()": "f() -> ()",
-}
+SPELLED = CASES["spelled"]
 
 
 @pytest.mark.parametrize("printed", SPELLED)
@@ -63,32 +53,7 @@ def _plan(
 
 
 # The operators of an extension, and the entries that they become.
-ENTRIES = {
-    # names
-    "ns::nms(Tensor x) -> Tensor": "nms(Tensor x) -> Tensor",
-    "ns::rms_norm(Tensor x) -> Tensor": "ns_rms_norm(Tensor x) -> Tensor",
-    "ns::fwd(Tensor x) -> Tensor": "ns_fwd(Tensor x) -> Tensor",
-    "ns::_pool_backward(Tensor x) -> Tensor": "_pool_bwd(Tensor x) -> Tensor",
-    "ns::new_tensor_of(Tensor x) -> Tensor": "ns_new_tensor_of(Tensor x) -> Tensor",
-    "ns::f(Tensor x) -> Tensor; other::f(Tensor x) -> Tensor": "ns_f(Tensor x) -> Tensor; other_f(Tensor x) -> Tensor",
-    "a::knn(Tensor x) -> Tensor; b::knn(Tensor x) -> Tensor": "knn(Tensor x) -> Tensor; b_knn(Tensor x) -> Tensor",
-    # arguments
-    "ns::cut(Tensor x, int from, int default) -> Tensor": "cut(Tensor x, int from_, int default_) -> Tensor",
-    "ns::cut(Tensor self, Tensor input) -> Tensor": "cut(Tensor self, Tensor input_) -> Tensor",
-    # written arguments
-    "ns::add_(Tensor(a!) x, Tensor y) -> Tensor(a!)": "add_(Tensor(a!) self, Tensor y) -> Tensor(a!)",
-    "ns::add_(Tensor(a!) x, Tensor y) -> ()": "add_(Tensor(a!) self, Tensor y) -> Tensor(a!)",
-    "ns::wait_(Tensor x, Tensor(a!) y) -> ()": "wait(Tensor x, Tensor(a!) y) -> ()",
-    "ns::copy_to(Tensor x, Tensor(a!) out) -> Tensor(a!)": "copy_to(Tensor x, Tensor(a!) out) -> ()",
-    "ns::mul_out(Tensor x, Tensor(a!) out) -> Tensor(a!) out": "mul_into(Tensor x, Tensor(a!) out) -> ()",
-    "ns::scan(Tensor x, Tensor(a!) y) -> (Tensor(a!), Tensor)": "scan(Tensor x, Tensor(a!) y) -> Tensor",
-    "ns::mul(Tensor x) -> Tensor; ns::mul.out(Tensor x, Tensor(a!) out) -> Tensor(a!)": (
-        "mul(Tensor x) -> Tensor; mul.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)"
-    ),
-    "ns::mul.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)": "mul.out(Tensor x, Tensor(a!) out) -> ()",
-    # results
-    "ns::maybe(Tensor x) -> (Tensor?, Tensor)": "maybe(Tensor x) -> (Tensor, Tensor)",
-}
+ENTRIES = CASES["entries"]
 
 
 @pytest.mark.parametrize("schemas", ENTRIES)

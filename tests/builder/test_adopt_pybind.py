@@ -13,7 +13,9 @@ from graft.adopt.brackets import split
 from graft.adopt.pybind import PybindChoices, PybindFindings, registered
 from graft.adopt.pybind_found import FoundFunction, FoundModules, found_in, modules_of, not_imported
 from graft.adopt.pybind_signatures import signatures
-from helpers import Patch
+from helpers import Patch, beside
+
+CASES = beside(__file__)
 
 _MODE = "their._C.Mode"
 
@@ -37,36 +39,7 @@ def _reason(doc: str) -> str:
 
 # How pybind11 2.10, 2.13 and 3.0 write a type that schemas have.
 _NUMBERS = {"int": "typing.SupportsInt", "float": "typing.SupportsFloat"}
-_TYPES = {
-    "Tensor": ("at::Tensor", "torch.Tensor"),
-    "int": ("int", _NUMBERS["int"], f"{_NUMBERS['int']} | typing.SupportsIndex", _MODE),
-    "float": ("float", _NUMBERS["float"], f"{_NUMBERS['float']} | typing.SupportsIndex"),
-    "bool": ("bool",),
-    "Tensor?": ("Optional[torch.Tensor]", "torch.Tensor | None"),
-    "float[]?": (
-        "Optional[List[float]]",
-        "Optional[list[float]]",
-        f"collections.abc.Sequence[{_NUMBERS['float']} | typing.SupportsIndex] | None",
-    ),
-    "Tensor[]": ("List[at::Tensor]", "list[torch.Tensor]", "collections.abc.Sequence[torch.Tensor]"),
-    "int[]": ("Tuple[int, ...]", f"List[{_MODE}]", f"list[{_MODE}]", f"collections.abc.Sequence[{_MODE}]"),
-    "bool[]": (
-        "List[bool[3]]",
-        "Annotated[list[bool], FixedSize(3)]",
-        'typing.Annotated[collections.abc.Sequence[bool], "FixedSize(3)"]',
-    ),
-    "Tensor?[]": (
-        "List[Optional[at::Tensor]]",
-        "list[Optional[torch.Tensor]]",
-        "collections.abc.Sequence[torch.Tensor | None]",
-    ),
-    "ScalarType?": ("Optional[torch.dtype]", "torch.dtype | None"),
-    "Device": ("torch.device",),
-    "Layout": ("torch.layout",),
-    "Scalar": ("Union[Number, torch.SymInt, torch.SymFloat, torch.SymBool]",),
-    "SymInt": ("Union[int, torch.SymInt]",),
-    "Generator?": ("Optional[torch.Generator]", "torch.Generator | None"),
-}
+_TYPES = CASES["types"]
 
 
 @pytest.mark.parametrize(("schema", "written"), [(schema, each) for schema in _TYPES for each in _TYPES[schema]])
@@ -83,53 +56,12 @@ def test_results(all_of: str, many: str, optional: str) -> None:
     assert _schemas("f(x: torch.Tensor) -> float") == ["f(Tensor x) -> float"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "schema"),
-    [
-        ('x: torch.Tensor, s: str = "su\'m, (x"', 'Tensor x, str s="su\'m, (x"'),
-        ("x: torch.Tensor, s: str = 'a \"b\" = c'", r'Tensor x, str s="a \"b\" = c"'),
-        ("x: torch.Tensor, d: list[int] = [1, -2]", "Tensor x, int[] d=[1, -2]"),
-        ("x: torch.Tensor, d: Tuple[int, ...] = (1, 2)", "Tensor x, int[] d=[1, 2]"),
-        ("x: torch.Tensor, p: float = 1", "Tensor x, float p=1.0"),
-        ("x: torch.Tensor, b: bool = 0, c: bool = True", "Tensor x, bool b=False, bool c=True"),
-        ("x: torch.Tensor, p: float = 1e-05, y: torch.Tensor | None = None", "Tensor x, float p=1e-05, Tensor? y=None"),
-        (f"x: torch.Tensor, *, k: {_MODE} = <Mode.one: 1>", "Tensor x, *, int k=1"),
-        # What a schema cannot have must be given, and so must what stands before it.
-        ("x: torch.Tensor, a: int = 1, p: float = inf, b: int = 2", "Tensor x, int a, float p, int b=2"),
-        (
-            "x: torch.Tensor, y: torch.Tensor = tensor([[1., 1.],\n        [1., 1.]]), n: int = 1",
-            "Tensor x, Tensor y, int n=1",
-        ),
-        ("x: torch.Tensor, a: int = 1, b: int", "Tensor x, int a, int b"),
-        # Keyword-only arguments have no order.
-        ("x: torch.Tensor, *, a: int = 1, b: int", "Tensor x, *, int a=1, int b"),
-        ("x: torch.Tensor, /, n: int = 3", "Tensor x, int n=3"),
-        # Positional arguments are passed by position, whatever their name.
-        ("x: torch.Tensor, class: int, x: int", "Tensor x, int arg1, int arg2"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "schema"), CASES["arguments"])
 def test_arguments(arguments: str, schema: str) -> None:
     assert _schemas(f"f({arguments}) -> torch.Tensor") == [f"f({schema}) -> Tensor"]
 
 
-_OVERLOADED = """over(*args, **kwargs)
-Overloaded function.
-
-1. over(arg0: torch.Tensor) -> torch.Tensor
-
-The first.
-
-1. no overload
-2. over(neither is this)
-
-2. over(arg0: torch.Tensor, arg1: float) -> torch.Tensor
-
-3. over(arg0: torch.Tensor, arg1: int) -> torch.Tensor
-
-4. over(arg0: torch.Tensor, arg1: dict[str, int]) -> torch.Tensor
-
-5. over(arg0: torch.Tensor, arg1: int) -> torch.Tensor
-"""
+_OVERLOADED = CASES["overloaded"]
 
 
 def test_overloads() -> None:
@@ -143,25 +75,7 @@ def test_overloads() -> None:
     assert found.operators[0].doc == "The first.\n\n1. no overload\n2. over(neither is this)"
 
 
-@pytest.mark.parametrize(
-    ("doc", "reason"),
-    [
-        ("f(x: torch.Tensor, *args, **kwargs) -> torch.Tensor", "any number of arguments (*args)"),
-        ("f(x: torch.Tensor, m: Dict[str, int]) -> torch.Tensor", "m: Dict[str, int] is no type of schemas"),
-        ("f(x: torch.Tensor, a: numpy.ndarray[numpy.float32]) -> torch.Tensor", "a: numpy.ndarray[numpy.float32]"),
-        ("f(x: torch.Tensor, a: std::map<int, std::vector<int>>, b: int) -> torch.Tensor", "a: std::map<int, std::vec"),
-        ("f(x: torch.Tensor, f: Callable[[int], int]) -> torch.Tensor", "f: Callable[[int], int] is no type"),
-        ("f(x: torch.Tensor, a: List[List[int]]) -> torch.Tensor", "schemas have no list of int[]"),
-        ("f(x: torch.Tensor, b: their._C.Box) -> torch.Tensor", "b: their._C.Box is no type of schemas"),
-        ("f(x: torch.Tensor) -> Dict[str, torch.Tensor]", "Dict[str, torch.Tensor] is no type of schemas"),
-        ("f(x: torch.Tensor) -> tuple[torch.Tensor]", "a tuple of one result"),
-        ("f(x: torch.Tensor, *, class: int) -> torch.Tensor", "keyword-only argument named class"),
-        ("f(n: int) -> int", "no argument is a tensor"),
-        ("f(x: torch.Tensor, o: object = <X 'unclosed>) -> torch.Tensor", "no signature"),
-        ("lambda(x: torch.Tensor) -> torch.Tensor", "lambda is no name of an operator"),
-        ("f", "no signature"),
-    ],
-)
+@pytest.mark.parametrize(("doc", "reason"), CASES["left_out"])
 def test_left_out(doc: str, reason: str) -> None:
     assert reason in _reason(doc)
 

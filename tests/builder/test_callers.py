@@ -11,50 +11,15 @@ from pathlib import Path
 import pytest
 from graft.base.callers import direct_callers, kept_calls, python_overrides
 from graft.inputs.entries import read_entries
-from helpers import write
+from helpers import beside, write
 
-SOURCE = """
-namespace at {
-namespace native {
-__attribute__((noinline)) int trace_cpu(int x) { return x * 3; }
-struct structured_renorm_out { int impl(int x); };
-__attribute__((noinline)) int structured_renorm_out::impl(int x) { return x * 5; }
-int inside(int x) { return trace_cpu(x) + 1; }
-int last(int x) { return trace_cpu(x + 1); }
-int other(int x) { return x - 1; }
-}
-namespace cpu {
-int trace(int x) { return native::trace_cpu(x) + 0x12; }
-__attribute__((noinline)) int renorm_(int x) { return native::structured_renorm_out().impl(x) + 2; }
-}
-namespace {
-__attribute__((noinline)) int wrapper_CPU__trace(int x) { return native::trace_cpu(x) + 4; }
-}
-int (*table[])(int) = {wrapper_CPU__trace, native::other};
-int runtime(int x) { auto run = [](int y) { return cpu::renorm_(y) + 6; }; return run(x); }
-}
-"""
+CASES = beside(__file__)
+
+SOURCE = CASES["source"]
 # The end of `mov %ebp, %eax` and what follows have the bytes of a call.
-APART = """
-asm(".pushsection .text; .globl apart; .type apart, @function; apart: .byte 0x89, 0xe8; .long _ZN2at6native9trace_cpuEi"
-    " - . - 4; ret; .size apart, . - apart; .popsection");
-"""
-ENTRIES = """
-- func: trace(Tensor self) -> Tensor
-  dispatch:
-    CPU: my_trace
-  replace: True
-
-- func: renorm.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  dispatch:
-    CPU: my_renorm
-  replace: True
-"""
-THEIRS = [
-    {"dispatch": {"CPU": "trace_cpu", "CUDA": "trace_cuda"}},
-    {"structured": True, "dispatch": {"CPU, CUDA": "renorm_out"}},
-]
+APART = CASES["apart"]
+ENTRIES = CASES["entries"]
+THEIRS = CASES["theirs"]
 TRACE = "_ZN2at6native9trace_cpuEi"
 
 

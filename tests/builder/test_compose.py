@@ -17,7 +17,9 @@ from graft.compose.composition import Composition, installed_headers
 from graft.core.console import Steps
 from graft.core.errors import UsageError
 from graft.inputs.native import load_natives
-from helpers import Patch, write
+from helpers import Patch, beside, write
+
+CASES = beside(__file__)
 
 
 def test_patch_of_a_stub_is_kept(tmp_path: Path) -> None:
@@ -72,36 +74,13 @@ def require(tmp_path: Path) -> Require:
 
 @pytest.mark.parametrize(
     ("text", "names"),
-    [
-        pytest.param("listed.update(x=1)", ["listed"], id="used at import"),
-        pytest.param("def f():\n    return listed[0]", ["listed"], id="used in a function"),
-        pytest.param("def wrap(f):\n    return lambda: f()\nlisted = wrap(listed)", ["listed"], id="replaced"),
-        pytest.param("listed += [1]", ["listed"], id="extended in place"),
-        pytest.param("@cached\ndef f(x: Kind = default) -> Kind: ...", ["Kind", "cached", "default"], id="decorated"),
-        pytest.param("all = [x for x in listed]", ["listed"], id="gone through"),
-        pytest.param("all = [x for x in [1]]\nlast = x", ["x"], id="behind a comprehension"),
-        pytest.param("class A(Base):\n    x = listed", ["Base", "listed"], id="in a class"),
-        pytest.param("def f():\n    global listed\n    old, listed = listed, 1", ["listed"], id="global"),
-        pytest.param("for x in [1]:\n    y = x\nz = y", [], id="bound by a loop"),
-        pytest.param("try:\n    import a.b as c\nexcept OSError as e:\n    print(e, c)", [], id="bound otherwise"),
-        pytest.param("def f(a, *b, **c):\n    return g(a, b, c)\ndef g(*x): return len(x)", [], id="defined later"),
-        pytest.param("if (n := len([1])) and n: print(n, __name__)", [], id="built in"),
-    ],
+    [pytest.param(*row, id=name) for name, row in CASES["names"].items()],
 )
 def test_each_name_that_upstream_lacks_is_found(require: Require, text: str, names: list[str]) -> None:
     assert require(text, "other = 1\n") == names
 
 
-@pytest.mark.parametrize(
-    "upstream",
-    [
-        "listed = {}",
-        "def listed(): ...",
-        "from a import b as listed",
-        "if True:\n    listed: dict = {}\nelse:\n    listed = 2",
-        "try:\n    from a import listed\nexcept ImportError:\n    pass",
-    ],
-)
+@pytest.mark.parametrize("upstream", CASES["upstream"])
 def test_what_upstream_defines_is_no_fault(require: Require, upstream: str) -> None:
     assert require("listed.update(x=1)", upstream) == []
 

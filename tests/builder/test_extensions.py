@@ -25,43 +25,13 @@ from graft.inputs.carried import carried
 from graft.inputs.native import load_native
 from graft.inputs.settings import Settings, settings_of
 from graft.inputs.toolchain import Toolchain
-from helpers import Capture, Patch, write
+from helpers import Capture, Patch, beside, write
 
-TREE = {
-    "setup.py": "",
-    "LICENSE": "Anyone may use it.\n",
-    "csrc/z.cpp": "",
-    "csrc/a.cu": "",
-    "csrc/test.cpp": "",
-    "csrc/include/a.h": "",
-    "their/__init__.py": "",
-    "their/data.json": "",
-    "their/py.typed": "",
-    "their/_C.so": "",
-    "their/csrc/b.cpp": "",
-    "their/deep/__init__.py": "",
-    "their/__pycache__/x.pyc": "",
-    "their/.hidden": "",
-}
+CASES = beside(__file__)
 
-TABLE = """
-[tool.graft.packages]
-their = "../tree/their"
+TREE = CASES["tree"]
 
-[[tool.graft.extensions]]
-name = "their._C"
-suffix = ".so"
-sources = ["../tree/csrc/z.cpp", "../tree/csrc/*.cu"]
-include-dirs = ["../tree/csrc/include"]
-define = ["A", "B=2"]
-cxx-flags = ["-fvisibility=hidden", "-std=c++14"]
-link-flags = ["-Wl,-z,now"]
-license-files = ["../tree/LICENSE"]
-
-[[tool.graft.extensions]]
-name = "their._other"
-sources = ["../tree/csrc/z.cpp"]
-"""
+TABLE = CASES["table"]
 
 
 def settings(tmp_path: Path, table: str = TABLE) -> Settings:
@@ -101,28 +71,7 @@ def test_packages_carry_no_sources(tmp_path: Path) -> None:
     assert both["alone.py"] == tmp_path / "alone.py"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "said"),
-    [
-        ('suffix = ".so"', 'sufix = ".so"', 12, "[[tool.graft.extensions]] has no key `sufix`"),
-        ('suffix = ".so"', 'suffix = "so"', 12, "suffix: so is not the end of a library's name, as .so is"),
-        ('define = ["A", "B=2"]', "define = 1", 15, "[[tool.graft.extensions]] define is not a macro, or a list"),
-        ('name = "their._other"', 'name = "their._C"', 21, "name: their._C has another extension already"),
-        ('name = "their._other"', 'name = "torch._other"', 21, "name: torch._other is no name"),
-        ('name = "their._other"', "", 20, "[[tool.graft.extensions]] has no name"),
-        (
-            '_other"\nsources = ["../tree/csrc/z.cpp"]',
-            '_other"\nsources = ["../no.cpp"]',
-            22,
-            "../no.cpp matches no file",
-        ),
-        ('_other"\nsources = ["../tree/csrc/z.cpp"]', '_other"', 21, "name: their._other has no sources"),
-        ('"-std=c++14"', '"-o x"', 16, "cxx-flags: -o x: the build passes what the compiler does"),
-        ('their = "../tree/their"', 'their = "../tree/no"', 8, "packages: ../tree/no: no such folder"),
-        ('their = "../tree/their"', 'torch = "../tree/their"', 7, "packages: torch is no name"),
-        ('their = "../tree/their"', "their = 1", 7, "packages is not a table: name = folder"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "line", "said"), CASES["mistakes"])
 def test_mistakes(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
     assert old in TABLE
     with pytest.raises(UsageError) as caught:
@@ -250,43 +199,7 @@ def test_libraries_of_others_with_the_same_name_are_opened(tmp_path: Path, monke
             Ops().load_library(f"{tmp_path}/{file}")
 
 
-CHANGING = """
-import os, shutil, tempfile
-from pathlib import Path
-from setuptools import Extension, setup
-with open("their/version.tmp", "w") as file:
-    file.write("1")
-os.replace("their/version.tmp", "their/version.py")
-with tempfile.NamedTemporaryFile("w", dir=os.getcwd() + "/their", delete=False) as file:
-    file.write("2")
-os.chmod(file.name, 0o644)
-os.rename(file.name, "their/second.py")
-os.rename("their/data.json", "their/moved.json")
-shutil.copy("their/data.json", "their/copied.json")
-shutil.move("csrc/include", "csrc/other")
-os.remove("their/_C.so")
-Path("their/py.typed").unlink()
-os.symlink("../csrc/z.cpp", "their/z.cpp")
-Path("their/z.cpp").write_text("3")
-os.makedirs("new/deep")
-os.rmdir("new/deep")
-shutil.rmtree("csrc/include")
-os.mkdir("gone")
-open("gone/file", "w").close()
-shutil.rmtree("gone")
-open("their/third.py", "w").close()
-os.remove("their/third.py")
-os.truncate("LICENSE", 1)
-for change in (os.remove, os.rmdir, shutil.rmtree):
-    try:
-        change("their/none")
-        raise SystemExit("a removal of nothing was silent")
-    except FileNotFoundError:
-        pass
-with open("names.txt", "w") as file:
-    print(*sorted(os.listdir()), file=file)
-setup(name="their", ext_modules=[Extension("their._C", ["csrc/z.cpp"])])
-"""
+CHANGING = CASES["changing"]
 
 
 def test_a_build_that_is_asked_changes_nothing(tmp_path: Path) -> None:
@@ -320,17 +233,7 @@ def test_sdist_needs_the_sources_below_the_project(tmp_path: Path, monkeypatch: 
     assert f"extensions: {tmp_path.resolve()}/tree/csrc/z.cpp is not below" in capsys.readouterr().err
 
 
-MODULE = """
-#include <Python.h>
-#include <stdio.h>
-__attribute__((constructor)) static void open_it(void) { fputs("opened VALUE\\n", stderr); }
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_C", NULL, 0, NULL};
-PyMODINIT_FUNC PyInit__C(void) {
-  PyObject* module = PyModule_Create(&definition);
-  PyModule_AddIntConstant(module, "value", VALUE);
-  return module;
-}
-"""
+MODULE = CASES["module"]
 
 
 @pytest.fixture(scope="module")

@@ -7,25 +7,11 @@ from pathlib import Path
 import pytest
 from graft.compile.link_messages import explain_repeated, explain_undefined
 from graft.inputs.native import load_natives
+from helpers import beside
 
-FUNCTIONS = """\
-# a comment
-- func: soft_clip(Tensor self, Scalar limit=1) -> Tensor
-  variants: function
-  dispatch:
-    CPU, Meta: soft_clip_cpu
+CASES = beside(__file__)
 
-- func: soft_add.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  dispatch:
-    CPU: soft_add_out  # with a comment
-
-- func: soft_sum(Tensor self) -> Tensor
-
-- func: soft_max(Tensor self) -> Tensor
-  dispatch:
-    CPU: vision::ops::soft_max_cpu
-"""
+FUNCTIONS = CASES["functions"]
 
 
 @pytest.fixture
@@ -34,16 +20,7 @@ def native(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("symbol", "line", "operator"),
-    [
-        ("at::native::soft_clip_cpu(at::Tensor const&, c10::Scalar const&)", 4, "soft_clip"),
-        ("at::native::structured_soft_add_out::impl(at::Tensor const&, at::Tensor const&)", 9, "soft_add.out"),
-        ("at::meta::structured_soft_add_out::meta(at::Tensor const&)", 9, "soft_add.out"),
-        ("at::native::soft_sum(at::Tensor const&)", 12, "soft_sum"),
-        ("vision::ops::native::soft_max_cpu(at::Tensor const&)", 15, "soft_max"),
-    ],
-)
+@pytest.mark.parametrize(("symbol", "line", "operator"), CASES["asked"])
 def test_undefined_symbol_names_the_entry_that_asks_for_it(native: Path, symbol: str, line: int, operator: str) -> None:
     assert explain_undefined({symbol: ["library_0.cpp", "library_1.cpp"]}, load_natives([native])) == (
         f"{native}/native_functions.yaml:{line}: no file defines {symbol}, the kernel of {operator}; "
@@ -61,15 +38,7 @@ def test_undefined_symbol_that_no_entry_asks_for_names_its_caller(native: Path, 
     assert said.startswith(f"Soft.cpp: calls {symbol}, which is not defined; define it")
 
 
-MINE = """\
-namespace at::native {
-int helper(int x);
-
-int twice(int x) { return x; }
-
-int once(int x) { return helper(x); }
-}
-"""
+MINE = CASES["mine"]
 
 
 def test_undefined_symbol_is_told_at_the_line_that_calls_it(native: Path) -> None:

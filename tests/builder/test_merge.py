@@ -11,9 +11,11 @@ from graft.inputs.entries import read_entries
 from graft.inputs.merge import MARK, added_list, merge_with_base
 from graft.inputs.native import DERIVATIVES, FUNCTIONS, load_native, load_natives
 from graft.inputs.spelling import respelled
-from helpers import of_the_base_wheel, write
+from helpers import beside, of_the_base_wheel, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+CASES = beside(__file__)
 
 
 def added(folder: Path, text: str) -> str:
@@ -21,18 +23,7 @@ def added(folder: Path, text: str) -> str:
     return added_list(load_native(write(folder, {"native_functions.yaml": text})), FUNCTIONS)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("- func: f\n  bad: [\n", r":3:1: not YAML"),
-        ("- func: f\n - func: g\n", r":2:2: line 2 is indented by 1, its siblings by 0; "),
-        ("func: f\n", r":1: not a list of entries; start each entry with `- `"),
-        ("[{func: f}]\n", r":1: the list is in brackets, or a document of its own; start each entry with `- `"),
-        ("- func: f\n- hello\n", r":2:3: this entry is not a mapping; write `- func: "),
-        ("- fun: f\n  tags: g\n", r":1: an entry needs the key `func`; start it with `- func: `"),
-        ("---\n- func: f\n", r":1: the list is in brackets, or a document of its own; start each entry with `- `"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), CASES["not_lists"])
 def test_what_is_not_a_list_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BuildError, match=message):
         added(tmp_path, text)
@@ -85,25 +76,7 @@ def test_lists_of_several_folders_follow_each_other(tmp_path: Path) -> None:
     assert [entry.operator for entry in natives.entries(FUNCTIONS, replacing=True)] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("f(Tensor[]a, Tensor?b, int[2]c) -> Tensor", "f(Tensor[] a, Tensor? b, int[2] c) -> Tensor"),
-        ("f(Tensor y, int? max = None) -> Tensor", "f(Tensor y, int? max=None) -> Tensor"),
-        ("f(Tensor a,Tensor b)->Tensor", "f(Tensor a, Tensor b) -> Tensor"),
-        ("  f (Tensor a,  Tensor b ) ->  Tensor", "f(Tensor a, Tensor b) -> Tensor"),
-        ("f(Tensor a, Tensor b,) -> Tensor", "f(Tensor a, Tensor b) -> Tensor"),
-        ("f(Tensor! x, Tensor![] y, Tensor!? z) -> ()", "f(Tensor(a!) x, Tensor(b!)[] y, Tensor(c!)? z) -> ()"),
-        ("f(Tensor(a!) x, Tensor! y) -> ()", "f(Tensor(a!) x, Tensor(b!) y) -> ()"),
-        ("f(Tensor a, int[2] s=[0, 1]) -> Tensor", "f(Tensor a, int[2] s=[0,1]) -> Tensor"),
-        ("f(Tensor a) -> (Tensor[])", "f(Tensor a) -> Tensor[]"),
-        ("f(Tensor(a!) a) -> (Tensor(a!))", "f(Tensor(a!) a) -> Tensor(a!)"),
-        ("f(Tensor a) -> (Tensor, Tensor)", "f(Tensor a) -> (Tensor, Tensor)"),
-        ('f(str m="a ,  b!", Tensor x) -> Tensor', 'f(str m="a ,  b!", Tensor x) -> Tensor'),
-        ("f( ) -> ( )", "f() -> ()"),
-        ("no schema", "no schema"),
-    ],
-)
+@pytest.mark.parametrize(("written", "expected"), CASES["spelling"])
 def test_spelling(written: str, expected: str) -> None:
     assert respelled(written) == expected
     assert respelled(expected) == expected

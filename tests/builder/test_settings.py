@@ -16,7 +16,9 @@ from graft.inputs.includes import looked_for
 from graft.inputs.native import load_native, load_natives
 from graft.inputs.saves import times
 from graft.inputs.settings import NO_SETTINGS, Settings, settings_of
-from helpers import Capture, Patch, write
+from helpers import Capture, Patch, beside, write
+
+CASES = beside(__file__)
 
 FUNCTIONS = "- func: probe(Tensor self) -> Tensor\n"
 
@@ -65,19 +67,7 @@ def test_stamp_holds_what_is_written_and_no_path(tmp_path: Path) -> None:
     assert settings_of(folder(tmp_path / "one", 'define = "A"', {})).stamp != stamps["two"]
 
 
-LAYOUT = {
-    "csrc/a.cc": '#include "impl.cpp"\n#include <field/a.h>\n',
-    "csrc/impl.cpp": "",
-    "csrc/deep/b.cxx": '#include "../local.hpp"\n',
-    "csrc/deep/c.cu": "",
-    "csrc/local.hpp": "",
-    "csrc/unused.h": "",
-    "csrc/test.cc": "",
-    "include/field/a.h": '#include "b.hh"\n',
-    "include/field/b.hh": "",
-    "include/field/unused.h": "",
-    "native/Own.cpp": "",
-}
+LAYOUT = CASES["layout"]
 
 
 def test_layouts(tmp_path: Path) -> None:
@@ -102,43 +92,7 @@ COMPUTED |= {"include/more.ipp": "", "include/other.hh": "", "include/notes.txt"
 
 @pytest.mark.parametrize(
     ("table", "files", "expected"),
-    [
-        pytest.param(
-            *("", {**LAYOUT, "native/ops/a.cc": "", "native/b.cc": ""}),
-            {"files": "Own.cpp native_functions.yaml", "unread": "b.cc"},
-            id="without sources nothing else is read",
-        ),
-        pytest.param(
-            *('exclude = "native/Impl.cpp"', {"native/A.cpp": '#include "Impl.cpp"\n', "native/Impl.cpp": ""}),
-            {"sources": "A.cpp", "included": "Impl.cpp"},
-            id="a source that is excluded may be included",
-        ),
-        pytest.param(
-            *('sources = ["native/*.cpp", "*.cpp"]', {"Other.cpp": "", "native/Own.cpp": ""}),
-            {"sources": "Other.cpp Own.cpp"},
-            id="sources may name what is read anyway",
-        ),
-        pytest.param(
-            *('sources = ["python/**/*.cc", "docs/*/*.cc"]', PYTHON),
-            {"sources": "docs/x/b.cc python/pkg/csrc/a.cc", "python": "", "docs": ""},
-            id="sources in folders with names of Python are code",
-        ),
-        pytest.param(
-            *('sources = "csrc/**/*"', CUDA),
-            {"cuda": "csrc/cuda/a.cc csrc/cuda/b.cu cuda/c.cpp", "sources": "csrc/cpu/d.cc"},
-            id="sources in folders called cuda are for CUDA",
-        ),
-        pytest.param(
-            *('include-dirs = "include"\ndefine = "FIELD_CONFIG=<config.h>"', COMPUTED),
-            {"included": "include/config.h include/more.ipp include/other.hh"},
-            id="a computed include may mean any header",
-        ),
-        pytest.param(
-            *('sources = ["csrc/**", ".own/*.cc"]', TOOLS),
-            {"sources": ".own/c.cc csrc/a.cc"},
-            id="files of tools match no glob",
-        ),
-    ],
+    [pytest.param(*row, id=name) for name, row in CASES["kinds"].items()],
 )
 def test_files_of_each_kind(tmp_path: Path, table: str, files: dict[str, str], expected: dict[str, str]) -> None:
     native = load_native(folder(tmp_path, table, files))
@@ -184,35 +138,7 @@ def test_a_save_of_any_of_them_is_seen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("table", "line", "what"),
-    [
-        ('includes = "x"', 6, "has no key `includes`"),
-        ("sources = 3", 6, "sources is not a glob, or a list"),
-        ("define = []", 6, "define is not a macro, or a list"),
-        ('cpu-flags = "-mavx2"', 6, "cpu-flags is not a table: glob = flags"),
-        ('include-dirs = [\n  "csrc",\n  "missing",\n]', 8, "include-dirs: missing: no such folder"),
-        ('library-dirs = "missing"', 6, "library-dirs: missing: no such folder"),
-        ('sources = ["csrc/*.cc",\n "csrc/*.cxy"]', 7, "csrc/*.cxy matches no file"),
-        ('sources = "csrc/*.h"', 6, "csrc/*.h matches no file but a.h, which no compiler is called for"),
-        ('sources = "../*.cpp"', 6, "../*.cpp leads out of "),
-        ('exclude = "gone.cpp"', 6, "gone.cpp matches no file"),
-        ('license-files = "LICENSE"', 6, "LICENSE matches no file"),
-        ('define = "_GLIBCXX_USE_CXX11_ABI=0"', 6, "it decides what std::string is"),
-        ('cxx-flags = "-Wp,-D_GLIBCXX_USE_CXX11_ABI=0"', 6, "it decides what std::string is"),
-        ('cxx-flags = "-DA=1 -DB=2"', 6, "-DA=1 -DB=2: several flags; write them as a list"),
-        ('nvcc-flags = "-Xcompiler=-fvisibility=default"', 6, "-fvisibility=default cannot be used"),
-        ('include-dirs = "my inc"', 6, "its name needs to be at most 120 letters, digits and . _ + -"),
-        ('define = "A B"', 6, "A B is no macro: write NAME or NAME=VALUE"),
-        ('libraries = "-lfoo"', 6, "-lfoo is no name: write foo for libfoo.so"),
-        ('cxx-flags = "-I include"', 6, "-I include: folders of headers belong into include-dirs"),
-        ('cxx-flags = "-Iinclude"', 6, "-Iinclude: folders of headers belong into include-dirs"),
-        ('cxx-flags = ["-include", "a.h"]', 6, "-include: write #include into the sources"),
-        ('cxx-flags = [\n "-O3",\n "-fvisibility=default"]', 8, "compiler flag -fvisibility=default cannot be used"),
-        ('nvcc-flags = "-rdc=true"', 6, "nvcc-flags: the compiler flag -rdc=true cannot be used"),
-        ('cxx-flags = "O3"', 6, "O3: it is not a compiler flag"),
-        ('cpu-flags = {"csrc/*.cc" = "-O3"}', 6, "-O3 names no feature of a processor, as -mavx512bf16 does"),
-        ('cpu-flags = {"none/*.cc" = "-mavx2"}', 6, "none/*.cc matches no file"),
-        ('[tool.graft.cpu-flags]\n"none/*.cc" = "-mavx2"', 7, "none/*.cc matches no file"),
-    ],
+    CASES["mistakes"],
     ids=lambda value: str(value)[:40],
 )
 def test_mistake_is_one_line_with_its_place(tmp_path: Path, table: str, line: int, what: str) -> None:

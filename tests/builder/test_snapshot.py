@@ -14,7 +14,9 @@ from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs import snapshot
 from graft.inputs.native import FUNCTIONS, saved_natives
 from graft.inputs.snapshot import take_snapshot
-from helpers import Patch, program, write
+from helpers import Patch, beside, program, write
+
+CASES = beside(__file__)
 
 PIN = """version: 1.0
 source: {git: {repository: none, tag: none, commit: none}}
@@ -26,25 +28,8 @@ PATCHES = {"1.0/pin.yaml": PIN, "1.0/series": "mine.patch\n../0.9/theirs.patch\n
 PATCHES |= {"1.0/mine.patch": PATCH, "0.9/theirs.patch": PATCH}
 
 # The second folder's texts: one without a final newline, one indented.
-FIRST = {
-    "native_functions.yaml": "# mine\n- func: one(Tensor self) -> Tensor\n\n",
-    "derivatives.yaml": "- name: one(Tensor self) -> Tensor\n  self: grad",
-    "python/text.py": "one = 1\n",
-    "docs/one.rst": "What one does.\n",
-    "samples.py": "def one(make): ...\n",
-    "One.cpp": "// one\n",
-    "cpu/OneKernel.cpp": "REGISTER_DISPATCH(one_stub, &one_kernel)\n",
-    "notes.txt": "read by nobody\n",
-    "tests/test_one.py": "pass\n",
-}
-SECOND = {
-    "native_functions.yaml": "  - func: two(Tensor self) -> Tensor\n    variants: method\n  - func: more() -> ()\n",
-    "derivatives.yaml": "- name: two(Tensor self) -> Tensor\n  self: grad\n",
-    "python/text.py": "two = 2\n",
-    "python/other.py": "other = 2\n",
-    "docs/two.rst": "What two does.\n",
-    "Two.cpp": "// two\n",
-}
+FIRST = CASES["first"]
+SECOND = CASES["second"]
 
 
 @pytest.fixture

@@ -20,9 +20,11 @@ from graft.core.layout import INTERPRETER
 from graft.deliver.shipped import publish
 from graft.deliver.thin import package_name, thin_version, write_wheel
 from graft.verbs import dependencies_of
-from helpers import Patch, write
+from helpers import Patch, beside, write
 from packaging.requirements import Requirement
 from packaging.version import Version
+
+CASES = beside(__file__)
 
 FILES = {"my_ops/_C.so": bytes(range(256)) * 9, "my_ops/a,b.py": b"", "my_ops/__init__.py": b"from . import _C\n"}
 
@@ -130,23 +132,7 @@ def test_module_of_a_file() -> None:
         assert module_of(f"{path}.py") == module_of(f"{path}/__init__.py") == path.replace("/", ".")
 
 
-MODULES = {
-    "torch/__init__.py": "from torch.functional import *\nfrom .nn import *\nfrom torch.fft import fft\n",
-    "torch/functional.py": "from torch.fft import a, b  # not import *\n",
-    "torch/fft.py": "",
-    "torch/_refs/__init__.py": "from torch._refs.special import *\nfrom . import linalg\n",
-    "torch/_refs/special.py": "",
-    "torch/_refs/linalg.py": "from ..fft import *\nfrom .deeper.one import *\n",
-    "torch/_refs/deeper/__init__.py": "from .one import *\nfrom . import *\nfrom .. import *\n",
-    "torch/_refs/deeper/one.py": "def f():\n    return 'from torch.fft import *'\n",
-    "torch/nn/__init__.py": "from .modules import *\n",
-    "torch/nn/modules/__init__.py": "from .linear import *\n",
-    "torch/nn/modules/linear.py": "",
-    "torch/round.py": "from torch.about import *\n",
-    "torch/about.py": "from torch.round import *\n",
-    "torch/distributed/__init__.py": "if True:\n    try:\n        from .c10d import *\n    finally:\n        pass\n",
-    "torch/distributed/c10d.py": "",
-}
+MODULES = CASES["modules"]
 
 
 @pytest.mark.parametrize(

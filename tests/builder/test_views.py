@@ -7,42 +7,13 @@ from pathlib import Path
 
 import pytest
 from graft.compile.views import Views
+from helpers import beside
 
-TEMPLATE = """namespace at {
-class Tensor {
-  ${tensor_method_declarations}
+CASES = beside(__file__)
 
-  // behind the methods
-};
-${tensor_method_definitions}
-} // namespace at
-"""
-BODY = """namespace at {
-class Tensor {
-  at::Tensor add(const at::Tensor & other) const;
-
-  // behind the methods
-};
-// aten::add
-inline at::Tensor Tensor::add(const at::Tensor & other) const { return at::_ops::add::call(*this, other); }
-} // namespace at
-"""
-FRAGMENTS = {
-    "gdh": {
-        "names": ["gdh", "gdh_out", "gdh_"],
-        "declarations": ["at::Tensor gdh() const;", "at::Tensor & gdh_() const;"],
-        "definitions": ["inline at::Tensor Tensor::gdh() const { return at::_ops::gdh::call(*this); }"],
-        "plumbing": [],
-        "redispatch": ["inline at::Tensor gdh(c10::DispatchKeySet set, const at::Tensor & self) {}"],
-    },
-    "roi": {
-        "names": ["roi"],
-        "declarations": [],
-        "definitions": [],
-        "plumbing": [],
-        "redispatch": ["inline at::Tensor roi(c10::DispatchKeySet set) {}"],
-    },
-}
+TEMPLATE = CASES["template"]
+BODY = CASES["body"]
+FRAGMENTS = CASES["fragments"]
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ from graft.checkout.changed_python import Difference
 from graft.checkout.python_operators import without_docstrings
 from helpers import beside
 
-BEFORE = beside(__file__)["before"]
+CASES = beside(__file__)
+
+BEFORE = CASES["before"]
 
 
 def values(text: str) -> dict[str, Any]:
@@ -20,19 +22,7 @@ def values(text: str) -> dict[str, Any]:
     return {**called, "listed": sorted(names["__all__"]), "size": names["Five"].size, "sep": names.get("sep")}
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("return x + 1", "return x + 10"),
-        ('["one"]', '[\n    "one",\n    "six",\n]'),
-        ("def two(x):", "def six(x):\n    return x - 6\n\n\ndef two(x):"),
-        ("class Five:", "@wrapped\ndef six(x):\n    return x - 6\n\n\nclass Five:"),
-        ("import os\n", "import os\nfrom os import sep\n"),
-        ("from typing import overload", "from os import sep\nfrom typing import Any, overload"),
-        ("size = 5\n", "size = 5\n\n\nsep = 1\n"),
-        ('"one"]', '"one", "sep"]  # a list\nsep = "|"'),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), CASES["behind"])
 def test_text_behind_makes_the_same_module(old: str, new: str) -> None:
     after = BEFORE.replace(old, new)
     assert values(BEFORE + Difference(BEFORE, after).lines()) == values(after)
@@ -43,35 +33,13 @@ def test_comments_and_layout_add_nothing() -> None:
     assert Difference(BEFORE, BEFORE.replace("def two(x):", "# two\ndef two( x ):")).lines() == ""
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("size = 5", "size = 6", "line 30 of the branch's"),
-        ("    return x\n", "    return -x\n", "line 23 of the branch's"),
-        ("return one(x) * 2", "return one(x) * 3", "`two`"),
-        ("four = wrapped(two)\n", "", "line 27 of the release's"),
-        ('["one"]', "[]", "line 5 of the branch's"),
-        ("import os\n", "from __future__ import annotations\nimport os\n", "line 2 of the branch's"),
-        ("class Five:", "if True:\n    two = one\n\n\nclass Five:", "line 30 of the branch's"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), CASES["not_behind"])
 def test_what_cannot_be_behind_is_named(old: str, new: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Difference(BEFORE, BEFORE.replace(old, new)).lines()
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        (
-            "names = [1]\nfor each in names:\n    print(each)\n",
-            "names = [1, 2]\nfor each in names:\n    print(each)\n",
-            "`names`",
-        ),
-        ("import math as m\nx = m.pi\n", "import cmath as m\nx = m.pi\n", "`m`"),
-        ("x = 1\ny = 2\n", "y = 2\nx = 1\n", "the order of statements"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "said"), CASES["taken_at_import"])
 def test_what_the_file_takes_at_import_is_named(before: str, after: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Difference(before, after).lines()

@@ -14,14 +14,15 @@ from graft.core.errors import UsageError
 from helpers import beside, git, write
 from small_tree import commit, repository
 
+CASES = beside(__file__)
+
 NATIVE = "aten/src/ATen/native"
 FUNCTIONS = f"{NATIVE}/native_functions.yaml"
 DERIVATIVES = "tools/autograd/derivatives.yaml"
 HELPERS = "torch/csrc/autograd/FunctionsManual"
 YAML = "torchgen/packaged/ATen/native/native_functions.yaml"
 # A small PyTorch, and sources that some tests add to it.
-TEXTS = beside(__file__)
-FILES, BRANCHES, HELPED = (TEXTS[name] for name in ("files", "branches", "helped"))
+FILES, BRANCHES, HELPED = (CASES[name] for name in ("files", "branches", "helped"))
 
 
 @pytest.fixture
@@ -77,15 +78,7 @@ def test_kernel_and_entry_are_at_their_lines(checkout: Path, site: Path) -> None
     assert answer.places["Others.cpp"] == f"{NATIVE}/Others.cpp"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("namespace at::native {", "namespace at { namespace native {\n// here\n"),
-        ("#include <ATen/core/Tensor.h>\n", ""),
-        ("  return self.dim();", "  /* the number */ return\n      self.dim(); // of dimensions"),
-        ("#include <ATen/core/Tensor.h>", "#ifndef A\n#include <ATen/Functions.h>\n#else\n#include <ATen/B.h>\n#endif"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), CASES["alike"])
 def test_what_compiles_alike_builds_nothing(checkout: Path, site: Path, old: str, new: str) -> None:
     edits = [(f"{NATIVE}/Others.cpp", old, new)]
     if "{ namespace" in new:
@@ -123,14 +116,7 @@ def test_meta_function(checkout: Path, site: Path) -> None:
     assert "TORCH_META_FUNC(half)" in text and "TORCH_IMPL_FUNC(half_out)" in text and "DEFINE_DISPATCH" not in text
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "there", "gone"),
-    [
-        ("return 1", "return 3", ["one"], ["two_rule", "three"]),
-        ('"three", three_rule', '"three", other_rule', ["other_rule"], ["one_rule", "two_rule"]),
-        ("  VMAP_SUPPORT(two", "  RULE(four);\n  VMAP_SUPPORT(two", ["RULE(four)"], ["VMAP_SUPPORT(two"]),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "there", "gone"), CASES["rules"])
 def test_batching_rules(checkout: Path, site: Path, old: str, new: str, there: list[str], gone: list[str]) -> None:
     answer = of(checkout, site, ("aten/src/ATen/functorch/BatchRulesUnaryOps.cpp", old, new))
     text = "\n".join(lines(answer, "BatchRulesUnaryOps.cpp").values())
@@ -262,15 +248,7 @@ def test_what_cannot_be_carried_is_listed(checkout: Path, site: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("written", "is_left"),
-    [
-        ("native/Others.cpp PROPERTIES COMPILE_FLAGS -O0", True),
-        (f'${{ROOT}}/../{NATIVE}/Others.cpp PROPERTIES COMPILE_FLAGS "-march=x -Wno-y"', True),
-        (f"${{ROOT}}/{NATIVE}/Others.cpp PROPERTIES COMPILE_FLAGS -Wno-deprecated-declarations", False),
-        (f"${{ROOT}}/{NATIVE}/cuda/Others.cpp PROPERTIES COMPILE_FLAGS -O0", False),
-    ],
-)
+@pytest.mark.parametrize(("written", "is_left"), CASES["flags"])
 def test_source_with_flags_of_its_own(checkout: Path, site: Path, written: str, *, is_left: bool) -> None:
     write(checkout, {"aten/src/ATen/CMakeLists.txt": f"set_source_files_properties({written})\n"})
     git(checkout, "add", "--all")
@@ -291,16 +269,7 @@ def test_conflict_is_an_error_with_its_line(checkout: Path, site: Path) -> None:
         of(checkout, site, (f"{NATIVE}/Others.cpp", "  return self;", conflict))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "there", "gone"),
-    [
-        ("{1, N}", "{2, N}", "half_stub", "add_stub"),
-        ("return N;", "return N + 1;", "add_stub", "half_stub"),
-        ("x) { large", "x) { seven(); large", "[[maybe_unused]] static int seven", "half_stub"),
-        ("x) { large", "x) { x = 1; large", "struct __align__(8) Two", "seven"),
-        ("x) { large", "x) { x = 1; large", "struct Of : Base", "half_stub"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "there", "gone"), CASES["branch_edits"])
 def test_braces_in_branches_and_comparisons_in_types(
     tmp_path: Path, site: Path, old: str, new: str, there: str, gone: str
 ) -> None:
@@ -325,19 +294,7 @@ def test_editors_lock_is_no_source(checkout: Path, site: Path) -> None:
     assert "deleted" in of(checkout, site).left[f"{NATIVE}/Others.cpp"]
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "line"),
-    [
-        (
-            FUNCTIONS,
-            "- func: fourth(Tensor self) -> Tensor\n",
-            "- func: fourth(Tensor self) -> Tensor\n  tags: [a\n",
-            16,
-        ),
-        (DERIVATIVES, "  self: grad / 4\n", "  self: grad / 4\n  other\n", 6),
-        (FUNCTIONS, "- func: third", "- variants: function\n- func: third", 5),
-    ],
-)
+@pytest.mark.parametrize(("name", "old", "new", "line"), CASES["not_yaml"])
 def test_what_is_not_yaml_is_an_error_with_its_line(
     checkout: Path, site: Path, name: str, old: str, new: str, line: int
 ) -> None:
@@ -346,17 +303,7 @@ def test_what_is_not_yaml_is_an_error_with_its_line(
     assert caught.value.what.startswith(f"{checkout / name}:{line}: ")
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("x.a == y.a;", "x.b == y.b;"),
-        ("int one(int x) { return x; }\n", ""),
-        ("kSecond = 2", "kSecond = 3"),
-        ("kB = 2", "kB = 3"),
-        ("#define ONE 1\n", ""),
-        ("#endif\nint slow() { return 2; }\n", "int slow() { return 2; }\n#endif\n"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), CASES["helped_edits"])
 def test_changes_of_what_is_not_named(tmp_path: Path, site: Path, old: str, new: str) -> None:
     """Operators, overloads that go, constants behind others, and conditions around what stays."""
     name = f"{NATIVE}/cpu/Helped.cpp"

@@ -10,8 +10,10 @@ from graft.checkout.python import Taken, installed_name, taken
 from graft.checkout.tests import opinfo_names
 from helpers import beside, write
 
+CASES = beside(__file__)
+BEFORE, DOCSTRINGS = CASES["before"], CASES["docstrings"]
+
 NAME = "torch/_refs/__init__.py"
-BEFORE, DOCSTRINGS = beside(__file__).values()
 
 
 def take(
@@ -120,14 +122,7 @@ NEW_FUNCTION = ("def register(op)", "def fresh(x):\n    return torch.lerp(x, x, 
 
 @pytest.mark.parametrize(
     ("old", "new", "left"),
-    [
-        pytest.param("torch.lerp(x, x, 1)", "torch.lerp(x, x, 1, new=1)", "`lerp_decomposition`", id="registration"),
-        pytest.param("torch.lerp: lambda x, y, w", "torch.lerp: lambda x, y, w, new", "`shown`", id="entry"),
-        pytest.param("torch.lerp(x, x, 2)", "torch.lerp(x, x, 2, new=1)", "`calls`", id="call"),
-        pytest.param('OpInfo("lerp", ok=True)', 'OpInfo("lerp", ok=False)', "'lerp' in line 36", id="element"),
-        pytest.param("infos =", "def lerp(x):\n    return x\n\n\ninfos =", "`lerp`", id="function"),
-        pytest.param("infos =", 'add_docstr(torch.lerp, "A.")\ninfos =', "line 35", id="call of a module"),
-    ],
+    [pytest.param(*row, id=name) for name, row in CASES["refused"].items()],
 )
 def test_what_is_refused_stays_as_it_is(old: str, new: str, left: str) -> None:
     after = changed(NEW_FUNCTION, (old, new))
