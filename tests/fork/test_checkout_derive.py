@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -58,9 +59,33 @@ def lines(answer: Answer, name: str) -> dict[int, str]:
     return {number: line for number, line in enumerate(answer.files[name].decode().splitlines(), 1) if line.strip()}
 
 
-def test_nothing_changes(checkout: Path, site: Path) -> None:
-    answer = of(checkout, site)
-    assert (answer.files, answer.overlay, answer.left) == ({}, {}, {})
+def summary(entry: dict[str, Any]) -> str:
+    """Return an entry in a line: the operator's name, and what is there besides its schema and `replace`."""
+    more = [f"{key}: {value}" for key, value in entry.items() if key not in ("func", "name", "replace", "dispatch")]
+    more += [f"{key}: {kernel}" for key, kernel in entry.get("dispatch", {}).items()]
+    return " ".join([entry.get("func", entry.get("name")).partition("(")[0], *more])
+
+
+@pytest.mark.parametrize("name", CASES["changes"])
+def test_what_a_change_makes(checkout: Path, site: Path, name: str) -> None:
+    case = CASES["changes"][name]
+    answer = of(checkout, site, *map(tuple, case["edits"]), **case.get("new", {}))
+    for file, key in (("native_functions.yaml", "entries"), ("derivatives.yaml", "formulas")):
+        assert [summary(entry) for entry in entries(answer, file)] == case.get(key, [])
+    for file, numbered in case.get("numbered", {}).items():
+        assert lines(answer, file) == numbered
+    for file, texts in case.get("there", {}).items():
+        assert [text for text in texts if text not in answer.files[file].decode()] == []
+    for file, texts in case.get("gone", {}).items():
+        assert [text for text in texts if text in answer.files[file].decode()] == []
+    assert bool(answer.files) == any(key in case for key in ("entries", "numbered", "there"))
+    assert sorted(answer.files) == case.get("files", sorted(answer.files))
+    assert sorted(answer.overlay) == case.get("overlay", []) and sorted(answer.added) == case.get("added", [])
+    assert {*case.get("operators", [])} <= {*answer.operators}
+    for found, wanted in ((answer.left, case.get("left", {})), (answer.refused, case.get("refused", {}))):
+        assert found.keys() == wanted.keys()
+        for place, why in wanted.items():
+            assert found[place].startswith(why.replace("{tree}", str(checkout)))
 
 
 def test_kernel_and_entry_are_at_their_lines(checkout: Path, site: Path) -> None:
@@ -87,50 +112,12 @@ def test_what_compiles_alike_builds_nothing(checkout: Path, site: Path, old: str
     assert (answer.files, answer.left) == ({}, {})
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("self.dim();", "self.dim() + 1;", {"fourth"}),
-        ("kThree = 3", "kThree = 4", {"third"}),
-        ("constexpr int kThree = 3;", "using namespace other;\nconstexpr int kThree = 3;", {"third", "fourth"}),
-        ("constexpr int kThree = 3;", "#if ONE\nconstexpr int kThree = 3;\n#endif", {"third", "fourth"}),
-    ],
-)
-def test_a_statement_changes_what_names_it(checkout: Path, site: Path, old: str, new: str, expected: set[str]) -> None:
-    answer = of(checkout, site, (f"{NATIVE}/Others.cpp", old, new))
-    assert {str(entry["func"]).partition("(")[0] for entry in entries(answer)} == expected
-
-
-def test_only_registrations_of_what_changed_change_hands(checkout: Path, site: Path) -> None:
-    answer = of(checkout, site, (f"{NATIVE}/cpu/Kernels.cpp", "x + x", "2 * x"))
-    text = "\n".join(lines(answer, "cpu/Kernels.cpp").values())
-    assert "add_stub" in text and "sub_stub" in text and "half" not in text
-    assert entries(answer) == []
-
-
-def test_meta_function(checkout: Path, site: Path) -> None:
-    answer = of(checkout, site, (f"{NATIVE}/Half.cpp", "check(self);", "check(self, 1);"))
-    (entry,) = entries(answer)
-    assert entry["dispatch"] == {"CPU": "half_out"}, "there is no CUDA in this torch"
-    text = "\n".join(lines(answer, "Half.cpp").values())
-    assert "TORCH_META_FUNC(half)" in text and "TORCH_IMPL_FUNC(half_out)" in text and "DEFINE_DISPATCH" not in text
-
-
 @pytest.mark.parametrize(("old", "new", "there", "gone"), CASES["rules"])
 def test_batching_rules(checkout: Path, site: Path, old: str, new: str, there: list[str], gone: list[str]) -> None:
     answer = of(checkout, site, ("aten/src/ATen/functorch/BatchRulesUnaryOps.cpp", old, new))
     text = "\n".join(lines(answer, "BatchRulesUnaryOps.cpp").values())
     assert all(each in text for each in there)
     assert not any(f"{each}" in text.replace("#define RULE(op) VMAP_SUPPORT(op, op ## _rule)", "") for each in gone)
-
-
-def test_functions_for_formulas(checkout: Path, site: Path) -> None:
-    answer = of(checkout, site, (f"{HELPERS}.cpp", "grad * 1", "grad * 2"))
-    text = "\n".join(lines(answer, "FunctionsManual.cpp").values())
-    assert "scaled" in text and "other_backward" in text and "third_backward" not in text
-    assert answer.files.keys() == {"FunctionsManual.cpp"}
-    answer = of(checkout, site, (f"{HELPERS}.cpp", "grad / n", "grad / (n + 0)"))
-    assert "third" in answer.operators
 
 
 def test_formula_with_a_function_that_the_torch_lacks(checkout: Path, site: Path) -> None:
@@ -144,53 +131,6 @@ def test_formula_with_a_function_that_the_torch_lacks(checkout: Path, site: Path
     text = answer.files["FunctionsManual.cpp"].decode()
     assert "other_backward" in text and "scaled" in text and "third_backward" not in text
     assert "other_backward" in answer.files["FunctionsManual.h"].decode()
-
-
-def test_another_schema_is_refused_and_the_rest_goes_on(checkout: Path, site: Path) -> None:
-    answer = of(
-        checkout,
-        site,
-        (FUNCTIONS, "third(Tensor self, int n)", "third(Tensor self, int n, int m)"),
-        (DERIVATIVES, "third(Tensor self, int n)", "third(Tensor self, int n, int m)"),
-        (DERIVATIVES, "third_backward(grad, n)", "third_backward(grad, n * m)"),
-        (f"{NATIVE}/Others.cpp", "int64_t n) {", "int64_t n, int64_t m) {"),
-        (f"{NATIVE}/Others.cpp", "return self / 4", "return self / 4.0"),
-    )
-    schema = "third(Tensor self, int n) -> Tensor"
-    place = f"{checkout}/{FUNCTIONS}:10: third"
-    assert answer.refused == {"third": f"{place}: the torch that is built on has another schema: {schema}"}
-    assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
-    assert "third" not in answer.files["Others.cpp"].decode()
-    assert entries(answer, "derivatives.yaml") == []
-
-
-def test_new_operator(checkout: Path, site: Path) -> None:
-    answer = of(
-        checkout,
-        site,
-        (FUNCTIONS, "- func: fourth", "- func: fifth(Tensor self) -> Tensor\n  tags: core\n\n- func: fourth"),
-        (DERIVATIVES, "- name: fourth", "- name: fifth(Tensor self) -> Tensor\n  self: grad\n\n- name: fourth"),
-        (f"{NATIVE}/Others.cpp", "Tensor fourth(", "Tensor fifth(const Tensor& self) { return self; }\nTensor fourth("),
-        ("torch/functional.py", "x = 1", "x = 1\n\n\ndef fifth(): ..."),
-    )
-    assert entries(answer) == [{"func": "fifth(Tensor self) -> Tensor", "tags": "core"}]
-    assert entries(answer, "derivatives.yaml") == [{"name": "fifth(Tensor self) -> Tensor", "self": "grad"}]
-    assert "fifth" in answer.files["Others.cpp"].decode() and "fourth" not in answer.files["Others.cpp"].decode()
-    assert answer.overlay.keys() == {"torch/functional.py"}
-    assert answer.added == {"fifth"}
-
-
-def test_python_of_a_refused_overload_is_left_out(checkout: Path, site: Path) -> None:
-    more = "@register_meta(aten.half.out)\ndef meta_half(x): ...\n\n\ndef other(): ...\n"
-    answer = of(
-        checkout,
-        site,
-        (FUNCTIONS, "half.out(Tensor self, *, Tensor", "half.out(Tensor self, *, int n, Tensor"),
-        ("torch/functional.py", "x = 1\n", f"x = 1\n\n\n{more}"),
-    )
-    assert answer.refused.keys() == {"half.out"} and not answer.overlay
-    assert lines(answer, "python/functional.py") == {8: "def other(): ..."}
-    assert "torch/functional.py: `meta_half`" in answer.left
 
 
 def test_new_overload_has_no_docstring_of_its_own(checkout: Path, site: Path) -> None:
@@ -208,44 +148,6 @@ def test_empty_file_makes_a_package(checkout: Path, site: Path) -> None:
     base = git(checkout, "rev-list", "--max-parents=0", "HEAD")
     thin = derive(Question(WorkingTree(Repository(checkout), base), site, is_whole=False))
     assert (thin.files, thin.overlay) == ({"python/mine/__init__.py": b""}, {})
-
-
-def test_renamed_operator_is_told(checkout: Path, site: Path) -> None:
-    answer = of(
-        checkout,
-        site,
-        (FUNCTIONS, "func: fourth(", "func: quarter("),
-        (f"{NATIVE}/Others.cpp", "Tensor fourth(", "Tensor quarter("),
-    )
-    assert entries(answer) == [{"func": "quarter(Tensor self) -> Tensor"}]
-    assert answer.left == {f"{FUNCTIONS}: fourth": "a release keeps it"}
-
-
-def test_what_cannot_be_carried_is_listed(checkout: Path, site: Path) -> None:
-    answer = of(
-        checkout,
-        site,
-        ("c10/core/Scalar.h", "c10", "changed"),
-        ("test/test_ops.py", "1", "2"),
-        (f"{NATIVE}/Others.cpp", "  return self;", "  return ++self;"),
-        **{
-            f"{NATIVE}/cuda/New.cu": "// new\n",
-            f"{NATIVE}/vulkan/New.cpp": "// new\n",
-            f"{NATIVE}/mkldnn/New.cpp": "// new\n",
-            "aten/src/ATen/templates/Functions.h": "// new\n",
-            "aten/src/ATen/CMakeLists.txt": "# set_source_files_properties(x/Mine.cpp PROPERTIES COMPILE_FLAGS -O0)\n",
-        },
-    )
-    assert answer.files == {}
-    assert {name: why.split()[0] for name, why in answer.left.items()} == {
-        "c10/core/Scalar.h": "PyTorch's",
-        f"{NATIVE}/cuda/New.cu": "the",
-        f"{NATIVE}/vulkan/New.cpp": "a",
-        f"{NATIVE}/mkldnn/New.cpp": "PyTorch's",
-        "aten/src/ATen/templates/Functions.h": "the",
-        "aten/src/ATen/CMakeLists.txt": "PyTorch's",
-        f"{NATIVE}/Others.cpp: only_called": "only",
-    }
 
 
 @pytest.mark.parametrize(("written", "is_left"), CASES["flags"])
@@ -350,21 +252,6 @@ REGISTERED(full)
     assert "REGISTERED(half)" in there and "REGISTERED(full)" not in there and "QUARTER(fourth)" not in there
     answer = edited("self / scale()", "self * scale()")
     assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
-
-
-def test_registrations_that_are_gone_are_told(checkout: Path, site: Path) -> None:
-    kernels, rules = f"{NATIVE}/cpu/Kernels.cpp", "aten/src/ATen/functorch/BatchRulesUnaryOps.cpp"
-    answer = of(
-        checkout,
-        site,
-        (kernels, "REGISTER_DISPATCH(half_stub, &half_kernel)\n", ""),
-        (rules, "  VMAP_SUPPORT(two, two_rule);\n", ""),
-    )
-    assert answer.files == {}
-    assert {name.partition(": ")[0] for name in answer.left} == {kernels, rules}
-    assert all(why.startswith("removed") for why in answer.left.values())
-    assert any("REGISTER_DISPATCH(half_stub" in name for name in answer.left)
-    assert any("VMAP_SUPPORT(two" in name for name in answer.left)
 
 
 def test_operators_of_other_namespaces_are_not_defined_twice(checkout: Path, site: Path) -> None:
