@@ -6,7 +6,6 @@ import os
 import venv
 from pathlib import Path
 from types import SimpleNamespace
-from zipfile import ZipFile
 
 import pytest
 from graft import cli, validation
@@ -17,7 +16,7 @@ from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
 from graft.deliver import built
 from graft.deliver.built import Built, fingerprint_of, last_build, save_built
 from graft.options import GRAFT, SOURCE, Request
-from helpers import Capture, Patch
+from helpers import Capture, Patch, make_wheel, program
 from packaging.version import Version
 from test_installed import fake_torch
 
@@ -132,11 +131,9 @@ def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: Capt
 
 
 def wheel_of(folder: Path, requires: str) -> Path:
-    path = folder / "torch-9.1.0-py3-none-any.whl"
-    with ZipFile(path, "w") as archive:
-        archive.writestr("torch/lib/libtorch_cpu.so", b"0" * 3000)
-        archive.writestr("torch-9.1.0.dist-info/METADATA", f"Name: torch\nVersion: 9.1.0\n{requires}")
-    return path
+    metadata = f"Name: torch\nVersion: 9.1.0\n{requires}"
+    members = {"torch/lib/libtorch_cpu.so": b"0" * 3000, "torch-9.1.0.dist-info/METADATA": metadata}
+    return make_wheel(folder / "torch-9.1.0-py3-none-any.whl", members)
 
 
 def test_space_is_looked_at_and_told(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
@@ -151,16 +148,12 @@ def test_space_is_looked_at_and_told(tmp_path: Path, monkeypatch: Patch, capsys:
 def test_what_is_installed_shows_what_is_downloaded(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     said: list[str] = []
     monkeypatch.setattr(environments.StepLine, "update", lambda _, text: said.append(text))
-    program = tmp_path / "bin/python"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'Collecting torch'; echo '  Downloading torch-9.1.0.whl (5 MB)'\nexit $FAILS\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("FAILS", "0")
+    downloading = "echo '  Downloading torch-9.1.0.whl (5 MB)'"
+    program(tmp_path / "bin/python", f"echo 'Collecting torch'; {downloading}")
     environments.install(tmp_path, "torch", what="torch")
     assert said == ["Downloading torch-9.1.0.whl (5 MB)"]
     assert capsys.readouterr().err.startswith("  installing torch 0.")
-    monkeypatch.setenv("FAILS", "1")
-    program.write_text(program.read_text().replace("Collecting torch", "ERROR: no torch"))
+    program(tmp_path / "bin/python", f"echo 'ERROR: no torch'; {downloading}; exit 1")
     with pytest.raises(MissingError, match="torch could not be installed: torch") as caught:
         environments.install(tmp_path, "torch", what="torch")
     assert caught.value.cause == "ERROR: no torch"
@@ -168,6 +161,6 @@ def test_what_is_installed_shows_what_is_downloaded(tmp_path: Path, monkeypatch:
     # uv's index is pip's, too.
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     monkeypatch.setenv("UV_INDEX_URL", "https://example.org/simple")
-    program.write_text('#!/bin/sh\necho "Downloading from $PIP_INDEX_URL"\n')
+    program(tmp_path / "bin/python", 'echo "Downloading from $PIP_INDEX_URL"')
     environments.install(tmp_path, "torch", what="torch")
     assert said[-1] == "Downloading from https://example.org/simple"

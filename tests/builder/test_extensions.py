@@ -25,7 +25,7 @@ from graft.inputs.carried import carried
 from graft.inputs.native import load_native
 from graft.inputs.settings import Settings, settings_of
 from graft.inputs.toolchain import Toolchain
-from helpers import Capture, Patch, beside, write
+from helpers import Capture, Patch, beside, compiled, write
 
 CASES = beside(__file__)
 
@@ -83,17 +83,9 @@ def test_mistakes(tmp_path: Path, old: str, new: str, line: int, said: str) -> N
 def test_what_a_build_says_is_what_settings_mean(tmp_path: Path) -> None:
     write(tmp_path, {f"tree/{name}": text for name, text in TREE.items()})
     tree = tmp_path.resolve() / "tree"
-    extension = TheirExtension(
-        "their._C",
-        ".so",
-        (tree / "csrc/z.cpp", tree / "csrc/a.cu"),
-        (tree / "csrc/include", Path("/usr/include")),
-        ("A", 'TEXT="a \\ b"'),
-        ("-O1", "-UX", "-include", f"{tree}/csrc/include/a.h"),
-        ("--use_fast_math",),
-        ("-fopenmp",),
-        ("z",),
-    )
+    sources, include = (tree / "csrc/z.cpp", tree / "csrc/a.cu"), (tree / "csrc/include", Path("/usr/include"))
+    flags = ("-O1", "-UX", "-include", f"{tree}/csrc/include/a.h"), ("--use_fast_math",), ("-fopenmp",)
+    extension = TheirExtension("their._C", ".so", sources, include, ("A", 'TEXT="a \\ b"'), *flags, ("z",))
     build = TheirBuild(tree, (extension,), {"their": tree / "their"}, (tree / "LICENSE",), {})
     found = settings(tmp_path, as_settings(build, tmp_path.resolve() / "ops"))
     (read,) = found.extensions
@@ -162,13 +154,8 @@ def test_architectures_of_an_extension_give_way(tmp_path: Path, words: list[str]
     extension, _ = settings(tmp_path, table).extensions
     nvcc, toolchain = SimpleNamespace(folder="/cuda", architectures=("80", "90")), Toolchain("g++", "", "c++20")
     vars(toolchain).update(python_configuration="", python_include="/python")
-    build: Any = SimpleNamespace(
-        _toolchain=toolchain,
-        _nvcc=nvcc,
-        _of_pybind=[],
-        _written=(),
-        _snapshot=SimpleNamespace(extensions=[(extension, None)]),
-    )
+    build: Any = SimpleNamespace(_toolchain=toolchain, _nvcc=nvcc, _of_pybind=[], _written=())
+    build._snapshot = SimpleNamespace(extensions=[(extension, None)])
     flags = [*_Build._flags(build, extension, tmp_path / "a.cu", is_cuda=True)]
     first = flags.index("-O1")
     assert flags[first : first + 4] == ["-O1", "-Xcompiler", "-Wall", "-DTORCH_API_INCLUDE_EXTENSION_H"]
@@ -204,9 +191,12 @@ CHANGING = CASES["changing"]
 
 def test_a_build_that_is_asked_changes_nothing(tmp_path: Path) -> None:
     tree = write(tmp_path / "tree", {**TREE, "setup.py": CHANGING}).resolve()
-    before = {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")}
-    written = their_build(tree, sys.executable).written
-    assert {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")} == before
+
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")}
+
+    before, written = contents(), their_build(tree, sys.executable).written
+    assert contents() == before
     own = {"their/version.py": b"1", "their/second.py": b"2", "their/z.cpp": b"3"}
     same = {"their/moved.json": b"", "their/copied.json": b"", "csrc/other/a.h": b""}
     names = " ".join(sorted(path.name for path in tree.iterdir()))
@@ -240,18 +230,15 @@ MODULE = CASES["module"]
 def stubbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a package for two torches, 1 and 2, and a third torch that it is not for."""
     folder = tmp_path_factory.mktemp("stubbed")
-    compiler = ["g++", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-x", "c", "-"]
+    shared = ("-shared", "-Wl,--build-id=sha1")
     for number in (1, 2, 3):
-        lib = folder / f"torch{number}/torch/lib"
-        lib.mkdir(parents=True)
-        command = [*compiler, "-o", lib / "libtorch_cpu.so", "-Wl,-soname,libtorch_cpu.so"]
-        subprocess.run(command, input=f"int torch_{number} = {number};", text=True, check=True)
-        target = folder / "site" / folder_for("my_ops", Base(Path("x"), folder / f"torch{number}")) / "their/_C.so"
+        torch = folder / f"torch{number}"
+        library = torch / "torch/lib/libtorch_cpu.so"
+        compiled(f"int torch_{number} = {number};", library, *shared, "-Wl,-soname,libtorch_cpu.so")
+        target = folder / "site" / folder_for("my_ops", Base(Path("x"), torch)) / "their/_C.so"
         if number < 3:
-            target.parent.mkdir(parents=True)
-            include = f"-I{sysconfig.get_path('include')}"
             text = MODULE.replace("VALUE", str(number))
-            subprocess.run([*compiler, include, "-o", target], input=text, text=True, check=True)
+            compiled(text, target, *shared, f"-I{sysconfig.get_path('include')}")
     stub = extension_stub(Toolchain("g++", "", "c++20"), folder / "stubs", "my_ops", "their/_C.so")
     write(folder / "site/their", {"__init__.py": ""})
     (folder / "site/their/_C.so").write_bytes(stub.read_bytes())
@@ -282,10 +269,8 @@ def test_stub_opens_the_extension_for_the_torch_that_is_there(stubbed: Path, tor
     # As torch.ops.load_library opens a file that a finder of importlib names.
     find = "import importlib.machinery as m; found = m.PathFinder.find_spec('_C', [sys.path[0] + '/their'])"
     assert run(stubbed, torch, f"{find}\nctypes.CDLL(found.origin)") == ("", f"opened {torch}")
-    assert (
-        run(stubbed, torch, f"import os; os.chdir('{stubbed}/site/their'); ctypes.CDLL('./_C.so')")[1]
-        == f"opened {torch}"
-    )
+    beside_it = f"import os; os.chdir('{stubbed}/site/their'); ctypes.CDLL('./_C.so')"
+    assert run(stubbed, torch, beside_it)[1] == f"opened {torch}"
 
 
 def test_stub_says_why_it_opens_nothing(stubbed: Path) -> None:

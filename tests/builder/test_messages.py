@@ -1,4 +1,4 @@
-"""What is told of the messages of compilers and linkers in ninja's output."""
+"""What is told of the messages of compilers and linkers: the user's lines, what helps, and the entries that ask."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from builds import snapshot_of
 from graft.compile.diagnostics import diagnostics
+from graft.compile.link_messages import explain_repeated, explain_undefined
 from graft.compile.messages import digest, formula_of, refuse, relevant
 from graft.core.errors import BuildError
 from graft.core.process import UNTRANSLATED
@@ -181,3 +182,80 @@ def test_digest_of_many_errors_is_one_screen(native: Path) -> None:
     lines = of("".join(f"{kind}\n    {kind[13:15]} |   a line\n      |   ^\n" * 5 for kind in kinds), native)
     assert len(lines) <= 40
     assert lines[-1] == "native/K.cpp: 33 more errors of other kinds"
+
+
+CASES = beside(__file__)
+
+FUNCTIONS = CASES["functions"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "native_functions.yaml").write_text(FUNCTIONS)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("symbol", "line", "operator"), CASES["asked"])
+def test_undefined_symbol_names_the_entry_that_asks_for_it(folder: Path, symbol: str, line: int, operator: str) -> None:
+    assert explain_undefined({symbol: ["library_0.cpp", "library_1.cpp"]}, load_natives([folder])) == (
+        f"{folder}/native_functions.yaml:{line}: no file defines {symbol}, the kernel of {operator}; "
+        "define it in a .cpp file with exactly these parameters"
+    )
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    ["helper(int)", "mine::soft_sum(int)", "mine::soft_clip_cpu(int)", "at::soft_clip_cpu(int)", "soft_max_cpu(int)"],
+)
+def test_undefined_symbol_that_no_entry_asks_for_names_its_caller(folder: Path, symbol: str) -> None:
+    """Also where an operator has the name of the function."""
+    said = explain_undefined({symbol: ["Soft.cpp"]}, load_natives([folder]))
+    assert said.startswith(f"Soft.cpp: calls {symbol}, which is not defined; define it")
+
+
+MINE = CASES["mine"]
+
+
+def test_undefined_symbol_is_told_at_the_line_that_calls_it(folder: Path) -> None:
+    (folder / "Mine.cpp").write_text(MINE)
+    callers = {"at::native::helper(int)": [f"{folder}/Mine.cpp"]}
+    called = f"{folder}/Mine.cpp:6: calls at::native::helper(int), which is not defined; "
+    assert (
+        explain_undefined(callers, load_natives([folder]))
+        == called + "define it in a .cpp file of the folder, or do not call it"
+    )
+    (folder / "Other.cpp").write_text("int helper(long x) { return 0; }\n")
+    assert explain_undefined(callers, load_natives([folder])).startswith(
+        f"{called}{folder}/Other.cpp:1 defines `int helper(long)`: declare"
+    )
+
+
+def test_stub_of_the_folder_has_no_kernel_of_pytorchs(folder: Path) -> None:
+    text = "namespace at::native {\nDEFINE_DISPATCH(own_stub);\nvoid f() { stock::of(own_stub)(kCPU); }\n}\n"
+    (folder / "Mine.cpp").write_text(text)
+    stub = "at::native::DispatchStub<void (*)(), at::native::Stock<at::native::own_stub_DECLARE_DISPATCH_type> >"
+    callers = {f"{stub}::{capability}": [f"{folder}/Mine.cpp"] for capability in ("AVX2", "DEFAULT")}
+    said = f"{folder}/Mine.cpp:3: calls stock::of(own_stub), but PyTorch has no such stub; write `own_stub(...)`"
+    assert explain_undefined(callers, load_natives([folder])) == said
+
+
+REPEATED = {"at::native::twice(int)": ["Mine.cpp", "A.cpp"]}
+
+
+def test_symbol_that_is_there_twice_is_told_at_both_lines(folder: Path) -> None:
+    (folder / "Mine.cpp").write_text(MINE)
+    (folder / "A.cpp").write_text(
+        "namespace at::native {\nint twice(int, int) { return 2; }\nint twice(int) { return 1; }\n}\n"
+    )
+    assert explain_repeated(REPEATED, load_natives([folder])) == (
+        f"{folder}/Mine.cpp:4: defines at::native::twice(int), which {folder}/A.cpp:3 defines, too; "
+        "give one another name, or write `static` before both"
+    )
+
+
+def test_function_of_a_header_that_is_there_twice_is_told_at_its_line(folder: Path) -> None:
+    (folder / "Twice.h").write_text("namespace at::native {\nint twice(int x) { return x; }\n}\n")
+    assert explain_repeated(REPEATED, load_natives([folder])) == (
+        f"{folder}/Twice.h:2: defines at::native::twice(int) in a header, included by Mine.cpp and A.cpp; "
+        "write `inline` before it"
+    )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import MappingProxyType
-from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -27,7 +25,7 @@ from graft.deliveries import Delivery
 from graft.inputs.patches import load_series
 from graft.inputs.pin import load_pin
 from graft.pin import make_pin, new_pin, standard_of, with_toolkit, with_wheels
-from helpers import Capture, Patch, write
+from helpers import Capture, Patch, compiled, make_wheel, write
 
 COMMIT = "c" * 40
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -67,9 +65,8 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("libraries")
     found = {}
     for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so"):
-        command = ["g++", "-shared", "-xc++", "-Wl,--build-id=sha1", "-o", str(folder / name), "-"]
-        subprocess.run(command, input="int f() { return 1; }\n", text=True, check=True)
-        found[f"torch/lib/{name}"] = (folder / name).read_bytes()
+        library = compiled("int f() { return 1; }\n", folder / name, "-shared", "-Wl,--build-id=sha1")
+        found[f"torch/lib/{name}"] = library.read_bytes()
     return found
 
 
@@ -110,10 +107,7 @@ class Pins:
             f"torch-{version}.dist-info/METADATA": "",
             **more,
         }
-        with ZipFile(path, "w") as archive:
-            for name, text in members.items():
-                archive.writestr(name, text)
-        self.wheels.append(path)
+        self.wheels.append(make_wheel(path, members))
         return path
 
     def add_pin(self, text: str) -> Path:

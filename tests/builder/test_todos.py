@@ -1,4 +1,4 @@
-"""The remaining TODOs of a folder created by `make new-op` are listed after its tests."""
+"""What is told behind tests: the TODOs of a folder of `make new-op`, and where an operator's code is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from graft.core.layout import REPOSITORY
 from graft.new.skeleton import todos
-from helpers import Capture, Patch, write
+from helpers import Capture, Patch, beside, write
 
+from tests.kit.places import places_of
 from tests.kit.todos import NO_CODE, ending_with_todos
 
 KERNEL = f"""Tensor f(const Tensor& self) {{
@@ -76,3 +78,37 @@ def test_options_of_the_user_are_kept(native: Path, monkeypatch: Patch, options:
     with ending_with_todos([native]):
         assert os.environ["PYTEST_ADDOPTS"].endswith(options) and "--tb=no" in os.environ["PYTEST_ADDOPTS"]
     assert os.environ["PYTEST_ADDOPTS"] == options
+
+
+FILES = beside(__file__)["files"]
+
+
+def places(operator: str, native: Path) -> list[str]:
+    return [place.removeprefix(f"{native}/") for place in places_of(operator, [native])]
+
+
+def test_formulas_come_first_and_then_kernels(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    assert places("soft_clip", tmp_path) == [
+        "derivatives.yaml:3: self: grad * 2",
+        "derivatives.yaml:4: result: auto_element_wise",
+        "SoftClip.cpp:3: TORCH_IMPL_FUNC(soft_clip_out)(const Tensor& self, const Tensor& out)",
+    ]
+
+
+def test_operator_without_dispatch_is_its_own_kernel(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    assert places("soft_clipped", tmp_path) == [
+        "derivatives.yaml:7: self: grad",
+        "SoftClip.cpp:6: Tensor soft_clipped(",
+    ]
+
+
+def test_each_shipped_operator_has_a_place() -> None:
+    names = ("gdh", "twice_plus", "mul_constant", "affine", "depthwise_conv2d", "roi_pool", "fft_rfft2_abs")
+    for name in (*names, "correlate2d"):
+        assert any(".cpp:" in place for place in places_of(name, [REPOSITORY / "native"])), name
+
+
+def test_operator_of_nobody_has_no_place(tmp_path: Path) -> None:
+    assert places_of("nobody", [tmp_path]) == []

@@ -83,12 +83,6 @@ def test_files_are_where_pytorch_looks_for_them(tree: Path, layout: Layout) -> N
     assert contents(tree) == expected
 
 
-def test_applied_twice_is_the_same_commit_and_no_file_is_touched(tree: Path, layout: Layout) -> None:
-    fork, before = apply(tree, layout), times(tree)
-    assert apply(tree, layout) == fork
-    assert times(tree) == before
-
-
 def test_commit_ids_depend_on_nothing_but_the_input(
     tree: Path, layout: Layout, native: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
@@ -105,8 +99,9 @@ def test_commit_ids_depend_on_nothing_but_the_input(
     assert contents(clone) == contents(tree)
 
 
-def test_changed_folder_starts_again_from_the_base(tree: Path, layout: Layout, native: Path) -> None:
+def test_same_folder_touches_no_file_and_another_starts_from_the_base(tree: Path, layout: Layout, native: Path) -> None:
     first, before = apply(tree, layout), times(tree)
+    assert apply(tree, layout) == first and times(tree) == before
     (native / "Mine.cpp").write_text("// another\n")
     second = apply(tree, layout)
     assert second.base == first.base
@@ -185,11 +180,3 @@ def test_checkout_that_was_killed_half_way_is_taken_back(tree: Path, layout: Lay
     write(tree, {"torch/untouched.py": FILES["torch/untouched.py"]})
     assert apply(tree, layout) == fork
     assert git(tree, "status", "--porcelain") == ""
-
-
-def test_native_folder_below_the_folder_is_left_out(tree: Path, layout: Layout, native: Path) -> None:
-    write(native, {"faster/cpu/F.cpp": "", "sparse/theirs/native_functions.yaml": "", "sparse/theirs/T.cpp": ""})
-    apply(tree, layout)
-    files = contents(tree)
-    assert "aten/src/ATen/native/Mine.cpp" in files
-    assert not [name for name in files if "faster" in name or "theirs" in name]

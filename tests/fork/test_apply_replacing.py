@@ -90,12 +90,6 @@ def test_kernel_that_calls_the_one_it_replaces_is_refused(upstream: Path, layout
     assert git(upstream, "status", "--porcelain") == ""
 
 
-def test_file_of_pytorch_that_replaces_nothing_is_refused(upstream: Path, layout: Layout, native: Path) -> None:
-    folder(native, {"Add.cpp": "// nothing\n"})
-    with pytest.raises(UsageError, match=r"PyTorch has this file, aten/src/ATen/native/Add\.cpp"):
-        apply(upstream, layout)
-
-
 # A kernel that is no stub kernel, which includes headers in each way, and a file that includes it.
 FILES = {
     "cpu/K.cpp": """#include "Beside.h"\r

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from graft.checkout.python import Taken, installed_name, taken
@@ -143,40 +144,17 @@ def test_removed_function_of_a_refused_operator_stays() -> None:
     assert take(changed((gone, "")), refused=("lerp.Scalar",)) == Taken(left=["`lerp_decomposition`"])
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"after": None}, "the checkout deletes it"),
-        ({"wheel": None}, "has no such file"),
-        ({"before": None}, "has another file of this name"),
-        ({"after": b"\xff"}, "not UTF-8"),
-        ({"after": "x = (\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> mine\n)\n"}, f"{NAME}:2: a merge conflict"),
-        ({"after": f"{BEFORE}\nreturn 1\n"}, f"{NAME}:36: not Python: 'return' outside function"),
-        ({"after": f"{BEFORE}def x(:\n"}, f"{NAME}:35: not Python: "),
-        (
-            {"after": changed(('OpInfo("add", ok=True)', 'OpInfo("add", ok=False)')), "wheel": OTHER_WHEEL},
-            "another version, and text behind the file cannot change line 31 of the branch's: 'add' in line 33",
-        ),
-        (
-            {"after": changed(("-1}", "-2}"), ("x, x, 2)", "x, 2, x)")), "refused": ("lerp.Scalar",)},
-            "`calls` must be left out, and text behind the file cannot change line 23",
-        ),
-        ({"after": changed(("-1}", "-2}")), "only_behind": True}, "no file of torch is replaced here"),
-        *(
-            ({"name": name}, said)
-            for name, said in {
-                "torch/version.py": "build writes it",
-                "torch/_added_operators.py": "Graft writes it",
-                "torch/_graft.py": "Graft writes it",
-                "torch/testing/_internal/generated/annotated_fn_args.py": "build writes it",
-                "torch/csrc/lazy/x.py": "a wheel has no Python",
-            }.items()
-        ),
-    ],
-)
-def test_what_is_not_taken_is_named(change: dict[str, object], said: str) -> None:
+@pytest.mark.parametrize(("change", "said"), [*CASES["not_taken"], ({"after": b"\xff"}, "not UTF-8")])
+def test_what_is_not_taken_is_named(change: dict[str, Any], said: str) -> None:
+    given = {"after": EDIT, **change}
+    if "behind" in given:
+        given["after"] = BEFORE + given.pop("behind")
+    if "edits" in given:
+        given["after"] = changed(*given.pop("edits"))
+    if given.get("wheel"):
+        given["wheel"] = OTHER_WHEEL
     with pytest.raises(ValueError, match=re.escape(said)):
-        take(**{"after": EDIT, **change})  # type: ignore[arg-type]
+        take(**given)
 
 
 _INTERNAL = "torch/testing/_internal"
