@@ -29,7 +29,9 @@ from graft.inputs.native import NativeFolder, NativeFolders, load_natives, toget
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot, contents_of
 from graft.inputs.toolchain import Toolchain
-from helpers import Patch, compiled, program, write
+from helpers import Patch, beside, compiled, program, write
+
+CASES = beside(__file__)
 
 GXX = Toolchain("g++", "a compiler", "c++20")
 
@@ -73,20 +75,7 @@ NARROW_HEADERS = tuple(
 
 # Records its arguments; rejects a source that contains `wide` with narrow headers, which a header that it includes
 # lacks something of, and one that contains `wrong`.
-COMPILER = r"""for word; do
-    case "$before" in -c) source=$word;; -o) object=$word;; -MF) depfile=$word;; esac
-    before=$word
-done
-echo "$*" >> calls
-case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "h/T.h:1:1: error: no such name" >&2; exit 1; };; esac
-case "$*" in *" -O0"*) grep -q immediate "$source" && { echo "$source:1:1: error: no immediate" >&2; exit 1; };; esac
-grep -q slow "$source" && sleep 3
-grep -q often "$source" && seq -f "$source:%g:2: error: wrong" 99 >&2 && exit 1
-grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
-mkdir -p "$(dirname "$object")"
-echo "$object: $source header.h $(sed -n 's,^// \(\.*/.*\),\1,p' "$source")" > "$depfile"
-cp "$source" "$object"
-"""
+COMPILER = CASES["compiler"]
 
 
 A, B, LIBRARY = "src/ATen/native/A.cpp", "src/ATen/native/B.cpp", "generated/library.cpp"
@@ -183,14 +172,7 @@ def build(tmp_path: Path, monkeypatch: Patch) -> Build:
 
 
 # Each library of the base exports a function and hides another, and a variable.
-OF_BASE = """
-#define HIDDEN __attribute__((visibility("hidden")))
-namespace {name} {{
-HIDDEN int variable = 7;
-HIDDEN int hidden() {{ return variable; }}
-int exported() {{ return hidden(); }}
-}}
-"""
+OF_BASE = CASES["of_base"]
 BOUND = ("libtorch_python.so", "libtorch_cpu.so")
 
 # As in the official CUDA wheels, where it also applies to loaded libraries.

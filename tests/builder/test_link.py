@@ -15,7 +15,9 @@ from graft.compile.products import LINKED, Product
 from graft.compile.units import Unit
 from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
-from helpers import Patch, compiled
+from helpers import Patch, beside, compiled
+
+CASES = beside(__file__)
 
 
 def bound(linked: LinkedBuild, *units: Unit, provided: tuple[Unit, ...] = ()) -> list[str]:
@@ -204,20 +206,9 @@ def test_library_for_cuda_loads_what_it_calls_and_libtorch_loads_it(linked: Link
 
 
 # As in ATen/native/DispatchStub.h and REGISTER_DISPATCH.
-STUB = """namespace at::native {
-template <typename F, typename T> struct DispatchStub {
-  __attribute__((visibility("default"))) static F DEFAULT, AVX2, AVX512;
-};
-struct twice_stub;
-using Stub = DispatchStub<int (*)(int), twice_stub>;
-DEFINITIONS
-}
-"""
-KERNEL = "int twice(int n) { return 2 * n; } template <> int (*Stub::CAPABILITY)(int) = &twice;\n"
-CHOICE = """extern "C" __attribute__((visibility("default"))) int best(int n) { return at::native::Stub::AVX512(n); }
-extern "C" __attribute__((visibility("default"))) int least(int n) { return at::native::Stub::DEFAULT(n); }
-int f() { return at::native::Stub::AVX2(1); }
-"""
+STUB = CASES["stub"]
+KERNEL = CASES["kernel"]
+CHOICE = CASES["choice"]
 
 
 def stub_product(linked: LinkedBuild, capability: str) -> Product:

@@ -9,7 +9,9 @@ import pytest
 from graft.core.errors import UsageError
 from graft.inputs.native import load_native
 from graft.inputs.registered import registrations
-from helpers import write
+from helpers import beside, write
+
+CASES = beside(__file__)
 
 FILES = {
     "native_functions.yaml": "",
@@ -161,22 +163,7 @@ def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
     assert native.cuda == [Path("cuda/A.cu"), Path("cuda/Helper.cpp")]
 
 
-SOURCE = """
-// TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("comment", f); }
-TORCH_LIBRARY_IMPL(aten, CPU, lib) {
-  lib.impl("trace", mine::trace);
-  lib.impl("aten::sum.dim_IntList", TORCH_FN(sum));
-  if (true) {
-    lib.impl(TORCH_SELECTIVE_NAME("aten::abs"), [](const Tensor& self) { return self; });
-  }
-}
-TORCH_LIBRARY_IMPL(mine, CPU, m) { m.impl("other", f); }
-TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
-  KERNEL_CPU(histc, fp32)
-  KERNEL_CPU(max_pool2d, fp32) /* KERNEL_CPU(commented, fp32) */
-}
-int after() { return CHECK(this_one); }
-"""
+SOURCE = CASES["source"]
 
 
 def test_methods_and_macros_are_read() -> None:

@@ -18,17 +18,8 @@ from graft.deliver.wheel import newer_symbols
 from graft.inputs.entries import read_entries
 from helpers import Patch, beside, compiled, write
 
-HIDDEN = """
-extern "C" {
-__attribute__((visibility("hidden"))) int hidden_answer(int x) { return x + 42; }
-__attribute__((visibility("hidden"))) int answer(int x) { return hidden_answer(x) * 2; }
-__attribute__((visibility("hidden"))) int hidden_data = 7;
-int exported(int x) { return answer(x) + hidden_data; }
-}
-"""
-CALLER = """
-extern "C" { int hidden_answer(int); int answer(int); int call(int x) { return hidden_answer(x) + 3 * answer(x); } }
-"""
+CASES = beside(__file__)
+HIDDEN, CALLER = CASES["hidden"], CASES["caller"]
 
 
 SHARED = ("-shared", "-Wl,--build-id=sha1")
@@ -165,8 +156,6 @@ def test_symbols_that_make_a_platform_newer_are_named() -> None:
     needed = [{"GLIBC_2.2.5": {"puts"}, "GLIBC_2.29": {"log2", "exp"}}, {"GLIBC_2.29": {"pow"}, "MINE_1": {"f"}}]
     assert newer_symbols(needed, {"GLIBC": ["2.2.5", "2.28"]}) == "exp, log2, pow (GLIBC_2.29)"
 
-
-CASES = beside(__file__)
 
 SOURCE = CASES["source"]
 # The end of `mov %ebp, %eax` and what follows have the bytes of a call.

@@ -10,22 +10,13 @@ import yaml
 from graft.core.errors import UsageError
 from graft.core.layout import Layout
 from graft.fork.apply import NATIVE, apply
-from helpers import git, write
+from helpers import beside, git, write
 from small_tree import commit_upstream
 
-ADD = """namespace at::native {
-Tensor add_cpu(const Tensor& self) {
-  return self;
-}
-}
-"""
-STUB = """namespace at::native {
-namespace {
-void kernel() {}
-}
-REGISTER_DISPATCH(add_stub, &kernel)
-}
-"""
+CASES = beside(__file__)
+
+ADD = CASES["add"]
+STUB = CASES["stub"]
 ENTRY = "- func: add(Tensor self) -> Tensor\n  dispatch:\n    CPU: add_cpu\n  replace: True\n"
 TREE = {
     f"{NATIVE}/native_functions.yaml": "- func: add(Tensor self) -> Tensor\n  tags: core\n  dispatch:\n"
@@ -91,22 +82,7 @@ def test_kernel_that_calls_the_one_it_replaces_is_refused(upstream: Path, layout
 
 
 # A kernel that is no stub kernel, which includes headers in each way, and a file that includes it.
-FILES = {
-    "cpu/K.cpp": """#include "Beside.h"\r
-#include "../Above.h"
-#  include "lib/api/types.h"  // from the root
-#include <ATen/native/Above.h>
-#include <vector>
-int k = BESIDE + ABOVE + TYPES;
-""",
-    "cpu/Beside.h": "#pragma once\n#define BESIDE 1\n",
-    "Above.h": "#pragma once\n#define ABOVE 2\n",
-    "lib/api/types.h": "#pragma once\n#define TYPES 3\n",
-    "lib/deep/impl.h": '#pragma once\n#include "lib/api/types.h"\n#include "near.h"\n',
-    "lib/deep/near.h": "#pragma once\n",
-    "Other.cpp": '#include "lib/deep/impl.h"\n#include "cpu/K.cpp"\nint other = TYPES;\n',
-    "cpu/StubKernel.cpp": '#include "Beside.h"\nREGISTER_DISPATCH(stub, &kernel)\n',
-}
+FILES = CASES["files"]
 
 
 @pytest.fixture
