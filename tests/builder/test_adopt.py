@@ -32,9 +32,6 @@ def test_any_number_of_values_is_unreadable() -> None:
         read_schema("ns::f(...) -> ...")
 
 
-TREES = ("their-ext-1.0", "./their_ext", "~/their_ext", ".", "no/folder")
-
-
 def _operator(schema: str, keys: tuple[str, ...] = ("CPU",)) -> Operator:
     name, _, overload = schema.partition("(")[0].partition(".")
     return Operator(name, overload, schema, keys, "", "FROM_SCHEMA", (), 0)
@@ -147,6 +144,9 @@ def test_written_folder_is_adopts_but_for_what_is_the_authors(tmp_path: Path) ->
 def test_operators_are_named_with_or_without_their_namespace() -> None:
     asked = with_given(Asked(own=("nms", "ns::scan")), {"own": ("ns::nms", "lpc"), "methods": ("all",)})
     assert (asked.own, asked.methods) == (("nms", "scan", "lpc"), ("all",))
+
+
+TREES = ("their-ext-1.0", "./their_ext", "~/their_ext", ".", "no/folder")
 
 
 @pytest.mark.parametrize("word", ["their_ext", "their_ext.ops", "their-ext", "", *TREES])

@@ -67,8 +67,9 @@ def summary(entry: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", CASES["changes"])
-def test_what_a_change_makes(checkout: Path, site: Path, name: str) -> None:
+def test_what_a_change_makes(tmp_path: Path, site: Path, name: str) -> None:
     case = CASES["changes"][name]
+    checkout = repository(tmp_path / "checkout", {**FILES, **case.get("add", {})})
     answer = of(checkout, site, *map(tuple, case["edits"]), **case.get("new", {}))
     for file, key in (("native_functions.yaml", "entries"), ("derivatives.yaml", "formulas")):
         assert [summary(entry) for entry in entries(answer, file)] == case.get(key, [])
@@ -158,8 +159,14 @@ def test_source_with_flags_of_its_own(checkout: Path, site: Path, written: str, 
     assert (answer.left.get(f"{NATIVE}/Others.cpp") == "PyTorch's build compiles it with flags of its own") is is_left
 
 
-def test_deleted_source_is_told(checkout: Path, site: Path) -> None:
+@pytest.mark.parametrize("link", ["", "nowhere.cpp"])
+def test_deleted_source_is_told_and_an_editor_s_lock_is_none(checkout: Path, site: Path, link: str) -> None:
+    (checkout / NATIVE / ".#Others.cpp").symlink_to("somebody@host.1")
+    answer = of(checkout, site)
+    assert (answer.files, answer.left) == ({}, {})
     (checkout / NATIVE / "Others.cpp").unlink()
+    if link:
+        (checkout / NATIVE / "Others.cpp").symlink_to(link)
     answer = of(checkout, site)
     assert answer.files == {}
     assert answer.left[f"{NATIVE}/Others.cpp"] == "deleted; the torch that is built on keeps it"
@@ -187,15 +194,6 @@ def test_source_without_a_brace_is_left_to_the_compiler(checkout: Path, site: Pa
     assert {str(entry["func"]).partition("(")[0] for entry in entries(answer)} == {"third", "fourth"}
 
 
-def test_editors_lock_is_no_source(checkout: Path, site: Path) -> None:
-    (checkout / NATIVE / ".#Others.cpp").symlink_to("somebody@host.1")
-    answer = of(checkout, site)
-    assert (answer.files, answer.left) == ({}, {})
-    (checkout / NATIVE / "Others.cpp").unlink()
-    (checkout / NATIVE / "Others.cpp").symlink_to("nowhere.cpp")
-    assert "deleted" in of(checkout, site).left[f"{NATIVE}/Others.cpp"]
-
-
 @pytest.mark.parametrize(("name", "old", "new", "line"), CASES["not_yaml"])
 def test_what_is_not_yaml_is_an_error_with_its_line(
     checkout: Path, site: Path, name: str, old: str, new: str, line: int
@@ -211,14 +209,6 @@ def test_changes_of_what_is_not_named(tmp_path: Path, site: Path, old: str, new:
     name = f"{NATIVE}/cpu/Helped.cpp"
     answer = of(repository(tmp_path / "helped", {**FILES, name: HELPED}), site, (name, old, new))
     assert "REGISTER_DISPATCH(half_stub" in "\n".join(lines(answer, "cpu/Helped.cpp").values())
-
-
-def test_helper_of_a_function_that_only_others_call_is_told(tmp_path: Path, site: Path) -> None:
-    name = f"{NATIVE}/Called.cpp"
-    text = "namespace at::native {\nstatic int one() { return 1; }\nint called() { return one(); }\n}\n"
-    answer = of(repository(tmp_path / "called", {**FILES, name: text}), site, (name, "return 1;", "return 2;"))
-    assert answer.files == {}
-    assert "only PyTorch's own code calls this" in answer.left[f"{name}: called"]
 
 
 def test_functions_that_macros_define(checkout: Path, site: Path) -> None:
@@ -251,23 +241,4 @@ REGISTERED(full)
     there = lines(answer, "Macros.cpp").values()
     assert "REGISTERED(half)" in there and "REGISTERED(full)" not in there and "QUARTER(fourth)" not in there
     answer = edited("self / scale()", "self * scale()")
-    assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
-
-
-def test_operators_of_other_namespaces_are_not_defined_twice(checkout: Path, site: Path) -> None:
-    name = f"{NATIVE}/quantized/library.cpp"
-    commit(checkout, {name: 'TORCH_LIBRARY(quantized, m) {\n  m.def("one(Tensor x) -> Tensor");\n}\n'})
-    base = git(checkout, "rev-parse", "HEAD")
-    write(checkout, {name: (checkout / name).read_text().replace("one(", "uno(")})
-    answer = derive(Question(WorkingTree(Repository(checkout), base), site))
-    assert answer.files == {}
-    assert any("TORCH_LIBRARY(quantized)" in each for each in answer.left)
-
-
-def test_macro_that_is_defined_again_in_another_order(checkout: Path, site: Path) -> None:
-    name, text = f"{NATIVE}/Order.cpp", "#define N 1\n#undef N\n#define N 2\nTensor fourth() { return N; }\n"
-    commit(checkout, {name: text})
-    base = git(checkout, "rev-parse", "HEAD")
-    write(checkout, {name: text.replace("N 1", "N 3").replace("N 2", "N 1").replace("N 3", "N 2")})
-    answer = derive(Question(WorkingTree(Repository(checkout), base), site))
     assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
