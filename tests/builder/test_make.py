@@ -121,12 +121,12 @@ def test_help_shows_the_values_that_are_given(repository: Path) -> None:
     assert "\n  JOBS=3 " in done.stdout and "GRAFT_JOBS" not in done.stdout
 
 
-@pytest.mark.parametrize("folder", ["build", "native", "tests", "patches"])
-def test_name_of_a_folder_is_no_command_and_says_which_one_is(repository: Path, folder: str) -> None:
-    (repository / folder).mkdir(exist_ok=True)
-    done = called(repository, folder)
-    assert done.returncode != 0 and f"error: `make {folder}`: {folder} is a folder" in done.stderr
-    meant = {"tests": "make test", "patches": "make pin"}.get(folder, "make patch-and-build")
+@pytest.mark.parametrize("name", ["build", "native", "tests", "patches"])
+def test_name_of_a_folder_is_no_command_and_says_which_one_is(repository: Path, name: str) -> None:
+    (repository / name).mkdir(exist_ok=True)
+    done = called(repository, name)
+    assert done.returncode != 0 and f"error: `make {name}`: {name} is a folder" in done.stderr
+    meant = {"tests": "make test", "patches": "make pin"}.get(name, "make patch-and-build")
     assert f"next: `{meant}" in done.stderr
 
 
