@@ -433,7 +433,7 @@ def test_number_of_a_compiled_function_fills() -> None:
     compiled = torch.compile(
         lambda x, value: torch.correlate2d(x, kernel, mode="full", fillvalue=value), fullgraph=True, dynamic=True
     )
-    for value in (2, 3, -1.5):
+    for value in (2, 0, 3, -1.5):
         expected = scipy.signal.correlate2d(x.numpy(), kernel.numpy(), "full", "fill", value)
         torch.testing.assert_close(compiled(x, value), torch.from_numpy(expected))
 

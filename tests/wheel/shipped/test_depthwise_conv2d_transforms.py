@@ -96,11 +96,22 @@ def test_meta(memory_format: torch.memory_format) -> None:
         torch.depthwise_conv2d(torch.empty(1, 4, 2, 2, device="meta"), torch.empty(4, 1, 3, 3, device="meta"))
 
 
-def test_export_with_dynamic_shapes() -> None:
-    module = torch.nn.DepthwiseConv2d(4, 3, padding=1)
+@pytest.mark.unsanitized("what Inductor compiles is linked without sanitizers")
+def test_inductor() -> None:
+    case = Case(1, 4, (9, 8), (3, 3), padding=(1, 1))
+    inputs = case.inputs(torch.float32, torch.channels_last)
+    compiled = torch.compile(lambda *args: torch.depthwise_conv2d(*args, *case.parameters) * 2, fullgraph=True)
+    torch.testing.assert_close(compiled(*inputs), torch.depthwise_conv2d(*inputs, *case.parameters) * 2)
+
+
+@pytest.mark.parametrize(
+    ("overload", "arguments"), [("default", (3, 1, 1)), ("padding", ((4, 3), 1, "same", (1, 2)))], ids=["", "by name"]
+)
+def test_export_with_dynamic_shapes(overload: str, arguments: tuple[object, ...]) -> None:
+    module = torch.nn.DepthwiseConv2d(4, *arguments)
     dynamic = {"input": {0: torch.export.Dim("n"), 2: torch.export.Dim("h", min=4), 3: torch.export.Dim("w", min=4)}}
     program = torch.export.export(module, (torch.randn(2, 4, 9, 8),), dynamic_shapes=dynamic)
-    assert "aten.depthwise_conv2d.default" in program.graph_module.code
+    assert f"aten.depthwise_conv2d.{overload}" in program.graph_module.code
     x = torch.randn(5, 4, 17, 6)
     assert torch.equal(program.module()(x), module(x))
 

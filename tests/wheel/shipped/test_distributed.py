@@ -59,6 +59,10 @@ CASES = [
 ]
 if torch.__version__ >= "2.12":  # before, DTensor has no strategy for in-place operators that are not on its lists
     CASES.append((lambda x, y: (x * 1).twice_plus_(y), [(6, 4), (6, 4)], 2))
+    x = torch.randn(6, 4)
+    in_place, other = (distribute_tensor(each, mesh, [Shard(1)]) for each in (x.clone(), x))
+    assert in_place.twice_plus_(other) is in_place and in_place.placements == (Shard(1),)
+    assert torch.equal(in_place.full_tensor(), 3 * x)
 for number, (function, shapes, sharded) in enumerate(CASES):
     whole = [torch.randn(shape, dtype=torch.double).requires_grad_() for shape in shapes]
     BOXES = torch.tensor([0.0, 1, 1, 2, 2])

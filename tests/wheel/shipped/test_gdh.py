@@ -4,8 +4,17 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
+from samples import layouts, values
+
+
+def test_layouts() -> None:
+    for x in layouts(values((2, 3, 4, 5), torch.float32)).values():
+        result = x.gdh()
+        assert result.is_contiguous()
+        np.testing.assert_array_equal(result.numpy(), x.numpy().ravel(order="C"))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (7,), (3, 4), (2, 0, 3), (2, 3, 4, 5), (1, 1, 1)])

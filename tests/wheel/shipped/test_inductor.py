@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -88,13 +89,17 @@ def test_other_operators_are_called_as_they_are() -> None:
     torch.testing.assert_close(x.grad, 2 * x.cos())
 
 
-def test_export_keeps_the_operators_until_asked_to_decompose() -> None:
+def exported() -> torch.export.ExportedProgram:
     class Model(torch.nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             return torch.gdh(torch.twice_plus(x, y))
 
     shapes = ({0: torch.export.Dim("rows")}, None)
-    program = torch.export.export(Model(), (torch.randn(3, 4), torch.randn(4)), dynamic_shapes=shapes)
+    return torch.export.export(Model(), (torch.randn(3, 4), torch.randn(4)), dynamic_shapes=shapes)
+
+
+def test_export_keeps_the_operators_until_asked_to_decompose() -> None:
+    program = exported()
     operators = {node.target for node in program.graph.nodes if node.op == "call_function"}
     assert operators == {torch.ops.aten.twice_plus.default, torch.ops.aten.gdh.default}
     x, y = torch.randn(5, 4), torch.randn(4)
@@ -104,3 +109,9 @@ def test_export_keeps_the_operators_until_asked_to_decompose() -> None:
     assert torch.ops.aten.twice_plus.default not in operators
     for each in (program, decomposed):
         torch.testing.assert_close(each.module()(x, y), (2 * x + y).flatten())
+
+
+def test_aot_inductor_runs(tmp_path: Path) -> None:
+    package: Any = torch._inductor.aoti_compile_and_package(exported(), package_path=str(tmp_path / "model.pt2"))
+    x, y = torch.randn(5, 4), torch.randn(4)
+    torch.testing.assert_close(torch._inductor.aoti_load_package(package)(x, y), (2 * x + y).flatten())

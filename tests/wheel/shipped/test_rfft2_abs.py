@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from samples import check_third_derivatives, double, values
+from samples import check_third_derivatives, double, layouts, values
 from vmaps import check_vmap
 
 SHAPES = [(1, 1), (1, 2), (2, 1), (3, 4), (4, 5), (5, 7), (2, 3, 6, 8), (33, 64), (2, 2, 19, 33)]
@@ -52,6 +52,11 @@ def test_no_images() -> None:
     result.sum().backward()
     assert x.grad.shape == x.shape
     assert torch.fft.rfft2_abs(torch.ones(0, 3, 5, dtype=torch.int64)).dtype == torch.float32
+
+
+def test_layouts() -> None:
+    for x in layouts(values((2, 3, 4, 5), torch.float64)).values():
+        torch.testing.assert_close(torch.fft.rfft2_abs(x), composite(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -1,6 +1,7 @@
 """twice_plus: 2 * self + other, elementwise."""
 
 import itertools
+import math
 import os
 from pathlib import Path
 
@@ -43,6 +44,8 @@ def test_values(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: torch.dt
 def test_strided_inputs(dtype: torch.dtype) -> None:
     x, y = values((6, 8), dtype, 1).t()[::2], values((8, 6), dtype, 2)[1::2]
     assert_exact(torch.twice_plus(x, y), reference(x.contiguous(), y.contiguous()))
+    image = values((2, 3, 4, 5), dtype).to(memory_format=torch.channels_last)
+    assert torch.twice_plus(image, image).is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,12 @@ def test_in_place() -> None:
     assert x.tolist() == [[6, 9, 12]] * 2
     with pytest.raises(RuntimeError, match=r"output with shape \[1\] doesn't match the broadcast shape \[3\]"):
         torch.ones(1).twice_plus_(torch.ones(3))
+
+
+def test_special_values() -> None:
+    inf, nan = math.inf, math.nan
+    x, y = torch.tensor([inf, -inf, inf, nan, 0, 3e38]), torch.tensor([1, 1, -inf, 1, nan, 0])
+    assert_exact(torch.twice_plus(x, y), torch.tensor([inf, -inf, nan, nan, nan, inf]))
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")

@@ -11,12 +11,16 @@ images = torch.ones(1, 3, 8, 8)
 assert_type(torch.gdh(x), Tensor)
 assert_type(x.gdh(), Tensor)
 torch.gdh(x, x)  # error
+x.gdh(1)  # error
 
 assert_type(torch.twice_plus(x, x), Tensor)
 assert_type(torch.twice_plus(input=x, other=x, out=torch.empty(2, 3)), Tensor)
 assert_type(x.twice_plus(other=x).twice_plus_(x), Tensor)
+torch.twice_plus(x)  # error
 torch.twice_plus(x, 2)  # error
+torch.twice_plus(x, x, x)  # error
 torch.twice_plus(x, x, out="x")  # error
+x.twice_plus()  # error
 x.twice_plus_(x, out=x)  # error
 
 assert_type(torch.mul_constant(x, 2), Tensor)
