@@ -7,25 +7,31 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from graft.base.base import Base
+from graft.codegen import FRAGMENTS
 from graft.compile import incremental, link
 from graft.compile.incremental import bring_up_to_date
 from graft.compile.link import Linker
 from graft.compile.manifest import Outside
+from graft.compile.nvcc import Nvcc
 from graft.compile.products import LinkPlan, Product
-from graft.compile.units import CXX, Unit
+from graft.compile.units import CXX, Unit, UnitFinder, Units
 from graft.core.console import StepLine
+from graft.core.extra_flags import NO_EXTRA, ExtraFlags
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs.native import NativeFolder, NativeFolders, load_natives, together
 from graft.inputs.pin import load_pin
 from graft.inputs.snapshot import Snapshot, contents_of
 from graft.inputs.toolchain import Toolchain
-from helpers import write
+from helpers import Patch, beside, compiled, program, write
+
+CASES = beside(__file__)
 
 GXX = Toolchain("g++", "a compiler", "c++20")
 
@@ -36,6 +42,32 @@ def snapshot_of(work: Path, natives: NativeFolders, toolchain: Toolchain = GXX) 
     return Snapshot(work, natives, files, (), pin, toolchain, ())
 
 
+@pytest.fixture
+def units(tmp_path: Path, monkeypatch: Patch) -> Callable[..., Units]:
+    """Return a function that finds the units of a folder with sources, by their texts, and of generated files."""
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
+
+    def units(
+        sources: Mapping[str, str] | NativeFolders,
+        generated: Iterable[str] = (),
+        toolchain: Toolchain = GXX,
+        *,
+        has_nvcc: bool = False,
+        extra: ExtraFlags = NO_EXTRA,
+    ) -> Units:
+        if isinstance(sources, NativeFolders):  # elsewhere
+            natives, texts = sources, {str(name): sources.text(name) for name in sources.files}
+            write(layout.sources, texts)
+        else:
+            natives = load_natives([write(layout.sources, sources)])
+        write(layout.generated, {FRAGMENTS: "{}", **dict.fromkeys((f"units/{name}" for name in generated), "")})
+        nvcc = Nvcc(tmp_path / "cuda", toolchain, ("90",)) if has_nvcc else None
+        return UnitFinder(replace(layout, extra=extra), natives, Base(tmp_path, tmp_path), toolchain, nvcc).units()
+
+    return units
+
+
 # What narrow folders have.
 NARROW_HEADERS = tuple(
     f"ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
@@ -43,21 +75,7 @@ NARROW_HEADERS = tuple(
 
 # Records its arguments; rejects a source that contains `wide` with narrow headers, which a header that it includes
 # lacks something of, and one that contains `wrong`.
-COMPILER = r"""#!/bin/sh
-for word; do
-    case "$before" in -c) source=$word;; -o) object=$word;; -MF) depfile=$word;; esac
-    before=$word
-done
-echo "$*" >> calls
-case "$*" in *-Inarrow*) grep -q wide "$source" && { echo "h/T.h:1:1: error: no such name" >&2; exit 1; };; esac
-case "$*" in *" -O0"*) grep -q immediate "$source" && { echo "$source:1:1: error: no immediate" >&2; exit 1; };; esac
-grep -q slow "$source" && sleep 3
-grep -q often "$source" && seq -f "$source:%g:2: error: wrong" 99 >&2 && exit 1
-grep -q wrong "$source" && { echo "$source:1:2: error: wrong" >&2; exit 1; }
-mkdir -p "$(dirname "$object")"
-echo "$object: $source header.h $(sed -n 's,^// \(\.*/.*\),\1,p' "$source")" > "$depfile"
-cp "$source" "$object"
-"""
+COMPILER = CASES["compiler"]
 
 
 A, B, LIBRARY = "src/ATen/native/A.cpp", "src/ATen/native/B.cpp", "generated/library.cpp"
@@ -133,32 +151,28 @@ class Build:
 
 
 @pytest.fixture
-def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+def build(tmp_path: Path, monkeypatch: Patch) -> Build:
     monkeypatch.setattr(Layout, "work", tmp_path / "work")
     monkeypatch.setattr(incremental, "objects_of_all", lambda: tmp_path / "store")
-    program = write(tmp_path, {"a compiler": COMPILER}) / "a compiler"
-    program.chmod(0o755)
     units = [
         Unit(Path(A), Path("objects/A.o")),
         Unit(Path(B), Path("objects/B.o"), ("-O3",)),
         Unit(Path(LIBRARY), Path("objects/library.o"), (), (Path("narrow"),)),
     ]
     layout = Layout(TorchVersion("1.0"), (Path("/mine"),), tmp_path / "out")
-    made = Build(layout, Base(Path("torch.whl"), tmp_path / "tree"), Compiler(str(program)), units)
+    made = Build(
+        layout,
+        Base(Path("torch.whl"), tmp_path / "tree"),
+        Compiler(str(program(tmp_path / "a compiler", COMPILER))),
+        units,
+    )
     for name in (*(f"narrow/{header}" for header in NARROW_HEADERS), "header.h", *(str(unit.source) for unit in units)):
         made.write(name, f"// {name}\n")
     return made
 
 
 # Each library of the base exports a function and hides another, and a variable.
-OF_BASE = """
-#define HIDDEN __attribute__((visibility("hidden")))
-namespace {name} {{
-HIDDEN int variable = 7;
-HIDDEN int hidden() {{ return variable; }}
-int exported() {{ return hidden(); }}
-}}
-"""
+OF_BASE = CASES["of_base"]
 BOUND = ("libtorch_python.so", "libtorch_cpu.so")
 
 # As in the official CUDA wheels, where it also applies to loaded libraries.
@@ -221,7 +235,7 @@ class LinkedBuild(Build):
 
 
 @pytest.fixture
-def linked(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LinkedBuild:
+def linked(build: Build, tmp_path: Path, monkeypatch: Patch) -> LinkedBuild:
     base = Base(tmp_path / "torch.whl", tmp_path / "tree")
     base.libraries.mkdir(parents=True)
     for name in BOUND:
@@ -235,7 +249,5 @@ def linked(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lin
 
 def make_library(folder: Path, name: str, more: str = "") -> None:
     """Link a library of the base."""
-    source = folder / f"{name}.cpp"
-    source.write_text(OF_BASE.format(name=name.removesuffix(".so")) + more)
-    command = ["g++", "-shared", "-fPIC", "-O1", "-Wl,--build-id=sha1", str(source), "-o", str(folder / name)]
-    subprocess.run([*command, f"-Wl,-soname,{name}", *RPATH], check=True)
+    flags = ("-shared", "-Wl,--build-id=sha1", f"-Wl,-soname,{name}", *RPATH)
+    compiled(OF_BASE.format(name=name.removesuffix(".so")) + more, folder / name, *flags)

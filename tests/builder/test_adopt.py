@@ -14,21 +14,12 @@ from graft.adopt.plan import Adopted, Operator, Planner
 from graft.adopt.schema import UnreadableError, read_schema, spelled
 from graft.adopt.table import changes
 from graft.core.errors import UsageError
+from helpers import Patch, beside
+
+CASES = beside(__file__)
 
 # As the dispatcher prints them, and as native_functions.yaml spells them.
-SPELLED = {
-    "ns::f(Tensor(out!) into, Tensor x) -> ()": "f(Tensor(a!) into, Tensor x) -> ()",
-    "ns::f.over(Tensor[](x!) xs) -> ()": "f.over(Tensor(a!)[] xs) -> ()",
-    "ns::f(Tensor(b) x, Tensor y) -> Tensor": "f(Tensor x, Tensor y) -> Tensor",
-    "ns::f(Tensor(b) x) -> Tensor(b)": "f(Tensor(a) x) -> Tensor(a)",
-    "ns::f(Tensor(a -> *) x, int n) -> Tensor(a)[]": "f(Tensor x, int n) -> Tensor[]",
-    "ns::f(Tensor(q!)? x) -> ()": "f(Tensor(a!)? x) -> ()",
-    "ns::f(int[2] n=[1, 1], int[] m=[1, 2]) -> int _0": "f(int[2] n=1, int[] m=[1,2]) -> int",
-    "ns::f(int n=0., float y=1., SymInt m=-1) -> Tensor": "f(int n=0, float y=1., SymInt m=-1) -> Tensor",
-    'ns::f(str s="a, b=(c)") -> (Tensor x, Tensor[] y)': 'f(str s="a, b=(c)") -> (Tensor x, Tensor[] y)',
-    "ns::f(Tensor x, *, bool? b=None) -> (Tensor _0, Tensor _1)": "f(Tensor x, *, bool? b=None) -> (Tensor, Tensor)",
-    "ns::f() -> ()": "f() -> ()",
-}
+SPELLED = CASES["spelled"]
 
 
 @pytest.mark.parametrize("printed", SPELLED)
@@ -59,50 +50,13 @@ def _plan(
 
 
 # The operators of an extension, and the entries that they become.
-ENTRIES = {
-    # names
-    ("ns::nms(Tensor x) -> Tensor",): ["nms(Tensor x) -> Tensor"],
-    ("ns::rms_norm(Tensor x) -> Tensor",): ["ns_rms_norm(Tensor x) -> Tensor"],
-    ("ns::fwd(Tensor x) -> Tensor",): ["ns_fwd(Tensor x) -> Tensor"],
-    ("ns::_pool_backward(Tensor x) -> Tensor",): ["_pool_bwd(Tensor x) -> Tensor"],
-    ("ns::new_tensor_of(Tensor x) -> Tensor",): ["ns_new_tensor_of(Tensor x) -> Tensor"],
-    ("ns::f(Tensor x) -> Tensor", "other::f(Tensor x) -> Tensor"): [
-        "ns_f(Tensor x) -> Tensor",
-        "other_f(Tensor x) -> Tensor",
-    ],
-    ("a::knn(Tensor x) -> Tensor", "b::knn(Tensor x) -> Tensor"): [
-        "knn(Tensor x) -> Tensor",
-        "b_knn(Tensor x) -> Tensor",
-    ],
-    # arguments
-    ("ns::cut(Tensor x, int from, int default) -> Tensor",): ["cut(Tensor x, int from_, int default_) -> Tensor"],
-    ("ns::cut(Tensor self, Tensor input) -> Tensor",): ["cut(Tensor self, Tensor input_) -> Tensor"],
-    ("ns::cut(Tensor x, int from, int from_) -> Tensor",): ["cut(Tensor x, int from_, int from__) -> Tensor"],
-    ('ns::cut(Tensor x, int a=1, Device d="cpu", int b=2) -> Tensor',): [
-        "cut(Tensor x, int a, Device d, int b=2) -> Tensor"
-    ],
-    # written arguments
-    ("ns::add_(Tensor(a!) x, Tensor y) -> Tensor(a!)",): ["add_(Tensor(a!) self, Tensor y) -> Tensor(a!)"],
-    ("ns::add_(Tensor(a!) x, Tensor y) -> ()",): ["add_(Tensor(a!) self, Tensor y) -> Tensor(a!)"],
-    ("ns::wait_(Tensor x, Tensor(a!) y) -> ()",): ["wait(Tensor x, Tensor(a!) y) -> ()"],
-    ("ns::copy_to(Tensor x, Tensor(a!) out) -> Tensor(a!)",): ["copy_to(Tensor x, Tensor(a!) out) -> ()"],
-    ("ns::mul_out(Tensor x, Tensor(a!) out) -> Tensor(a!) out",): ["mul_into(Tensor x, Tensor(a!) out) -> ()"],
-    ("ns::scan(Tensor x, Tensor(a!) y) -> (Tensor(a!), Tensor)",): ["scan(Tensor x, Tensor(a!) y) -> Tensor"],
-    ("ns::mul(Tensor x) -> Tensor", "ns::mul.out(Tensor x, Tensor(a!) out) -> Tensor(a!)"): [
-        "mul(Tensor x) -> Tensor",
-        "mul.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-    ],
-    ("ns::sort(Tensor(a!) x, *, Tensor(b!) out) -> ()",): ["sort(Tensor(a!) x, *, Tensor(b!) out) -> ()"],
-    ("ns::mul.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",): ["mul.out(Tensor x, Tensor(a!) out) -> ()"],
-    # results
-    ("ns::maybe(Tensor x) -> (Tensor?, Tensor)",): ["maybe(Tensor x) -> (Tensor, Tensor)"],
-}
+ENTRIES = CASES["entries"]
 
 
 @pytest.mark.parametrize("schemas", ENTRIES)
-def test_entries(schemas: tuple[str, ...]) -> None:
-    plan = _plan(*schemas, taken={"rms_norm"})
-    assert [str(each.schema) for each in plan] == ENTRIES[schemas]
+def test_entries(schemas: str) -> None:
+    plan = _plan(*schemas.split("; "), taken={"rms_norm"})
+    assert "; ".join(str(each.schema) for each in plan) == ENTRIES[schemas]
     for each in plan:
         assert len(each.arguments) == len(read_schema(each.operator.schema).arguments)
 
@@ -113,22 +67,16 @@ def test_what_is_written_by_lists_of_optionals_is_told() -> None:
     assert adopted.schema.arguments[0].is_written_untold
 
 
-def test_methods() -> None:
-    (adopted,) = _plan("ns::nms(Tensor dets, Tensor scores) -> Tensor", methods=None)
-    assert str(adopted.schema) == "nms(Tensor self, Tensor scores) -> Tensor" and adopted.is_method
-    (adopted,) = _plan("ns::nms(Tensor dets, Tensor input) -> Tensor", methods=["nms"])
-    assert str(adopted.schema) == "nms(Tensor dets, Tensor input) -> Tensor" and not adopted.is_method
-    assert "no method" in adopted.notes[0]
-
-
-def test_prefix() -> None:
-    (adopted,) = _plan("ns::nms(Tensor dets) -> Tensor", prefix=True)
-    assert str(adopted.schema) == "ns_nms(Tensor dets) -> Tensor"
-
-
-def test_no_entry_has_these_types() -> None:
-    (adopted,) = _plan("ns::f(Tensor x) -> Dict(str, Tensor)")
-    assert adopted.refusal and not adopted.is_entry
+def test_methods_prefixes_and_types_without_an_entry() -> None:
+    (method,) = _plan("ns::nms(Tensor dets, Tensor scores) -> Tensor", methods=None)
+    assert str(method.schema) == "nms(Tensor self, Tensor scores) -> Tensor" and method.is_method
+    (function,) = _plan("ns::nms(Tensor dets, Tensor input) -> Tensor", methods=["nms"])
+    assert str(function.schema) == "nms(Tensor dets, Tensor input) -> Tensor" and not function.is_method
+    assert "no method" in function.notes[0]
+    (prefixed,) = _plan("ns::nms(Tensor dets) -> Tensor", prefix=True)
+    assert str(prefixed.schema) == "ns_nms(Tensor dets) -> Tensor"
+    (refused,) = _plan("ns::f(Tensor x) -> Dict(str, Tensor)")
+    assert refused.refusal and not refused.is_entry
 
 
 def test_overloads_that_fit_one_call() -> None:
@@ -199,18 +147,16 @@ def test_operators_are_named_with_or_without_their_namespace() -> None:
     assert (asked.own, asked.methods) == (("nms", "scan", "lpc"), ("all",))
 
 
-@pytest.mark.parametrize("word", ["their_ext", "their_ext.ops", "their-ext", ""])
-def test_module_may_have_the_name_of_a_folder(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "their_ext").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert not is_tree(word)
+TREES = ("their-ext-1.0", "./their_ext", "~/their_ext", ".", "no/folder")
 
 
-@pytest.mark.parametrize("word", ["their-ext-1.0", "./their_ext", "~/their_ext", ".", "no/folder"])
-def test_source_tree_has_a_name_that_no_module_has(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "their-ext-1.0").mkdir()
+@pytest.mark.parametrize("word", ["their_ext", "their_ext.ops", "their-ext", "", *TREES])
+def test_source_tree_has_a_name_that_no_module_has(word: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    """A module may have the name of a folder."""
+    for name in ("their_ext", "their-ext-1.0"):
+        (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
-    assert is_tree(word)
+    assert is_tree(word) == (word in TREES)
 
 
 def test_comments_of_what_is_asked_stay() -> None:

@@ -13,6 +13,9 @@ from graft.adopt.brackets import split
 from graft.adopt.pybind import PybindChoices, PybindFindings, registered
 from graft.adopt.pybind_found import FoundFunction, FoundModules, found_in, modules_of, not_imported
 from graft.adopt.pybind_signatures import signatures
+from helpers import Patch, beside
+
+CASES = beside(__file__)
 
 _MODE = "their._C.Mode"
 
@@ -34,116 +37,31 @@ def _reason(doc: str) -> str:
     return reason
 
 
-# pybind11 2.10, 2.13, 3.0 of the same function, and its schema.
-_SAME = {
-    "numbers": (
-        "f(x: at::Tensor, n: int, p: float = 1e-05, b: bool = True) -> at::Tensor",
-        "f(x: torch.Tensor, n: int, p: float = 1e-05, b: bool = True) -> torch.Tensor",
-        "f(x: torch.Tensor, n: typing.SupportsInt | typing.SupportsIndex, p: typing.SupportsFloat | "
-        "typing.SupportsIndex = 1e-05, b: bool = True) -> torch.Tensor",
-        "f(Tensor x, int n, float p=1e-05, bool b=True) -> Tensor",
-    ),
-    "numbers of 3.0.0": (
-        "f(x: torch.Tensor, n: typing.SupportsInt, p: typing.SupportsFloat) -> float",
-        "f(x: torch.Tensor, n: int, p: float) -> float",
-        "f(x: torch.Tensor, n: typing.SupportsInt, p: typing.SupportsFloat) -> float",
-        "f(Tensor x, int n, float p) -> float",
-    ),
-    "optionals": (
-        "f(x: torch.Tensor, w: Optional[torch.Tensor] = None, d: Optional[List[float]] = None) -> torch.Tensor",
-        "f(x: torch.Tensor, w: Optional[torch.Tensor] = None, d: Optional[list[float]] = None) -> torch.Tensor",
-        "f(x: torch.Tensor, w: torch.Tensor | None = None, d: collections.abc.Sequence[typing.SupportsFloat | "
-        "typing.SupportsIndex] | None = None) -> torch.Tensor",
-        "f(Tensor x, Tensor? w=None, float[]? d=None) -> Tensor",
-    ),
-    "lists": (
-        "f(arg0: List[at::Tensor], arg1: Tuple[int, ...], arg2: List[bool[3]], arg3: List[Optional[at::Tensor]]) -> "
-        "List[at::Tensor]",
-        "f(arg0: list[torch.Tensor], arg1: Tuple[int, ...], arg2: Annotated[list[bool], FixedSize(3)], arg3: "
-        "list[Optional[torch.Tensor]]) -> list[torch.Tensor]",
-        "f(arg0: collections.abc.Sequence[torch.Tensor], arg1: Tuple[int, ...], arg2: typing.Annotated["
-        'collections.abc.Sequence[bool], "FixedSize(3)"], arg3: collections.abc.Sequence[torch.Tensor | None]) -> '
-        "list[torch.Tensor]",
-        "f(Tensor[] arg0, int[] arg1, bool[] arg2, Tensor?[] arg3) -> Tensor[]",
-    ),
-    "results": (
-        "f(arg0: torch.Tensor) -> Tuple[torch.Tensor, List[torch.Tensor], float, int, Optional[torch.Tensor]]",
-        "f(arg0: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor], float, int, Optional[torch.Tensor]]",
-        "f(arg0: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor], float, int, torch.Tensor | None]",
-        "f(Tensor arg0) -> (Tensor, Tensor[], float, int, Tensor?)",
-    ),
-    "types of torch": (
-        "f(x: torch.Tensor, t: Optional[torch.dtype], d: torch.device, l: torch.layout, s: Union[Number, torch.SymInt, "
-        "torch.SymFloat, torch.SymBool], y: Union[int, torch.SymInt], g: Optional[torch.Generator]) -> torch.Tensor",
-        "f(x: torch.Tensor, t: Optional[torch.dtype], d: torch.device, l: torch.layout, s: Union[Number, torch.SymInt, "
-        "torch.SymFloat, torch.SymBool], y: Union[int, torch.SymInt], g: Optional[torch.Generator]) -> torch.Tensor",
-        "f(x: torch.Tensor, t: torch.dtype | None, d: torch.device, l: torch.layout, s: Union[Number, torch.SymInt, "
-        "torch.SymFloat, torch.SymBool], y: Union[int, torch.SymInt], g: torch.Generator | None) -> torch.Tensor",
-        "f(Tensor x, ScalarType? t, Device d, Layout l, Scalar s, SymInt y, Generator? g) -> Tensor",
-    ),
-    "enumerations": (
-        "f(x: torch.Tensor, m: List[their._C.Mode], *, k: their._C.Mode = <Mode.one: 1>) -> torch.Tensor",
-        "f(x: torch.Tensor, m: list[their._C.Mode], *, k: their._C.Mode = <Mode.one: 1>) -> torch.Tensor",
-        "f(x: torch.Tensor, m: collections.abc.Sequence[their._C.Mode], *, k: their._C.Mode = <Mode.one: 1>) -> "
-        "torch.Tensor",
-        "f(Tensor x, int[] m, *, int k=1) -> Tensor",
-    ),
-}
+# How pybind11 2.10, 2.13 and 3.0 write a type that schemas have.
+_NUMBERS = {"int": "typing.SupportsInt", "float": "typing.SupportsFloat"}
+_TYPES = CASES["types"]
 
 
-@pytest.mark.parametrize("name", _SAME)
-def test_generations(name: str) -> None:
-    *docs, schema = _SAME[name]
-    assert [_schemas(each) for each in docs] == [[schema]] * 3
+@pytest.mark.parametrize(("schema", "written"), [(schema, each) for schema in _TYPES for each in _TYPES[schema]])
+def test_types_of_each_generation(schema: str, written: str) -> None:
+    for tensor in _TYPES["Tensor"]:
+        assert _schemas(f"f(x: {tensor}, y: {written}) -> {tensor}") == [f"f(Tensor x, {schema} y) -> Tensor"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "schema"),
-    [
-        ('x: torch.Tensor, s: str = "su\'m, (x"', 'Tensor x, str s="su\'m, (x"'),
-        ("x: torch.Tensor, s: str = 'a \"b\" = c'", r'Tensor x, str s="a \"b\" = c"'),
-        ("x: torch.Tensor, d: list[int] = [1, -2]", "Tensor x, int[] d=[1, -2]"),
-        ("x: torch.Tensor, d: Tuple[int, ...] = (1, 2)", "Tensor x, int[] d=[1, 2]"),
-        ("x: torch.Tensor, p: float = 1", "Tensor x, float p=1.0"),
-        ("x: torch.Tensor, b: bool = 0", "Tensor x, bool b=False"),
-        # What a schema cannot have must be given, and so must what stands before it.
-        ("x: torch.Tensor, a: int = 1, p: float = inf, b: int = 2", "Tensor x, int a, float p, int b=2"),
-        (
-            "x: torch.Tensor, y: torch.Tensor = tensor([[1., 1.],\n        [1., 1.]]), n: int = 1",
-            "Tensor x, Tensor y, int n=1",
-        ),
-        ("x: torch.Tensor, a: int = 1, b: int", "Tensor x, int a, int b"),
-        # Keyword-only arguments have no order.
-        ("x: torch.Tensor, *, a: int = 1, b: int", "Tensor x, *, int a=1, int b"),
-        ("x: torch.Tensor, n: int = 1, *, b: int", "Tensor x, int n=1, *, int b"),
-        ("x: torch.Tensor, /, n: int = 3", "Tensor x, int n=3"),
-        # Positional arguments are passed by position, whatever their name.
-        ("x: torch.Tensor, class: int, x: int", "Tensor x, int arg1, int arg2"),
-    ],
-)
+@pytest.mark.parametrize("optional", _TYPES["Tensor?"])
+@pytest.mark.parametrize(("all_of", "many"), [("Tuple", "List"), ("tuple", "list")])
+def test_results(all_of: str, many: str, optional: str) -> None:
+    results = f"{all_of}[torch.Tensor, {many}[torch.Tensor], float, int, {optional}]"
+    assert _schemas(f"f(x: torch.Tensor) -> {results}") == ["f(Tensor x) -> (Tensor, Tensor[], float, int, Tensor?)"]
+    assert _schemas("f(x: torch.Tensor) -> float") == ["f(Tensor x) -> float"]
+
+
+@pytest.mark.parametrize(("arguments", "schema"), CASES["arguments"])
 def test_arguments(arguments: str, schema: str) -> None:
     assert _schemas(f"f({arguments}) -> torch.Tensor") == [f"f({schema}) -> Tensor"]
 
 
-_OVERLOADED = """over(*args, **kwargs)
-Overloaded function.
-
-1. over(arg0: torch.Tensor) -> torch.Tensor
-
-The first.
-
-1. no overload
-2. over(neither is this)
-3. over(arg0: torch.Tensor) -> int
-
-2. over(arg0: torch.Tensor, arg1: float) -> torch.Tensor
-
-3. over(arg0: torch.Tensor, arg1: int) -> torch.Tensor
-
-4. over(arg0: torch.Tensor, arg1: dict[str, int]) -> torch.Tensor
-
-5. over(arg0: torch.Tensor, arg1: int) -> torch.Tensor
-"""
+_OVERLOADED = CASES["overloaded"]
 
 
 def test_overloads() -> None:
@@ -163,25 +81,7 @@ def test_overloads() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("doc", "reason"),
-    [
-        ("f(x: torch.Tensor, *args, **kwargs) -> torch.Tensor", "any number of arguments (*args)"),
-        ("f(x: torch.Tensor, m: Dict[str, int]) -> torch.Tensor", "m: Dict[str, int] is no type of schemas"),
-        ("f(x: torch.Tensor, a: numpy.ndarray[numpy.float32]) -> torch.Tensor", "a: numpy.ndarray[numpy.float32]"),
-        ("f(x: torch.Tensor, a: std::map<int, std::vector<int>>, b: int) -> torch.Tensor", "a: std::map<int, std::vec"),
-        ("f(x: torch.Tensor, f: Callable[[int], int]) -> torch.Tensor", "f: Callable[[int], int] is no type"),
-        ("f(x: torch.Tensor, a: List[List[int]]) -> torch.Tensor", "schemas have no list of int[]"),
-        ("f(x: torch.Tensor, b: their._C.Box) -> torch.Tensor", "b: their._C.Box is no type of schemas"),
-        ("f(x: torch.Tensor) -> Dict[str, torch.Tensor]", "Dict[str, torch.Tensor] is no type of schemas"),
-        ("f(x: torch.Tensor) -> tuple[torch.Tensor]", "a tuple of one result"),
-        ("f(x: torch.Tensor, *, class: int) -> torch.Tensor", "keyword-only argument named class"),
-        ("f(n: int) -> int", "no argument is a tensor"),
-        ("f(x: torch.Tensor, o: object = <X 'unclosed>) -> torch.Tensor", "no signature"),
-        ("lambda(x: torch.Tensor) -> torch.Tensor", "lambda is no name of an operator"),
-        ("f", "no signature"),
-    ],
-)
+@pytest.mark.parametrize(("doc", "reason"), CASES["left_out"])
 def test_left_out(doc: str, reason: str) -> None:
     assert reason in _reason(doc)
 
@@ -213,37 +113,25 @@ def test_mistakes() -> None:
 
 
 def _calls(found: PybindFindings) -> list[tuple[list[object], dict[str, object]]]:
-    """The calls at the end of the text."""
-    calls = [each.value for each in ast.parse(found.text).body if isinstance(each, ast.Expr)][1:]
-    return [
-        (
-            [ast.literal_eval(each) for each in call.args],
-            {each.arg: ast.literal_eval(each.value) for each in call.keywords},
-        )
-        for call in calls
-        if isinstance(call, ast.Call)
-    ]
+    """Return the arguments of the calls at the end of the text."""
+    statements = [each.value for each in ast.parse(found.text).body if isinstance(each, ast.Expr)][1:]
+    calls = [each for each in statements if isinstance(each, ast.Call)]
+    named = [{each.arg: ast.literal_eval(each.value) for each in call.keywords} for call in calls]
+    return [(list(map(ast.literal_eval, call.args)), names) for call, names in zip(calls, named, strict=True)]
 
 
 def test_text() -> None:
-    doc = "f(x: torch.Tensor, m: their._C.Mode, *, k: list[their._C.Mode]) -> torch.Tensor"
-    found = _found(doc)
+    found = _found("f(x: torch.Tensor, m: their._C.Mode, *, k: list[their._C.Mode]) -> torch.Tensor")
     made = registered("their.package", found)
-    assert _calls(made) == [
-        (
-            ["f(Tensor x, int m, *, int[] k) -> Tensor", "their._C:f"],
-            {"backends": ["CPU"], "enums": {1: "their._C:Mode", "k": "their._C:Mode"}},
-        )
-    ]
-    assert 'NAMESPACE = "their_package"\n' in made.text
+    given = ["f(Tensor x, int m, *, int[] k) -> Tensor", "their._C:f"]
+    assert _calls(made) == [(given, {"backends": ["CPU"], "enums": {1: "their._C:Mode", "k": "their._C:Mode"}})]
+    assert 'NAMESPACE = "their_package"\n' in made.text and "Composite" not in made.text
     assert made.text == registered("their.package", found).text
     compile(made.text, "their.py", "exec")
     cuda = FoundModules(found.functions, found.enums, cuda=True)
     assert _calls(registered("their", cuda))[0][1]["backends"] == ["CPU", "CUDA"]
-    chosen = PybindChoices(namespace="other", backends=("XPU",))
-    assert _calls(registered("their", cuda, chosen))[0][1]["backends"] == ["XPU"]
-    assert 'NAMESPACE = "other"\n' in registered("their", cuda, chosen).text
-    assert "Composite" not in made.text
+    chosen = registered("their", cuda, PybindChoices(namespace="other", backends=("XPU",)))
+    assert _calls(chosen)[0][1]["backends"] == ["XPU"] and 'NAMESPACE = "other"\n' in chosen.text
 
 
 def test_names() -> None:
@@ -262,7 +150,7 @@ def test_split() -> None:
     assert signatures("f", "f() -> None") and not signatures("f", "g() -> None")
 
 
-def test_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_found(monkeypatch: Patch, tmp_path: Path) -> None:
     """Modules are told by their loader, functions by what they are bound to; here the interpreter's own stand in."""
     spec = ModuleSpec("their._C", ExtensionFileLoader("their._C", str(tmp_path / "_C.so")))
     package, module, other = ModuleType("their"), ModuleType("their._C"), ModuleType("their.plain")

@@ -8,12 +8,11 @@ import subprocess
 import sysconfig
 from dataclasses import replace
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 from graft.base import fetch as fetch_module
 from graft.base.base import Base
-from graft.base.fetch import check_wheel, fetch
+from graft.base.fetch import fetch
 from graft.base.symbols import SymbolFile, SymbolIndex
 from graft.compile import units
 from graft.compile.trampolines import bind_hidden, trampoline_table
@@ -25,6 +24,7 @@ from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.deliver.wheel import platform_tag
 from graft.inputs.pin import load_pin, pin_of, pinned_file, tags_for
 from graft.inputs.toolchain import Toolchain, find_toolchain
+from helpers import Patch, compiled, program, write
 from packaging.tags import cpython_tags
 
 CROSS = "aarch64-linux-gnu-g++"
@@ -46,22 +46,14 @@ def toolchain_of(compiler: str) -> Toolchain:
     return find_toolchain(load_pin(REPOSITORY / "patches/2.13.0"), compiler)
 
 
-def compiled(compiler: str, text: str, target: Path, *flags: str) -> Path:
-    command = [compiler, "-O1", "-fPIC", *flags, "-xc++", "-", "-xnone", "-o", str(target)]
-    subprocess.run(command, input=text, text=True, check=True, cwd=target.parent)
-    return target
-
-
 def base_of(compiler: str, folder: Path, *members: str) -> Base:
     """A base whose libtorch_cpu has kernels for these CPU capabilities."""
-    (folder / "tree/torch/lib").mkdir(parents=True)
     of_stub = "template <> int (*DispatchStub<int (*)(), add_stub_type>::{})() = nullptr;"
     definitions = "\n".join(map(of_stub.format, members))
     text = STUBS.format(members=", ".join(["OTHER", *members]), definitions=definitions)
-    compiled(compiler, text, folder / "tree/torch/lib/libtorch_cpu.so", "-shared")
-    return Base(
-        folder / f"torch-2.13.0-cp311-cp311-manylinux_2_28_{toolchain_of(compiler).machine}.whl", folder / "tree"
-    )
+    compiled(text, folder / "tree/torch/lib/libtorch_cpu.so", "-shared", compiler=compiler)
+    wheel = f"torch-2.13.0-cp311-cp311-manylinux_2_28_{toolchain_of(compiler).machine}.whl"
+    return Base(folder / wheel, folder / "tree")
 
 
 HIDDEN = """extern "C" {
@@ -75,20 +67,19 @@ int main() { return first(1) == 43 && second(1, 2, 3, 4) == 45 && second(0, 0, 0
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_program_calls_hidden_functions_through_jumps(compiler: str, tmp_path: Path) -> None:
-    library = compiled(compiler, HIDDEN, tmp_path / "libhidden.so", "-shared", "-Wl,--build-id=sha1")
-    caller = compiled(compiler, CALLER, tmp_path / "caller.o", "-c")
-    index = SymbolIndex(library, tmp_path)
-    bound = bind_hidden(SymbolFile(caller).undefined(), [index])
+    library = compiled(HIDDEN, tmp_path / "libhidden.so", "-shared", "-Wl,--build-id=sha1", compiler=compiler)
+    caller = compiled(CALLER, tmp_path / "caller.o", "-c", compiler=compiler)
+    bound = bind_hidden(SymbolFile(caller).undefined(), [SymbolIndex(library, tmp_path)])
     assert [set(functions) for _, functions in bound] == [{"first", "second"}]
     toolchain, include = toolchain_of(compiler), f"-I{Path(units.__file__).with_name('templates')}"
     table = trampoline_table(bound, {}, toolchain.architecture.jump, is_python_extension=False)
-    program = tmp_path / "program"
-    flags = [*toolchain.flags, include, str(caller), "-Wl,--no-as-needed", str(library), "-Wl,-rpath,$ORIGIN"]
-    compiled(compiler, f'{table}\n#include "trampolines.cpp"', program, *flags)
-    assert ElfFile(program).machine == toolchain.architecture.elf
+    flags = [*toolchain.flags, include, caller, "-Wl,--no-as-needed", library, "-Wl,-rpath,$ORIGIN"]
+    text = f'{table}\n#include "trampolines.cpp"'
+    linked = compiled(text, tmp_path / "program", *flags, compiler=compiler)
+    assert ElfFile(linked).machine == toolchain.architecture.elf
     emulator = [] if toolchain.machine == platform.machine() else [QEMU, "-L", f"/usr/{toolchain.machine}-linux-gnu"]
     if None not in emulator:  # otherwise the program is linked, and not run
-        assert subprocess.run([*emulator, str(program)], check=False).returncode == 0
+        assert subprocess.run([*emulator, str(linked)], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -109,7 +100,7 @@ FIXED = "typedef svfloat32_t T __attribute__((arm_sve_vector_bits({bits})));\nst
 @pytest.mark.parametrize("bits", [128, 256])
 def test_vectors_have_the_length_of_their_capability(bits: int, tmp_path: Path) -> None:
     flags = toolchain_of(CROSS).capability_flags(f"SVE{bits}")
-    compiled(CROSS, BFLOAT16 + FIXED.format(bits=bits), tmp_path / "vectors.o", "-c", *flags)
+    compiled(BFLOAT16 + FIXED.format(bits=bits), tmp_path / "vectors.o", "-c", *flags, compiler=CROSS)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +111,14 @@ def test_vectors_have_the_length_of_their_capability(bits: int, tmp_path: Path) 
         pytest.param(CROSS, ["SVE256", "SVE128", "DEFAULT"], ("DEFAULT", "SVE128", "SVE256"), marks=needs_cross),
     ],
 )
-def test_kernels_are_compiled_for_the_capabilities_of_the_base(
+def test_kernels_and_platform_are_those_of_the_base(
     compiler: str, members: list[str], expected: tuple[str, ...], tmp_path: Path
 ) -> None:
     base, toolchain = base_of(compiler, tmp_path, *members), toolchain_of(compiler)
-    assert base.capabilities == expected
-    assert base.fitted(toolchain).capabilities == expected
+    assert base.capabilities == base.fitted(toolchain).capabilities == expected
     edited = base.fitted(replace(toolchain, capabilities=expected[:1], is_for_edits=True))
     assert edited.capabilities == expected[:1]
+    assert platform_tag(base, [base.libraries / "libtorch_cpu.so"]) == f"manylinux_2_28_{base.machine}"
 
 
 @needs_cross
@@ -142,13 +133,9 @@ def test_base_and_compiler_that_disagree_are_refused(tmp_path: Path) -> None:
 
 
 def test_compiler_for_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "riscv-g++"
-    path.write_text(
-        '#!/bin/sh\ncase "$1" in -dumpm*) echo riscv64-linux-gnu;; -dump*) echo 13.2.0;; *) echo g++;; esac\n'
-    )
-    path.chmod(0o755)
+    body = 'case "$1" in -dumpm*) echo riscv64-linux-gnu;; -dump*) echo 13.2.0;; *) echo g++;; esac'
     with pytest.raises(UsageError, match="compiles for riscv64, but only x86_64 and aarch64 are supported"):
-        toolchain_of(str(path))
+        toolchain_of(str(program(tmp_path / "riscv-g++", body)))
 
 
 def test_tags_of_another_architecture_are_those_that_its_python_has() -> None:
@@ -170,7 +157,7 @@ def test_pin_and_folders_are_those_of_the_compiler_s_architecture() -> None:
 
 
 @needs_cross
-def test_pip_is_asked_for_the_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_is_asked_for_the_architecture(tmp_path: Path, monkeypatch: Patch) -> None:
     asked: list[list[str]] = []
 
     def pip_into(folder: Path, verb: str, packages: object, line: object, *options: str) -> None:
@@ -187,43 +174,15 @@ def test_pip_is_asked_for_the_architecture(tmp_path: Path, monkeypatch: pytest.M
     assert all(word.endswith("_aarch64") for word in cross)
 
 
-@pytest.mark.parametrize(
-    ("tag", "why"),
-    [
-        ("manylinux_2_28_s390x", "it is for manylinux_2_28_s390x, but only Linux on x86_64 and aarch64 is supported"),
-        ("macosx_11_0_x86_64", "it is for macosx_11_0_x86_64, but only Linux"),
-        ("manylinux_2_28_aarch64", "it is for aarch64, but the C++ compiler compiles for x86_64"),
-    ],
-)
-def test_wheel_for_another_machine_is_refused(tag: str, why: str, tmp_path: Path) -> None:
-    wheel = tmp_path / f"torch-2.13.0-cp311-cp311-{tag}.whl"
-    with ZipFile(wheel, "w") as archive:
-        archive.writestr("torch/lib/libtorch_cpu.so", "")
-    pin = replace(load_pin(REPOSITORY / "patches/2.13.0", PIN), machine="x86_64")
-    with pytest.raises(UsageError) as caught:
-        check_wheel(wheel, pin)
-    assert why in caught.value.what
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_wheel_has_the_platform_of_its_architecture(compiler: str, tmp_path: Path) -> None:
-    base = base_of(compiler, tmp_path, "DEFAULT")
-    tag = f"manylinux_2_28_{base.machine}"
-    library = base.libraries / "libtorch_cpu.so"
-    assert platform_tag(base, [library]) == tag
-
-
 @needs_cross
-def test_python_s_headers_compile_for_another_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_s_headers_compile_for_another_architecture(tmp_path: Path, monkeypatch: Patch) -> None:
     """Debian's Python.h includes a file that only Python's package for that architecture has."""
-    include, own = tmp_path / "include/python3.11", tmp_path / f"include/{platform.machine()}-linux-gnu/python3.11"
-    for folder in (include, own):
-        folder.mkdir(parents=True)
-    (include / "Python.h").write_text("#include <aarch64-linux-gnu/python3.11/pyconfig.h>\n")
-    (own / "pyconfig.h").write_text("#define SIZEOF_LONG 8\n")
+    own = f"{platform.machine()}-linux-gnu"
+    include = write(tmp_path / "include", {f"{own}/python3.11/pyconfig.h": "#define SIZEOF_LONG 8\n"}) / "python3.11"
+    write(include, {"Python.h": "#include <aarch64-linux-gnu/python3.11/pyconfig.h>\n"})
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(include))
-    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: f"{platform.machine()}-linux-gnu")
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: own)
     assert not toolchain_of("g++").python_configuration
     lay_out_files(tmp_path / "fixed", toolchain_of(CROSS).python_configuration)
     text = "#include <Python.h>\nstatic_assert(sizeof(long) == SIZEOF_LONG);\n"
-    compiled(CROSS, text, tmp_path / "python.o", "-c", f"-I{include}", f"-I{tmp_path}/fixed")
+    compiled(text, tmp_path / "python.o", "-c", f"-I{include}", f"-I{tmp_path}/fixed", compiler=CROSS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +17,22 @@ from graft.base.installed import Environment
 from graft.compile.manifest import Outside
 from graft.core import layout as layout_module
 from graft.core.cuda_settings import CudaArchs, CudaSettings
-from graft.core.layout import Layout, TorchVersion
+from graft.core.errors import MissingError
+from graft.core.layout import LOADED, Layout, TorchVersion
 from graft.deliver.built import Built, fingerprint_of, load_built, save_built, unchanged
 from graft.deliver.develop import remove_trees, use_tree, write_tree
 from graft.deliveries import Thin, Tree
+from graft.inputs.native import load_native
 from graft.options import GRAFT, SOURCE
-from helpers import write
+from graft.session import building
+from helpers import Patch, write
 from test_installed import fake_torch
 
 SNAPSHOT: Any = SimpleNamespace(stamp="a stamp")
 
 
 @pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+def layout(tmp_path: Path, monkeypatch: Patch) -> Layout:
     """A build whose wheel is there, which read one file elsewhere."""
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     layout = Layout(TorchVersion("2.13.0"), (tmp_path,), tmp_path / "dist", cuda=CudaSettings(CudaArchs("80")))
@@ -102,7 +107,7 @@ def test_package_is_done_again_if_one_of_its_files_is_another(layout: Layout) ->
     assert thin.fingerprint(thin.layout.out) == ""
 
 
-def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatch: Patch) -> None:
     delivered: list[str] = []
 
     class Package(Thin):
@@ -147,3 +152,22 @@ def test_tree_is_done_again_if_it_is_not_in_use_or_torch_is_another(layout: Layo
     assert delivery.fingerprint(first) == "" and delivery.fingerprint(second)
     remove_trees(site)
     assert delivery.fingerprint(second) == ""
+
+
+def test_without_a_compiler_what_was_built_of_the_same_files_is_loaded(
+    tmp_path: Path, layout: Layout, monkeypatch: Patch
+) -> None:
+    def no_compiler(_: Layout) -> None:
+        raise MissingError("there is no g++")
+
+    files = {"native_functions.yaml": "", "A.cpp": "// mine\n"}
+    hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+    note = {"folders": {"ops": hashes}, "settings": list(load_native(write(tmp_path / "ops", files)).settings.stamp)}
+    built = write(tmp_path / "built", {"note.json": json.dumps(note)})
+    save_built(layout, Built("another stamp", built, fingerprint_of(built)), LOADED)
+    monkeypatch.setattr(building, "take_snapshot", no_compiler)
+    wanted: Any = SimpleNamespace(delivery=SimpleNamespace(layout=layout), kind=LOADED, folder=tmp_path / "ops")
+    assert building.find(wanted) == built
+    write(tmp_path / "ops", {"A.cpp": "// edited\n"})
+    with pytest.raises(MissingError, match="there is no g"):
+        building.find(wanted)

@@ -12,6 +12,10 @@ from graft.session.cells import Cell, load_cell
 from graft.session.inline import Texts
 from graft.session.notebook import arguments
 from graft.session.told import Told
+from helpers import beside
+
+CASES = beside(__file__)
+
 
 SCHEMA = "soft_clip(Tensor self, Scalar limit=1) -> Tensor"
 KERNEL = """
@@ -43,21 +47,7 @@ def test_schema_in_the_line() -> None:
     assert (cell.functions, cell.derivatives, cell.cpp) == (SCHEMA, "", KERNEL)
 
 
-@pytest.mark.parametrize(
-    "comments, formulas",
-    [
-        ("// self: grad * 2", {"self": "grad * 2"}),
-        ("//self : grad", {"self": "grad"}),
-        ("\n  // self: grad * 2\n// result: auto_linear", {"self": "grad * 2", "result": "auto_linear"}),
-        ("// self, limit: both(grad)", {"self, limit": "both(grad)"}),
-        ("// self: grad *\n//   (a ? b : c)\n// Said: why", {"self": "grad * (a ? b : c)"}),
-        ("// self: 'x' == y ? grad : z", {"self": "'x' == y ? grad : z"}),
-        ('// self: "grad * 2"', {"self": "grad * 2"}),
-        ("// Clips softly: see tanh.\n// self: grad  # {", {"self": "grad  # {"}),
-        ("// at::native: grad", {}),
-        ("// Note: gradually, in size_t", {}),
-    ],
-)
+@pytest.mark.parametrize(("comments", "formulas"), CASES["formulas"])
 def test_formulas_are_comments_at_the_top(comments: str, formulas: dict[str, str]) -> None:
     cell = Cell(f"\n{comments}\n{KERNEL}\n// self: not at the top\n", SCHEMA)
     (entry,) = yaml.safe_load(cell.derivatives) if formulas else ({"name": SCHEMA},)
@@ -93,28 +83,17 @@ def test_entries_alone_have_no_source() -> None:
     assert Cell("\n/* yaml\n- name: log1p(Tensor self) -> Tensor\n  replace: True\n  self: grad\n*/\n").cpp == ""
 
 
-@pytest.mark.parametrize(
-    "text, schema, line, word",
-    [
-        (KERNEL, "", 1, "no schema"),
-        (f"\n/* yaml\n# nothing\n*/{KERNEL}", "", 1, "no schema"),
-        (KERNEL, "soft_clip", 1, "soft_clip is not a schema"),
-        ("\n// only a comment\n", SCHEMA, 1, "no kernel for soft_clip"),
-        (ENTRIES, SCHEMA, 1, "a schema and entries"),
-        (f"\n// sefl: grad{KERNEL}", SCHEMA, 2, "soft_clip has no argument sefl"),
-        (f"\n// self: grad\n/* yaml\n- func: {SCHEMA}\n*/{KERNEL}", "", 2, "no schema in the line"),
-        (f"\nint a;\n/* yaml\n- func: {SCHEMA}\n{KERNEL}", "", 3, "no end"),
-        (f"\n/* yaml - func: {SCHEMA} */{KERNEL}", "", 2, "no entries"),
-        (f"\n/* yaml\n- variants: function\n\n- func: {SCHEMA}\n*/{KERNEL}", "", 3, "without func:"),
-        (f"\n/* yaml\nvariants: function\n*/{KERNEL}", "", 3, "without func:"),
-    ],
-)
+def filled(text: str) -> str:
+    return text.replace("ENTRIES", ENTRIES).replace("KERNEL", KERNEL).replace("SCHEMA", SCHEMA)
+
+
+@pytest.mark.parametrize(("text", "schema", "line", "word"), CASES["refused"])
 def test_what_is_no_cell_is_refused_with_its_line(text: str, schema: str, line: int, word: str) -> None:
     with pytest.raises(UsageError) as raised:
-        Cell(text, schema, magic="%%graft line")
+        Cell(filled(text), filled(schema), magic="%%graft line")
     first, shown = raised.value.what.split("\n")
     assert first.startswith(f"cell:{line}: ") and word in first
-    assert shown == f"{line:>5} | {'%%graft line' if line == 1 else text.split(chr(10))[line - 1]}"
+    assert shown == f"{line:>5} | {'%%graft line' if line == 1 else filled(text).splitlines()[line - 1]}"
     assert raised.value.todo
 
 
@@ -195,19 +174,10 @@ def test_text_that_begins_in_the_line_of_its_quotes() -> None:
         load_cell("// sefl: grad", SCHEMA)
 
 
-@pytest.mark.parametrize(
-    "line, read",
-    [
-        ("", ("", "", False)),
-        (f'"{SCHEMA}"', (SCHEMA, "", False)),
-        (f"  '{SCHEMA}'  --name=mine", (SCHEMA, "mine", False)),
-        (f"--verbose --name mine {SCHEMA}", (SCHEMA, "mine", True)),
-        ("\"f(str a='x y') -> Tensor\" --name 'mine'", ("f(str a='x y') -> Tensor", "mine", False)),
-        ('f(str a="x", *, bool b=False) -> Tensor', ('f(str a="x", *, bool b=False) -> Tensor', "", False)),
-    ],
-)
+@pytest.mark.parametrize(("line", "read"), CASES["lines"])
 def test_line_of_the_magic(line: str, read: tuple[str, str, bool]) -> None:
-    assert arguments(line) == read
+    schema, *rest = read
+    assert arguments(filled(line)) == (filled(schema), *rest)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from graft import cli
 from graft.core.layout import REPOSITORY, native_folders
 from graft.options import Request
+from helpers import Capture, Patch, beside, write
 
 from tests.kit import __main__ as kit
 
@@ -28,55 +29,31 @@ def test_mistake_has_an_exit_code_and_no_traceback() -> None:
 
 
 OWN = Path(__file__)
-# Arguments, with the exit code and the error, for each verb that accepts them.
-MISTAKES = [
-    ("build", "--jobs two", 2, "error: --jobs: two is not a positive number\n  next: "),
-    ("build", "--jbos 2", 2, "error: unrecognized arguments: --jbos 2\n  next: `make` lists"),
-    ("build", "--build sources", 2, "BUILD=sources: no such build: sources\n  next: set it to graft or source"),
-    ("build thin-wheel test export", f"--out {OWN}/dist", 2, f"OUT={OWN}/dist: {OWN} is a file"),
-    ("build check develop surfaces", f"--native {OWN}", 2, f"{OWN}: this is a file\n  next: set NATIVE"),
-    ("build fuzz bench test-sanitize", "--native /nowhere", 2, "error: /nowhere: no such folder\n  next: set NATIVE"),
-    ("check", "--native '~nobody it'\\''s'", 2, "/~nobody it's: no such folder\n  next: set NATIVE"),
-    ("new", f"--native {OWN}/ops --schema=f()->()", 2, f"NATIVE={OWN}/ops: {OWN} is a file"),
-    ("build check check-cuda", "--wheel /nope.whl", 2, "/nope.whl: no such file\n  next: set WHEEL"),
-    ("build check", f"--wheel {OWN}", 2, f"{OWN}: not the file name of a wheel"),
-    ("check", f"--wheel {OWN.parent}/test_cl?.py", 2, f"{OWN}: not the file name of a wheel"),
-    (
-        "develop bench check-source apply export",
-        "--source /nowhere",
-        2,
-        "SOURCE=/nowhere: no such folder\n  next: set SOURCE",
-    ),
-    ("build test fuzz check-source", "--pin 0.0.0", 2, "no such pin\n  next: set PIN to one of: "),
-    ("surfaces", "--delivery 'wheel wool'", 2, "DELIVERY=wheel wool: no such delivery: wool\n  next: set it to"),
-    ("build", "--launcher 'no-such --fast'", 5, "LAUNCHER=no-such --fast: program no-such not found\n  next: "),
-    ("build", '--launcher "\'ccache"', 2, "LAUNCHER='ccache: No closing quotation\n  next: close"),
-    ("build", "--cuda-archs '80 hopper'", 2, "CUDA_ARCHS=80 hopper: hopper is not a GPU architecture\n  next: "),
-]
 
 
 @pytest.mark.parametrize(
-    ("verb", "given", "code", "message"), [(verb, *rest) for verbs, *rest in MISTAKES for verb in verbs.split()]
+    ("verb", "given", "code", "message"),
+    [(verb, *rest) for verbs, *rest in beside(__file__)["mistakes"] for verb in verbs.split()],
 )
 def test_what_is_given_is_looked_at_first(
-    verb: str, given: str, code: int, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    verb: str, given: str, code: int, message: str, capsys: Capture, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(cli, "import_module", lambda _: pytest.fail("it went on"))
-    assert cli.main(VERBS, [verb, *shlex.split(given)]) == code
-    assert message in capsys.readouterr().err
+    words = given.format(own=OWN, folder=OWN.parent)
+    assert cli.main(VERBS, [verb, *shlex.split(words)]) == code
+    assert message.format(own=OWN) in capsys.readouterr().err
 
 
-def test_all_that_is_wrong_is_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_that_is_wrong_is_named_at_once(capsys: Capture) -> None:
     assert cli.main(VERBS, ["build", "--native", "/nowhere", "--out", str(OWN), "--wheel", "/nope.whl"]) == 2
     said = capsys.readouterr().err
     assert all(part in said for part in ("/nowhere: no such folder", f"OUT={OWN}", "/nope.whl: no such file"))
 
 
-def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: Patch) -> None:
     ran: list[str] = []
-    run = SimpleNamespace(
-        **{name: lambda *_, name=name: ran.append(name) for name in ("build", "new_op", "export_fetched")}
-    )
+    names = ("build", "new_op", "export_fetched")
+    run = SimpleNamespace(**{name: lambda *_, name=name: ran.append(name) for name in names})
     monkeypatch.setattr(cli, "import_module", lambda _: run)
     (tmp_path / "native_functions.yaml").touch()
     for verb, *more in (
@@ -88,19 +65,13 @@ def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert ran == ["build", "new_op", "export_fetched"]
 
 
-def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: Patch) -> None:
     requests: list[Request] = []
     monkeypatch.setattr(cli, "import_module", lambda _: SimpleNamespace(develop=requests.append))
-    other = tmp_path / "other"
-    other.mkdir()
-    for folder in (tmp_path, other):
-        (folder / "native_functions.yaml").touch()
-    monkeypatch.setenv("GRAFT_NATIVE", f"'{tmp_path}' {other}")
-    monkeypatch.setenv("GRAFT_JOBS", "3")
-    monkeypatch.setenv("GRAFT_WATCH", "0")
-    monkeypatch.setenv("GRAFT_OUT", "")
-    monkeypatch.setenv("CXX", "a")
-    monkeypatch.setenv("CUDA_HOME", "/cuda")
+    other = write(tmp_path, {"native_functions.yaml": "", "other/native_functions.yaml": ""}) / "other"
+    ours = {"GRAFT_NATIVE": f"'{tmp_path}' {other}", "GRAFT_JOBS": "3", "GRAFT_WATCH": "0", "GRAFT_OUT": ""}
+    for name, value in {**ours, "CXX": "a", "CUDA_HOME": "/cuda"}.items():
+        monkeypatch.setenv(name, value)
     assert cli.main(VERBS, ["develop", "--jobs", "5", "--cxx", "b"]) == 0
     (request,) = requests
     assert (request.layout.cxx, request.layout.cuda.home) == ("b", "/cuda")
@@ -109,22 +80,16 @@ def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: py
     assert (request.native, request.jobs, request.watch, request.out) == ((tmp_path, other), 5, False, None)
     assert cli.main(VERBS, ["develop", "--watch", "--native", str(tmp_path)]) == 0
     assert requests[-1].watch
-    assert not {"GRAFT_NATIVE", "GRAFT_JOBS", "GRAFT_WATCH", "GRAFT_OUT"} & os.environ.keys()
+    assert not ours.keys() & os.environ.keys()
 
 
-def test_checkout_stands_for_the_native_folder_unless_one_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GRAFT_SOURCE", str(tmp_path))
-    monkeypatch.setenv("GRAFT_FILES", "native/cpu/A.cpp native/cpu/B.cpp")
-    monkeypatch.setenv("GRAFT_STRICT", "1")
+def test_checkout_stands_for_the_native_folder_unless_one_is_given(tmp_path: Path, monkeypatch: Patch) -> None:
+    files = "native/cpu/A.cpp native/cpu/B.cpp"
+    for name, value in {"GRAFT_SOURCE": str(tmp_path), "GRAFT_FILES": files, "GRAFT_STRICT": "1"}.items():
+        monkeypatch.setenv(name, value)
     for verb in ("build", "develop", "thin-wheel", "check", "test", "bench"):
         _, request, _ = cli.read(VERBS, [verb, "--keep-going"])
-        assert (request.native, request.source, request.files) == (
-            (),
-            str(tmp_path),
-            "native/cpu/A.cpp native/cpu/B.cpp",
-        )
+        assert (request.native, request.source, request.files) == ((), str(tmp_path), files)
         assert request.strict and request.keep_going
         _, request, _ = cli.read(VERBS, [verb, "--native", str(tmp_path)])
         assert request.native == (tmp_path,) and not request.keep_going
@@ -133,7 +98,7 @@ def test_checkout_stands_for_the_native_folder_unless_one_is_given(
         assert cli.read(VERBS, words)[1].native == default != ()
 
 
-def test_short_names_are_make_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_names_are_make_s_alone(monkeypatch: Patch) -> None:
     """WSL sets NAME, and other programs read JOBS, too."""
     for name in ("JOBS", "NAME", "PIN", "VERSION"):
         monkeypatch.setenv(name, "x y")
@@ -142,7 +107,7 @@ def test_short_names_are_make_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.environ["NAME"] == "x y"
 
 
-def test_variables_reach_the_builder_on_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_reach_the_builder_on_another_python(monkeypatch: Patch) -> None:
     monkeypatch.setattr(cli, "_another_python", lambda *_: Path("/other/python"))
 
     def started(command: str, words: list[str]) -> None:
@@ -154,16 +119,14 @@ def test_variables_reach_the_builder_on_another_python(monkeypatch: pytest.Monke
     assert os.environ["GRAFT_JOBS"] == "3"
 
 
-def test_wrong_variable_is_named_as_it_was_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_variable_is_named_as_it_was_written(capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GRAFT_JOBS", "many")
     assert cli.main(VERBS, ["check"]) == 2
     assert "error: JOBS: many is not a positive number\n" in capsys.readouterr().err
 
 
 def test_relative_path_is_refused_if_make_changed_the_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     """The builder's own folder `native` could be meant, or the user's."""
     monkeypatch.setenv("MAKELEVEL", "1")
@@ -178,7 +141,7 @@ def test_relative_path_is_refused_if_make_changed_the_folder(
         assert "make -C" not in capsys.readouterr().err
 
 
-def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("a", "b", "with space", "home/x", "it's"):
@@ -189,15 +152,18 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: pytest.
         assert all(folder.is_absolute() for folder in folders)
         return [str(folder.relative_to(tmp_path)) for folder in folders]
 
-    assert names("a") == ["a"]
-    assert names("a b") == ["a", "b"]
-    assert names("with space") == ["with space"]
-    assert names("'with space' ~/x ./b/../a") == ["with space", "home/x", "a"]
-    assert names("with\\ space a") == ["with space", "a"]
-    assert names("it's") == ["it's"]
-    # A missing folder is named as the user wrote it.
-    assert names("'with space' ~x") == ["with space", "~x"]
-    assert names("it's here") == ["it's here"]
-    assert names("new space") == ["new space"]
-    assert names(f"new {tmp_path}/b") == ["new", "b"]
-    assert names("") == ["."]
+    for text, expected in {
+        "a": ["a"],
+        "a b": ["a", "b"],
+        "with space": ["with space"],
+        "'with space' ~/x ./b/../a": ["with space", "home/x", "a"],
+        "with\\ space a": ["with space", "a"],
+        "it's": ["it's"],
+        # A missing folder is named as the user wrote it.
+        "'with space' ~x": ["with space", "~x"],
+        "it's here": ["it's here"],
+        "new space": ["new space"],
+        f"new {tmp_path}/b": ["new", "b"],
+        "": ["."],
+    }.items():
+        assert names(text) == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,33 +14,30 @@ from zipfile import ZipFile, ZipInfo
 import pytest
 from builds import GXX, snapshot_of
 from graft.base.base import Base, Library
-from graft.codegen import FRAGMENTS, MISSING
+from graft.codegen import MISSING
 from graft.compile import cuda, nvcc
 from graft.compile.cuda import Cuda, find_cuda
 from graft.compile.messages import relevant
 from graft.compile.nvcc import Nvcc, find_nvcc
 from graft.compile.products import OPERATORS_FOR_CUDA, products, thin_products
-from graft.compile.units import CXX, NVCC, UnitFinder
-from graft.core import layout as layout_module
+from graft.compile.units import CXX, NVCC, Units
 from graft.core.console import StepLine
 from graft.core.cuda_settings import NO_GPU, NO_KERNELS, OF_BASE, CudaArchs, CudaSettings
 from graft.core.errors import MissingError, UsageError
-from graft.core.layout import REPOSITORY, Layout, TorchVersion
+from graft.core.layout import REPOSITORY
 from graft.core.pip import UnavailableError
 from graft.inputs.native import NativeFolders, load_natives
 from graft.inputs.pin import Pin, load_pin
-from helpers import write
+from helpers import Capture, Patch, program, write
 
 PIN = load_pin(REPOSITORY / "patches/2.14.1")
-SAYS = "#!/bin/sh\ncase $1 in --version) echo 'release 13.0, V13.0.88';; *) echo sm_80; echo sm_90;; esac\n"
+SAYS = "case $1 in --version) echo 'release 13.0, V13.0.88';; *) echo sm_80; echo sm_90;; esac"
 
 
 @pytest.fixture
 def toolkit(tmp_path: Path) -> Path:
     """A toolkit whose nvcc knows two architectures."""
-    folder = write(tmp_path / "toolkit", {"bin/nvcc": SAYS})
-    (folder / "bin/nvcc").chmod(0o755)
-    return folder
+    return program(tmp_path / "toolkit/bin/nvcc", SAYS).parents[1]
 
 
 def base_for(cuda: str, folder: Path) -> Base:
@@ -112,7 +110,7 @@ def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(toolkit: Path, tmp_pa
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def index(tmp_path: Path, monkeypatch: Patch) -> Path:
     """pip's only source of packages, with an nvcc, for a repository in ``tmp_path``."""
     folder, information = tmp_path / "index", "nvidia_cuda_nvcc-13.0.88.dist-info"
     folder.mkdir()
@@ -124,12 +122,12 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     texts[f"{information}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     texts[f"{information}/RECORD"] = ""
     with ZipFile(wheel, "w") as archive:
-        program = ZipInfo("nvidia/cu13/bin/nvcc")
-        program.external_attr = 0o100755 << 16
-        archive.writestr(program, SAYS)
+        nvcc_program = ZipInfo("nvidia/cu13/bin/nvcc")
+        nvcc_program.external_attr = 0o100755 << 16
+        archive.writestr(nvcc_program, f"#!/bin/sh\n{SAYS}\n")
         for name, text in texts.items():
             archive.writestr(name, text)
-    monkeypatch.setattr(nvcc, "HOME", tmp_path / "build")
+    monkeypatch.setattr(nvcc, "store", lambda: tmp_path / "build")
     for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(folder)), ("CONFIG_FILE", "/dev/null")):
         monkeypatch.setenv(f"PIP_{name}", value)
     return wheel
@@ -162,16 +160,15 @@ def test_packages_of_the_toolkit_are_believed_only_by_their_hashes(index: Path, 
     assert not isinstance(caught.value, UnavailableError)
     assert "DO NOT MATCH THE HASHES" in caught.value.cause
     assert not list((tmp_path / "build").rglob("nvcc"))
-    sha256 = hashlib.sha256(index.read_bytes()).hexdigest()
-    with pytest.raises(
-        UnavailableError, match=r"pip finds no nvidia-cuda-nvcc==13\.0\.88 and 1 other packages"
-    ) as missing:
-        toolkit_of(tmp_path, {requirement: sha256, "nvidia-nvvm==13.0.88": "0" * 64})
+    more = {requirement: hashlib.sha256(index.read_bytes()).hexdigest(), "nvidia-nvvm==13.0.88": "0" * 64}
+    what = r"pip finds no nvidia-cuda-nvcc==13\.0\.88 and 1 other packages"
+    with pytest.raises(UnavailableError, match=what) as missing:
+        toolkit_of(tmp_path, more)
     assert "CUDA_HOME to a toolkit of CUDA 13.0" in missing.value.todo
 
 
 def test_libraries_are_those_of_the_architecture_of_the_host_code(
-    toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toolkit: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(nvcc, "_find_toolkit", lambda *given: tmp_path / given[4] if given[4:] else toolkit)
     for folder in ("lib", "targets/sbsa-linux/lib"):
@@ -196,9 +193,7 @@ def test_libraries_are_those_of_the_architecture_of_the_host_code(
         ("13.0", NO_GPU, "no GPU here that torch 2.14.1 supports; the CUDA kernels of 2 files are left out"),
     ],
 )
-def test_kernels_that_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], cuda: str, archs: CudaArchs, said: str
-) -> None:
+def test_kernels_that_are_left_out(tmp_path: Path, capsys: Capture, cuda: str, archs: CudaArchs, said: str) -> None:
     assert found(tmp_path, cuda, archs) == (Cuda(MISSING, None, CudaSettings(archs).note) if cuda else Cuda())
     assert capsys.readouterr().err == f"      {said}\n"
 
@@ -217,7 +212,7 @@ def test_kernels_that_are_required(tmp_path: Path, archs: CudaArchs, entry: str,
     assert caught.value.todo == todo
 
 
-def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys: Capture) -> None:
     cuda = found(tmp_path, "99.1")
     assert (cuda.how, cuda.nvcc) == (MISSING, None)
     assert cuda.note not in ("", CudaSettings().note)
@@ -225,7 +220,7 @@ def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys:
     assert "CUDA kernels are not built: " in capsys.readouterr().err
 
 
-def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monkeypatch: Patch) -> None:
     def refuse(*_: object) -> Nvcc:
         raise MissingError("another hash")
 
@@ -234,20 +229,13 @@ def test_toolkit_that_is_not_the_pinned_one_ends_the_build(tmp_path: Path, monke
         found(tmp_path, "99.1")
 
 
-def test_sources_of_cuda_and_registrations_are_compiled(
-    toolkit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
+def test_sources_of_cuda_and_registrations_are_compiled(tmp_path: Path, units: Callable[..., Units]) -> None:
     native = native_folder(tmp_path / "native")
-    layout = Layout(TorchVersion("0.0.0"), (tmp_path / "native",), tmp_path)
-    write(layout.sources, {str(source): "" for source in native.cplusplus})
-    write(layout.generated / "units/a", dict.fromkeys(("library.cpp", "cuda.cpp", "cuda/RegisterCUDA.cpp"), ""))
-    write(layout.generated, {FRAGMENTS: "{}"})
-    nvcc = Nvcc(toolkit, GXX, ("80",))
-    units = UnitFinder(layout, native, Base(tmp_path, tmp_path), GXX, nvcc).units()
-    library = Library((), "$ORIGIN", "--enable-new-dtags")
+    generated = [f"a/{name}" for name in ("library.cpp", "cuda.cpp", "cuda/RegisterCUDA.cpp")]
+    with_cuda, without = (units(native, generated, has_nvcc=has_nvcc) for has_nvcc in (True, False))
+    library, nvcc = Library((), "$ORIGIN", "--enable-new-dtags"), Nvcc(tmp_path / "cuda", GXX, ("90",))
     base: Any = SimpleNamespace(library=lambda _: library, libraries=tmp_path, extension="_C.so")
-    wheel, thin = products(units, base, nvcc), thin_products("my_ops", "torch_2", units, base, nvcc)
+    wheel, thin = products(with_cuda, base, nvcc), thin_products("my_ops", "torch_2", with_cuda, base, nvcc)
     assert [each.name for each in (wheel[0], thin[0])] == [OPERATORS_FOR_CUDA, "my_ops/torch_2/libmy_ops_cuda.so"]
     assert thin[0].units == wheel[0].units
     assert [(unit.source.as_posix(), unit.compiler) for unit in wheel[0].units] == [
@@ -257,10 +245,10 @@ def test_sources_of_cuda_and_registrations_are_compiled(
         ("src/ATen/native/cuda/B.cpp", CXX),
         ("generated/units/a/cuda.cpp", CXX),
     ]
-    assert all(f"-I{toolkit / 'include'}" in unit.flags for unit in units.cuda[1:])
-    assert UnitFinder(layout, native, Base(tmp_path, tmp_path), GXX).units().cuda == []
-    without = replace(units, cuda=[])
-    assert not any("cuda" in each.name for each in (*products(without, base, nvcc), *products(units, base)))
+    assert all(f"-I{nvcc.folder / 'include'}" in unit.flags for unit in with_cuda.cuda[1:])
+    assert without.cuda == []
+    none = products(replace(with_cuda, cuda=[]), base, nvcc), products(with_cuda, base)
+    assert not any("cuda" in each.name for each in (*none[0], *none[1]))
 
 
 def test_messages_of_nvcc_name_files_that_compilers_read() -> None:

@@ -6,7 +6,6 @@ import os
 import venv
 from pathlib import Path
 from types import SimpleNamespace
-from zipfile import ZipFile
 
 import pytest
 from graft import cli, validation
@@ -17,6 +16,7 @@ from graft.core.layout import INTERPRETER, REPOSITORY, Layout, TorchVersion
 from graft.deliver import built
 from graft.deliver.built import Built, fingerprint_of, last_build, save_built
 from graft.options import GRAFT, SOURCE, Request
+from helpers import Capture, Patch, make_wheel, program
 from packaging.version import Version
 from test_installed import fake_torch
 
@@ -31,7 +31,7 @@ PINNED = sorted((path.parent.name for path in REPOSITORY.glob("patches/*/pin.yam
 
 
 @pytest.fixture
-def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def used(tmp_path: Path, monkeypatch: Patch) -> list[str]:
     """The pins that verbs ran with. Nothing was built yet, and pip finds 9.1.0."""
     pins: list[str] = []
     (tmp_path / "patches").symlink_to(REPOSITORY / "patches")
@@ -83,7 +83,7 @@ def test_default_of_each_verb(words: list[str], expected: str, used: list[str], 
 
 @pytest.mark.parametrize("verb", [["check"], ["new", "--schema", "f() -> ()"]], ids=["check", "new"])
 def test_torch_that_is_there_is_not_fetched(
-    verb: list[str], used: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: list[str], used: list[str], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """`check` and `new` take that of PYTHON, or of the active environment; PIN comes first."""
     venv.EnvBuilder(symlinks=True).create(tmp_path / "environment")
@@ -105,7 +105,7 @@ def test_torch_that_is_there_is_not_fetched(
     assert used[-1] == "9.1.0"
 
 
-def test_wheel_names_its_pin(used: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wheel_names_its_pin(used: list[str], tmp_path: Path, capsys: Capture) -> None:
     wheel = tmp_path / "torch-9.0.0-cp39-cp39-linux_x86_64.whl"
     wheel.touch()
     assert cli.main(VERBS, ["build", "--native", str(tmp_path), "--wheel", str(wheel)]) == 2
@@ -113,7 +113,7 @@ def test_wheel_names_its_pin(used: list[str], tmp_path: Path, capsys: pytest.Cap
     assert used == []
 
 
-def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: Capture) -> None:
     record(tmp_path, "2.14.1", cuda=CudaSettings(CudaArchs("80 90a"), "/opt/cuda").note)
     record(tmp_path, "2.15.0", interpreter="cp39")
     assert cli.main(VERBS, ["test", "--native", str(tmp_path)]) == 0
@@ -131,16 +131,12 @@ def test_tests_take_the_last_build(used: list[str], tmp_path: Path, capsys: pyte
 
 
 def wheel_of(folder: Path, requires: str) -> Path:
-    path = folder / "torch-9.1.0-py3-none-any.whl"
-    with ZipFile(path, "w") as archive:
-        archive.writestr("torch/lib/libtorch_cpu.so", b"0" * 3000)
-        archive.writestr("torch-9.1.0.dist-info/METADATA", f"Name: torch\nVersion: 9.1.0\n{requires}")
-    return path
+    metadata = f"Name: torch\nVersion: 9.1.0\n{requires}"
+    members = {"torch/lib/libtorch_cpu.so": b"0" * 3000, "torch-9.1.0.dist-info/METADATA": metadata}
+    return make_wheel(folder / "torch-9.1.0-py3-none-any.whl", members)
 
 
-def test_space_is_looked_at_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_space_is_looked_at_and_told(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setattr(testing, "free_bytes", lambda _: 2 * 1024**3)
     testing.require_space(tmp_path, wheel_of(tmp_path, "Requires-Dist: numpy\n"))
     assert capsys.readouterr().err == "  1.1 GB; 2 GB are free\n"
@@ -149,21 +145,15 @@ def test_space_is_looked_at_and_told(
     assert capsys.readouterr().err == "  6.4 GB, with NVIDIA's packages: 3 GB to download; 2 GB are free\n"
 
 
-def test_what_is_installed_shows_what_is_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_installed_shows_what_is_downloaded(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     said: list[str] = []
     monkeypatch.setattr(environments.StepLine, "update", lambda _, text: said.append(text))
-    program = tmp_path / "bin/python"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'Collecting torch'; echo '  Downloading torch-9.1.0.whl (5 MB)'\nexit $FAILS\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("FAILS", "0")
+    downloading = "echo '  Downloading torch-9.1.0.whl (5 MB)'"
+    program(tmp_path / "bin/python", f"echo 'Collecting torch'; {downloading}")
     environments.install(tmp_path, "torch", what="torch")
     assert said == ["Downloading torch-9.1.0.whl (5 MB)"]
     assert capsys.readouterr().err.startswith("  installing torch 0.")
-    monkeypatch.setenv("FAILS", "1")
-    program.write_text(program.read_text().replace("Collecting torch", "ERROR: no torch"))
+    program(tmp_path / "bin/python", f"echo 'ERROR: no torch'; {downloading}; exit 1")
     with pytest.raises(MissingError, match="torch could not be installed: torch") as caught:
         environments.install(tmp_path, "torch", what="torch")
     assert caught.value.cause == "ERROR: no torch"
@@ -171,6 +161,6 @@ def test_what_is_installed_shows_what_is_downloaded(
     # uv's index is pip's, too.
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     monkeypatch.setenv("UV_INDEX_URL", "https://example.org/simple")
-    program.write_text('#!/bin/sh\necho "Downloading from $PIP_INDEX_URL"\n')
+    program(tmp_path / "bin/python", 'echo "Downloading from $PIP_INDEX_URL"')
     environments.install(tmp_path, "torch", what="torch")
     assert said[-1] == "Downloading from https://example.org/simple"

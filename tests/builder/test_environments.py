@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import signal
 import subprocess
 import sys
@@ -11,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from graft.core import files
-from graft.core.environments import make_virtual_environment
 from graft.core.files import Layer, held
 from graft.core.layout import REPOSITORY
+from helpers import Patch
 
 # Add two layers to a folder, each a line in its log; then report, wait for a line of input and end.
 HOLD = """
@@ -87,7 +86,7 @@ def test_what_was_left_is_used_or_made_anew(tmp_path: Path, held_before: list[li
     assert log_of(holding(tmp_path / "it", "a", "b")) == log
 
 
-def test_one_whose_creation_failed_is_made_anew(tmp_path: Path) -> None:
+def test_one_whose_creation_or_deletion_failed_is_made_anew(tmp_path: Path, monkeypatch: Patch) -> None:
     def fail(folder: Path) -> None:
         (folder / "log").write_text("half\n")
         raise ValueError(folder)
@@ -97,27 +96,6 @@ def test_one_whose_creation_failed_is_made_anew(tmp_path: Path) -> None:
         pass
     for word in ("other", "a"):
         assert log_of(holding(tmp_path / "it", word)) == [word]
-
-
-def test_one_that_is_half_deleted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert log_of(holding(tmp_path / "it", "a")) == ["a"]
     monkeypatch.setattr(files.shutil, "rmtree", lambda _: (tmp_path / "it/log").write_text("half\n"))
     files.delete(tmp_path / "it")
     assert log_of(holding(tmp_path / "it", "a")) == ["a"]
-
-
-def test_virtual_environment_has_pip_and_its_programs_name_its_python(tmp_path: Path) -> None:
-    folder = tmp_path / "environment"
-
-    def make(target: Path) -> None:
-        make_virtual_environment(target)
-        script = target / "bin/program"
-        script.write_text(f"#!{target}/bin/python\nimport sys; print(sys.prefix)\n")
-        script.chmod(0o755)
-
-    with held(folder, [Layer("", make)]):
-        done = subprocess.run([folder / "bin/program"], capture_output=True, text=True, check=True)
-        assert Path(done.stdout.strip()) == folder
-        command = [folder / "bin/python", "-m", "pip", "--version"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ""})
-        assert str(folder) in done.stdout

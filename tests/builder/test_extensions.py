@@ -25,43 +25,13 @@ from graft.inputs.carried import carried
 from graft.inputs.native import load_native
 from graft.inputs.settings import Settings, settings_of
 from graft.inputs.toolchain import Toolchain
-from helpers import write
+from helpers import Capture, Patch, beside, compiled, write
 
-TREE = {
-    "setup.py": "",
-    "LICENSE": "Anyone may use it.\n",
-    "csrc/z.cpp": "",
-    "csrc/a.cu": "",
-    "csrc/test.cpp": "",
-    "csrc/include/a.h": "",
-    "their/__init__.py": "",
-    "their/data.json": "",
-    "their/py.typed": "",
-    "their/_C.so": "",
-    "their/csrc/b.cpp": "",
-    "their/deep/__init__.py": "",
-    "their/__pycache__/x.pyc": "",
-    "their/.hidden": "",
-}
+CASES = beside(__file__)
 
-TABLE = """
-[tool.graft.packages]
-their = "../tree/their"
+TREE = CASES["tree"]
 
-[[tool.graft.extensions]]
-name = "their._C"
-suffix = ".so"
-sources = ["../tree/csrc/z.cpp", "../tree/csrc/*.cu"]
-include-dirs = ["../tree/csrc/include"]
-define = ["A", "B=2"]
-cxx-flags = ["-fvisibility=hidden", "-std=c++14"]
-link-flags = ["-Wl,-z,now"]
-license-files = ["../tree/LICENSE"]
-
-[[tool.graft.extensions]]
-name = "their._other"
-sources = ["../tree/csrc/z.cpp"]
-"""
+TABLE = CASES["table"]
 
 
 def settings(tmp_path: Path, table: str = TABLE) -> Settings:
@@ -101,28 +71,7 @@ def test_packages_carry_no_sources(tmp_path: Path) -> None:
     assert both["alone.py"] == tmp_path / "alone.py"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "said"),
-    [
-        ('suffix = ".so"', 'sufix = ".so"', 12, "[[tool.graft.extensions]] has no key `sufix`"),
-        ('suffix = ".so"', 'suffix = "so"', 12, "suffix: so is not the end of a library's name, as .so is"),
-        ('define = ["A", "B=2"]', "define = 1", 15, "[[tool.graft.extensions]] define is not a macro, or a list"),
-        ('name = "their._other"', 'name = "their._C"', 21, "name: their._C has another extension already"),
-        ('name = "their._other"', 'name = "torch._other"', 21, "name: torch._other is no name"),
-        ('name = "their._other"', "", 20, "[[tool.graft.extensions]] has no name"),
-        (
-            '_other"\nsources = ["../tree/csrc/z.cpp"]',
-            '_other"\nsources = ["../no.cpp"]',
-            22,
-            "../no.cpp matches no file",
-        ),
-        ('_other"\nsources = ["../tree/csrc/z.cpp"]', '_other"', 21, "name: their._other has no sources"),
-        ('"-std=c++14"', '"-o x"', 16, "cxx-flags: -o x: the build passes what the compiler does"),
-        ('their = "../tree/their"', 'their = "../tree/no"', 8, "packages: ../tree/no: no such folder"),
-        ('their = "../tree/their"', 'torch = "../tree/their"', 7, "packages: torch is no name"),
-        ('their = "../tree/their"', "their = 1", 7, "packages is not a table: name = folder"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "line", "said"), CASES["mistakes"])
 def test_mistakes(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
     assert old in TABLE
     with pytest.raises(UsageError) as caught:
@@ -134,17 +83,9 @@ def test_mistakes(tmp_path: Path, old: str, new: str, line: int, said: str) -> N
 def test_what_a_build_says_is_what_settings_mean(tmp_path: Path) -> None:
     write(tmp_path, {f"tree/{name}": text for name, text in TREE.items()})
     tree = tmp_path.resolve() / "tree"
-    extension = TheirExtension(
-        "their._C",
-        ".so",
-        (tree / "csrc/z.cpp", tree / "csrc/a.cu"),
-        (tree / "csrc/include", Path("/usr/include")),
-        ("A", 'TEXT="a \\ b"'),
-        ("-O1", "-UX", "-include", f"{tree}/csrc/include/a.h"),
-        ("--use_fast_math",),
-        ("-fopenmp",),
-        ("z",),
-    )
+    sources, include = (tree / "csrc/z.cpp", tree / "csrc/a.cu"), (tree / "csrc/include", Path("/usr/include"))
+    flags = ("-O1", "-UX", "-include", f"{tree}/csrc/include/a.h"), ("--use_fast_math",), ("-fopenmp",)
+    extension = TheirExtension("their._C", ".so", sources, include, ("A", 'TEXT="a \\ b"'), *flags, ("z",))
     build = TheirBuild(tree, (extension,), {"their": tree / "their"}, (tree / "LICENSE",), {})
     found = settings(tmp_path, as_settings(build, tmp_path.resolve() / "ops"))
     (read,) = found.extensions
@@ -213,13 +154,8 @@ def test_architectures_of_an_extension_give_way(tmp_path: Path, words: list[str]
     extension, _ = settings(tmp_path, table).extensions
     nvcc, toolchain = SimpleNamespace(folder="/cuda", architectures=("80", "90")), Toolchain("g++", "", "c++20")
     vars(toolchain).update(python_configuration="", python_include="/python")
-    build: Any = SimpleNamespace(
-        _toolchain=toolchain,
-        _nvcc=nvcc,
-        _of_pybind=[],
-        _written=(),
-        _snapshot=SimpleNamespace(extensions=[(extension, None)]),
-    )
+    build: Any = SimpleNamespace(_toolchain=toolchain, _nvcc=nvcc, _of_pybind=[], _written=())
+    build._snapshot = SimpleNamespace(extensions=[(extension, None)])
     flags = [*_Build._flags(build, extension, tmp_path / "a.cu", is_cuda=True)]
     first = flags.index("-O1")
     assert flags[first : first + 4] == ["-O1", "-Xcompiler", "-Wall", "-DTORCH_API_INCLUDE_EXTENSION_H"]
@@ -229,7 +165,7 @@ def test_architectures_of_an_extension_give_way(tmp_path: Path, words: list[str]
     assert [*_Build._notes(build)] == [f"{said}a"]
 
 
-def test_libraries_of_others_with_the_same_name_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_of_others_with_the_same_name_are_opened(tmp_path: Path, monkeypatch: Patch) -> None:
     files = ("site/_C.so", "site/ops/_C.so", "tree/_C.so", "tree/ops/_C.so", "other/_C.so", "other/foo/ops/_C.so")
     write(tmp_path, {**dict.fromkeys(files, ""), "other/foo/__init__.py": "", "site/torch/_graft.json": ""})
 
@@ -250,50 +186,17 @@ def test_libraries_of_others_with_the_same_name_are_opened(tmp_path: Path, monke
             Ops().load_library(f"{tmp_path}/{file}")
 
 
-CHANGING = """
-import os, shutil, tempfile
-from pathlib import Path
-from setuptools import Extension, setup
-with open("their/version.tmp", "w") as file:
-    file.write("1")
-os.replace("their/version.tmp", "their/version.py")
-with tempfile.NamedTemporaryFile("w", dir=os.getcwd() + "/their", delete=False) as file:
-    file.write("2")
-os.chmod(file.name, 0o644)
-os.rename(file.name, "their/second.py")
-os.rename("their/data.json", "their/moved.json")
-shutil.copy("their/data.json", "their/copied.json")
-shutil.move("csrc/include", "csrc/other")
-os.remove("their/_C.so")
-Path("their/py.typed").unlink()
-os.symlink("../csrc/z.cpp", "their/z.cpp")
-Path("their/z.cpp").write_text("3")
-os.makedirs("new/deep")
-os.rmdir("new/deep")
-shutil.rmtree("csrc/include")
-os.mkdir("gone")
-open("gone/file", "w").close()
-shutil.rmtree("gone")
-open("their/third.py", "w").close()
-os.remove("their/third.py")
-os.truncate("LICENSE", 1)
-for change in (os.remove, os.rmdir, shutil.rmtree):
-    try:
-        change("their/none")
-        raise SystemExit("a removal of nothing was silent")
-    except FileNotFoundError:
-        pass
-with open("names.txt", "w") as file:
-    print(*sorted(os.listdir()), file=file)
-setup(name="their", ext_modules=[Extension("their._C", ["csrc/z.cpp"])])
-"""
+CHANGING = CASES["changing"]
 
 
 def test_a_build_that_is_asked_changes_nothing(tmp_path: Path) -> None:
     tree = write(tmp_path / "tree", {**TREE, "setup.py": CHANGING}).resolve()
-    before = {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")}
-    written = their_build(tree, sys.executable).written
-    assert {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")} == before
+
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() if path.is_file() else b"" for path in tree.rglob("*")}
+
+    before, written = contents(), their_build(tree, sys.executable).written
+    assert contents() == before
     own = {"their/version.py": b"1", "their/second.py": b"2", "their/z.cpp": b"3"}
     same = {"their/moved.json": b"", "their/copied.json": b"", "csrc/other/a.h": b""}
     names = " ".join(sorted(path.name for path in tree.iterdir()))
@@ -312,9 +215,7 @@ def test_load_refuses_what_is_beside_torch(tmp_path: Path) -> None:
         refuse_beside(SimpleNamespace(read=SimpleNamespace(folders=folders)))
 
 
-def test_sdist_needs_the_sources_below_the_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sdist_needs_the_sources_below_the_project(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     settings(tmp_path)
     monkeypatch.chdir(tmp_path / "ops")
     with pytest.raises(SystemExit):
@@ -322,35 +223,22 @@ def test_sdist_needs_the_sources_below_the_project(
     assert f"extensions: {tmp_path.resolve()}/tree/csrc/z.cpp is not below" in capsys.readouterr().err
 
 
-MODULE = """
-#include <Python.h>
-#include <stdio.h>
-__attribute__((constructor)) static void open_it(void) { fputs("opened VALUE\\n", stderr); }
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_C", NULL, 0, NULL};
-PyMODINIT_FUNC PyInit__C(void) {
-  PyObject* module = PyModule_Create(&definition);
-  PyModule_AddIntConstant(module, "value", VALUE);
-  return module;
-}
-"""
+MODULE = CASES["module"]
 
 
 @pytest.fixture(scope="module")
 def stubbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a package for two torches, 1 and 2, and a third torch that it is not for."""
     folder = tmp_path_factory.mktemp("stubbed")
-    compiler = ["g++", "-shared", "-fPIC", "-Wl,--build-id=sha1", "-x", "c", "-"]
+    shared = ("-shared", "-Wl,--build-id=sha1")
     for number in (1, 2, 3):
-        lib = folder / f"torch{number}/torch/lib"
-        lib.mkdir(parents=True)
-        command = [*compiler, "-o", lib / "libtorch_cpu.so", "-Wl,-soname,libtorch_cpu.so"]
-        subprocess.run(command, input=f"int torch_{number} = {number};", text=True, check=True)
-        target = folder / "site" / folder_for("my_ops", Base(Path("x"), folder / f"torch{number}")) / "their/_C.so"
+        torch = folder / f"torch{number}"
+        library = torch / "torch/lib/libtorch_cpu.so"
+        compiled(f"int torch_{number} = {number};", library, *shared, "-Wl,-soname,libtorch_cpu.so")
+        target = folder / "site" / folder_for("my_ops", Base(Path("x"), torch)) / "their/_C.so"
         if number < 3:
-            target.parent.mkdir(parents=True)
-            include = f"-I{sysconfig.get_path('include')}"
             text = MODULE.replace("VALUE", str(number))
-            subprocess.run([*compiler, include, "-o", target], input=text, text=True, check=True)
+            compiled(text, target, *shared, f"-I{sysconfig.get_path('include')}")
     stub = extension_stub(Toolchain("g++", "", "c++20"), folder / "stubs", "my_ops", "their/_C.so")
     write(folder / "site/their", {"__init__.py": ""})
     (folder / "site/their/_C.so").write_bytes(stub.read_bytes())
@@ -381,10 +269,8 @@ def test_stub_opens_the_extension_for_the_torch_that_is_there(stubbed: Path, tor
     # As torch.ops.load_library opens a file that a finder of importlib names.
     find = "import importlib.machinery as m; found = m.PathFinder.find_spec('_C', [sys.path[0] + '/their'])"
     assert run(stubbed, torch, f"{find}\nctypes.CDLL(found.origin)") == ("", f"opened {torch}")
-    assert (
-        run(stubbed, torch, f"import os; os.chdir('{stubbed}/site/their'); ctypes.CDLL('./_C.so')")[1]
-        == f"opened {torch}"
-    )
+    beside_it = f"import os; os.chdir('{stubbed}/site/their'); ctypes.CDLL('./_C.so')"
+    assert run(stubbed, torch, beside_it)[1] == f"opened {torch}"
 
 
 def test_stub_says_why_it_opens_nothing(stubbed: Path) -> None:

@@ -1,7 +1,8 @@
-"""Files that are written whole, folders that are laid out or deleted, the links in them, and the lock on a folder."""
+"""Files that are written whole or deleted, links in folders, the lock on one; and how the builder opens text."""
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -141,3 +142,33 @@ def test_lock_of_a_killed_build_is_free(tmp_path: Path) -> None:
     after = [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body="print('mine')")]
     done = subprocess.run(after, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("mine\n", "")
+
+
+TEXT = {"read_text", "write_text", "open", "run", "Popen"}
+SCRIPTS = REPOSITORY / "scripts"
+FILES = sorted(path for path in SCRIPTS.rglob("*.py") if "appended" not in path.parts)
+
+
+def reads_or_writes_text(call: ast.Call) -> bool:
+    """Return whether a call decodes or encodes text."""
+    is_method = isinstance(call.func, ast.Attribute)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in ("ZipFile", "os"):
+        return False  # members are bytes, and descriptors are of bytes
+    if name not in TEXT or (name in ("read_text", "write_text") and not is_method):
+        return False
+    if name in ("run", "Popen"):
+        return any(keyword.arg in ("text", "universal_newlines") for keyword in call.keywords)
+    modes = [word.value for word in [*call.args, *(k.value for k in call.keywords)] if isinstance(word, ast.Constant)]
+    return name != "open" or not any("b" in mode for mode in modes if isinstance(mode, str) and len(mode) < 4)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SCRIPTS)))
+def test_text_says_its_encoding(path: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)]
+    without = [
+        f"{path}:{call.lineno}"
+        for call in calls
+        if reads_or_writes_text(call) and not any(keyword.arg == "encoding" for keyword in call.keywords)
+    ]
+    assert not without

@@ -9,7 +9,6 @@ import shutil
 import sys
 import venv
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 from graft.base import find
@@ -23,6 +22,7 @@ from graft.core.errors import MissingError
 from graft.core.layout import Layout, TorchVersion
 from graft.core.pip import UnavailableError
 from graft.inputs.pin import load_pin, pin_of, unpinned_sha256
+from helpers import Capture, Patch, make_wheel, program
 
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG, OTHER_TAG = f"{CP}-{CP}-linux_x86_64", "cp39-cp39-linux_x86_64"
@@ -43,13 +43,15 @@ class Sources:
         """Add a wheel to an index, or to none. Return its hash; ``sha256`` is the one that the index claims."""
         path = (index / "torch" if index else self.folder) / f"torch-{version}-{TAG}.whl"
         information = f"torch-{version}.dist-info"
-        with ZipFile(path, "w") as archive:
-            archive.writestr("torch/lib/libtorch_cpu.so", "")
-            archive.writestr("torch/lib/libtorch_python.so", b"\0sm_80 sm_90 sm_100 compute_100\0")
-            archive.writestr(f"{information}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
-            archive.writestr(f"{information}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {TAG}\n")
-            archive.writestr(f"{information}/RECORD", "")
-            archive.writestr("torch/text.py", text)
+        members = {
+            "torch/lib/libtorch_cpu.so": "",
+            "torch/lib/libtorch_python.so": "\0sm_80 sm_90 sm_100 compute_100\0",
+            f"{information}/METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n",
+            f"{information}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {TAG}\n",
+            f"{information}/RECORD": "",
+            "torch/text.py": text,
+        }
+        make_wheel(path, members)
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if index:
             with (index / "torch/index.html").open("a") as page:
@@ -63,21 +65,33 @@ class Sources:
             f"wheels: {wheels}\n"
         )
 
+    def layout(self, version: str) -> Layout:
+        return Layout(TorchVersion(version), (), Path(), pin_folder=self.patches / TorchVersion(version).release)
+
     def fetch(self, version: str) -> Path:
-        layout = Layout(TorchVersion(version), (), Path(), pin_folder=self.patches / TorchVersion(version).release)
+        layout = self.layout(version)
         return fetch(load_pin(layout.patches, layout.pin), layout.base, None, StepLine("fetch"))
+
+    def forget(self) -> None:
+        """Delete what was downloaded."""
+        for name in ("build", ".cache/graft"):
+            shutil.rmtree(self.folder / name)
+
+    def cap(self, monkeypatch: Patch, text: str) -> None:
+        """Set a constraint of pip."""
+        (self.folder / "constraints.txt").write_text(f"{text}\n")
+        monkeypatch.setenv("PIP_CONSTRAINT", str(self.folder / "constraints.txt"))
 
 
 @pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
+def sources(tmp_path: Path, monkeypatch: Patch) -> Sources:
     made = Sources(tmp_path)
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", made.usual.as_uri())
-    monkeypatch.setenv("PIP_RETRIES", "0")
-    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    variables = {"CONFIG_FILE": os.devnull, "INDEX_URL": made.usual.as_uri(), "RETRIES": "0", "NO_CACHE_DIR": "1"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
     # No GPU, wherever this runs.
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -86,24 +100,22 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
 
 
 def gpus(sources: Sources, *capabilities: str) -> None:
-    program = sources.folder / "bin/nvidia-smi"
-    program.write_text("".join(["#!/bin/sh\n", *(f"echo {each}\n" for each in capabilities)]))
-    program.chmod(0o755)
+    program(sources.folder / "bin/nvidia-smi", "\n".join(f"echo {each}" for each in capabilities))
 
 
-def found(sources: Sources, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+def found(sources: Sources, capsys: Capture) -> tuple[str, str]:
     """Return the pin, and the last line that was printed about it; an empty one if there is none."""
     pin, _ = find_pin(patches=sources.patches)
     return pin, (capsys.readouterr().err.splitlines() or [""])[-1]
 
 
-def test_pinned_wheel_for_cpus_comes_first(sources: Sources, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pinned_wheel_for_cpus_comes_first(sources: Sources, capsys: Capture) -> None:
     for_cpus, for_cuda = sources.wheel("9.1.0+cpu", sources.usual), sources.wheel("9.1.0", sources.usual)
     sources.pin("9.1.0", {"9.1.0+cpu": {TAG: for_cpus}, "9.1.0": {TAG: for_cuda}})
     assert found(sources, capsys) == ("9.1.0+cpu", "torch 9.1.0+cpu: the wheel for CPUs")
 
 
-def test_then_one_of_the_index_of_pytorch(sources: Sources, capsys: pytest.CaptureFixture[str]) -> None:
+def test_then_one_of_the_index_of_pytorch(sources: Sources, capsys: Capture) -> None:
     """It is not pinned for this Python, which is told with its hash."""
     sha256 = sources.wheel("9.1.0+cpu", sources.own)
     sources.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
@@ -123,35 +135,29 @@ def test_wheel_with_another_hash_than_the_index_or_the_pin_has_is_refused(pinned
     assert not list(sources.folder.glob("build/**/*.whl")) and not list(sources.folder.glob(".cache/**/*.whl"))
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "given", "expected", "said"),
-    [
-        ([], "", "no-gpu", "no CUDA kernels, since no GPU was found here"),
-        (["9.0", "9.0"], "", "90", "CUDA kernels for the GPU here, sm_90"),
-        (["8.0", "10.0"], "", "100 80", "CUDA kernels for the GPU here, sm_100, sm_80"),
-        (["9.0"], "80", "80", "CUDA_ARCHS=80"),
-        (["7.5"], "", "no-gpu", "no CUDA kernels, since this torch does not support the GPU here, sm_75"),
-        (["7.5", "9.0"], "", "90", "CUDA kernels for the GPU here, sm_90"),
-    ],
-)
-def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(
-    capabilities: list[str], given: str, expected: str, said: str, sources: Sources,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+# GPUs that are here, CUDA_ARCHS, the chosen architectures, and what is said.
+GPUS = [
+    ([], "", "no-gpu", "no CUDA kernels, since no GPU was found here"),
+    (["9.0", "9.0"], "", "90", "CUDA kernels for the GPU here, sm_90"),
+    (["8.0", "10.0"], "", "100 80", "CUDA kernels for the GPU here, sm_100, sm_80"),
+    (["9.0"], "80", "80", "CUDA_ARCHS=80"),
+    (["7.5"], "", "no-gpu", "no CUDA kernels, since this torch does not support the GPU here, sm_75"),
+    (["7.5", "9.0"], "", "90", "CUDA kernels for the GPU here, sm_90"),
+]
+
+
+def test_last_comes_the_wheel_for_cuda_with_kernels_for_the_gpu_that_is_here(sources: Sources, capsys: Capture) -> None:
+    """The wheel is downloaded once; what is said differs from one GPU to the next."""
     sources.pin("9.1.0", {"9.1.0+cpu": {OTHER_TAG: "0" * 64}, "9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
-    if capabilities:
-        gpus(sources, *capabilities)
-    pin, archs = find_pin(CudaArchs(given), sources.patches)
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert pin == "9.1.0"
-    assert line.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")
-    assert said in line
-    assert archs == expected
+    for capabilities, given, expected, said in GPUS:
+        if capabilities:
+            gpus(sources, *capabilities)
+        assert find_pin(CudaArchs(given), sources.patches) == ("9.1.0", expected)
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs") and said in line
 
 
-def test_the_same_is_found_again_without_pip(
-    sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_is_found_again_without_pip(sources: Sources, capsys: Capture, monkeypatch: Patch) -> None:
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     pin, said = found(sources, capsys)
     assert said.startswith("torch 9.1.0: the wheel for CUDA, since pip found none for CPUs")
@@ -162,19 +168,15 @@ def test_the_same_is_found_again_without_pip(
     assert capsys.readouterr().err == ""
     gpus(sources, "9.0")
     assert found(sources, capsys)[1].endswith("; CUDA kernels for the GPU here, sm_90")
-    for name in ("build", ".cache/graft"):
-        shutil.rmtree(sources.folder / name)
+    sources.forget()
     monkeypatch.delenv("PIP_NO_INDEX")
     assert found(sources, capsys)[0] == "9.1.0+cpu"
 
 
-def test_below_a_cap_of_pip_the_newest_pin_is_taken(
-    sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for version in ("8.9.0", "9.0.0", "9.1.0"):
+def test_below_a_cap_of_pip_the_newest_pin_is_taken(sources: Sources, capsys: Capture, monkeypatch: Patch) -> None:
+    for version in ("9.0.0", "9.1.0"):
         sources.pin(version, {version: {TAG: sources.wheel(version, sources.usual)}})
-    (sources.folder / "constraints.txt").write_text("torch<=9.0\n")
-    monkeypatch.setenv("PIP_CONSTRAINT", str(sources.folder / "constraints.txt"))
+    sources.cap(monkeypatch, "torch<=9.0")
     assert found(sources, capsys)[0] == "9.0.0"
     # Found again without pip, though a newer release comes first.
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -185,30 +187,28 @@ def test_below_a_cap_of_pip_the_newest_pin_is_taken(
     assert "PIP_CONSTRAINT=/dev/null" in caught.value.todo
     # A version below it that does not exist.
     with pytest.raises(UnavailableError) as missing:
-        sources.fetch("8.9.0+cpu")
+        sources.fetch("9.0.0+cpu")
     assert caught.value.is_capped and not missing.value.is_capped
-    (sources.folder / "constraints.txt").write_text("torch<8\n")
-    for name in ("build", ".cache/graft"):
-        shutil.rmtree(sources.folder / name)
+    sources.cap(monkeypatch, "torch<8")
+    sources.forget()
     with pytest.raises(UnavailableError, match=r"it allows <8"):
         find_pin(patches=sources.patches)
 
 
 @pytest.mark.parametrize(("cap", "expected"), [("===9.1.0", "9.1.0"), ("==9.0.0+cpu", "9.0.0+cpu"), ("==9.*", "9.1.0")])
 def test_caps_concern_each_wheel(
-    cap: str, expected: str, sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cap: str, expected: str, sources: Sources, capsys: Capture, monkeypatch: Patch
 ) -> None:
-    sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
-    sources.pin("9.0.0", {"9.0.0": {TAG: sources.wheel("9.0.0", sources.usual)}})
+    for version in ("9.1.0", "9.0.0"):
+        sources.pin(version, {version: {TAG: sources.wheel(version, sources.usual)}})
     sources.wheel("9.0.0+cpu", sources.own)
-    (sources.folder / "constraints.txt").write_text(f"torch{cap}\n")
-    monkeypatch.setenv("PIP_CONSTRAINT", str(sources.folder / "constraints.txt"))
+    sources.cap(monkeypatch, f"torch{cap}")
     assert found(sources, capsys)[0] == expected
 
 
 @pytest.mark.parametrize("network", ["none", "empty indexes"])
 def test_without_any_the_error_names_what_works_offline(
-    network: str, sources: Sources, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    network: str, sources: Sources, monkeypatch: Patch, capsys: Capture
 ) -> None:
     sources.pin("9.1.0", {"9.1.0": {TAG: "0" * 64}})
     if network == "none":
@@ -227,31 +227,24 @@ def test_without_any_the_error_names_what_works_offline(
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("UV_INDEX_URL", "{usual}"),
-        ("UV_DEFAULT_INDEX", "{usual}"),
-        ("UV_DEFAULT_INDEX", "mine={usual}"),
+        *(("UV_INDEX_URL", "{usual}"), ("UV_DEFAULT_INDEX", "{usual}"), ("UV_DEFAULT_INDEX", "mine={usual}")),
         ("UV_FIND_LINKS", "/nowhere,{usual}/torch/index.html"),
+        ("PIP_INDEX_URL", "{usual}"),  # comes first
     ],
 )
-def test_indexes_of_uv_are_those_of_pip(
-    variable: str, value: str, sources: Sources, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_indexes_of_uv_are_those_of_pip(variable: str, value: str, sources: Sources, monkeypatch: Patch) -> None:
     """In an environment that uv made, nobody sets variables of pip."""
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
-    monkeypatch.setenv("PIP_NO_INDEX", "1" if variable == "UV_FIND_LINKS" else "0")
     monkeypatch.delenv("PIP_INDEX_URL")
+    if variable == "PIP_INDEX_URL":
+        for name in ("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_FIND_LINKS"):
+            monkeypatch.setenv(name, "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_NO_INDEX", "1" if variable == "UV_FIND_LINKS" else "0")
     monkeypatch.setenv(variable, value.format(usual=sources.usual.as_uri()))
     assert sources.fetch("9.1.0").is_file()
-    # pip's come first.
-    monkeypatch.setenv("PIP_INDEX_URL", sources.usual.as_uri())
-    monkeypatch.setenv("PIP_NO_INDEX", "0")
-    monkeypatch.setenv(variable, "http://127.0.0.1:9/simple")
-    for name in ("build", ".cache/graft"):
-        shutil.rmtree(sources.folder / name)
-    assert sources.fetch("9.1.0").is_file()
 
 
-def test_environment_without_pip_is_named(sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_without_pip_is_named(sources: Sources, tmp_path: Path, monkeypatch: Patch) -> None:
     """As uv makes them, or where pip was uninstalled."""
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     venv.EnvBuilder(symlinks=True).create(tmp_path / "bare")
@@ -264,7 +257,7 @@ def test_environment_without_pip_is_named(sources: Sources, tmp_path: Path, monk
 def test_what_a_killed_download_left_is_not_believed(sources: Sources) -> None:
     sha256 = sources.wheel("9.1.0", sources.usual)
     sources.pin("9.1.0", {"9.1.0": {TAG: sha256}})
-    base = Layout(TorchVersion("9.1.0"), (), Path(), pin_folder=sources.patches / "9.1.0").base
+    base = sources.layout("9.1.0").base
     (base / "download").mkdir(parents=True)
     (base / f"download/torch-9.1.0-{TAG}.whl").write_text("half")
     (base / f"torch-9.1.0-{TAG}.whl").write_text("without the note of its hash")
@@ -287,7 +280,7 @@ def test_default_is_the_newest_release_with_a_wheel_for_cpus(sources: Sources) -
 
 def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(sources: Sources) -> None:
     sources.pin("9.1.0", {"9.1.0": {OTHER_TAG: "0" * 64}})
-    layout = Layout(TorchVersion("9.1.0+cpu"), (), Path(), pin_folder=sources.patches / "9.1.0")
+    layout = sources.layout("9.1.0+cpu")
     pin = load_pin(layout.patches, layout.pin)
     assert unpinned_sha256(pin, layout.base) == ""
     first = sources.wheel("9.1.0+cpu", sources.own)
@@ -299,15 +292,13 @@ def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(sources: Sources) -> Non
     assert unpinned_sha256(pin, layout.base) == other != first
     sources.pin("9.2.0", {"9.2.0+cpu": {TAG: sources.wheel("9.2.0+cpu", sources.usual)}})
     sources.fetch("9.2.0+cpu")
-    layout = Layout(TorchVersion("9.2.0+cpu"), (), Path(), pin_folder=sources.patches / "9.2.0")
+    layout = sources.layout("9.2.0+cpu")
     assert unpinned_sha256(load_pin(layout.patches, layout.pin), layout.base) == ""
 
 
-def test_wheel_that_is_there_is_not_said_to_be_fetched(
-    sources: Sources, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheel_that_is_there_is_not_said_to_be_fetched(sources: Sources, capsys: Capture, monkeypatch: Patch) -> None:
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
-    layout = Layout(TorchVersion("9.1.0"), (), Path(), pin_folder=sources.patches / "9.1.0")
+    layout = sources.layout("9.1.0")
     monkeypatch.setattr(Base, "require_usable", lambda _: None)
     for said in ("fetch the base wheel: ", "fetch the base wheel: already downloaded, "):
         get_base(pin_of(layout), layout, None, Steps())

@@ -14,7 +14,7 @@ from graft.deliver.thin import write_sdist
 from graft.inputs.native import load_native
 from graft.inputs.snapshot import take_snapshot
 from graft.project.settings import read_project
-from helpers import write
+from helpers import Patch, write
 
 PYPROJECT = '[project]\nname = "my-ops"\nversion = "1.0"\n'
 RULE = "TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {}\n"
@@ -38,7 +38,7 @@ LESS = {
 }
 
 
-def usual_folder(current: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def usual_folder(current: Path, monkeypatch: Patch) -> str:
     """Return the default of NATIVE of the installed tool in the folder ``current``."""
     monkeypatch.setattr(options, "IS_CHECKOUT", False)
     monkeypatch.chdir(current)
@@ -50,7 +50,7 @@ def layout_of(*folders: Path) -> Layout:
 
 
 @pytest.mark.parametrize("files", LEAST.values(), ids=LEAST)
-def test_little_makes_a_native_folder(files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_makes_a_native_folder(files: dict[str, str], tmp_path: Path, monkeypatch: Patch) -> None:
     """For builds, for projects, and as the default of NATIVE."""
     native = write(tmp_path / "native", files)
     assert is_native(native)
@@ -62,7 +62,7 @@ def test_little_makes_a_native_folder(files: dict[str, str], tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("files", LESS.values(), ids=LESS)
-def test_less_does_not(files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_less_does_not(files: dict[str, str], tmp_path: Path, monkeypatch: Patch) -> None:
     native = write(tmp_path / "native", files)
     native.mkdir(exist_ok=True)
     assert not is_native(native)
@@ -117,5 +117,5 @@ def test_native_folder_below_another_is_not_in_the_sdist(native: str, tmp_path: 
     with tarfile.open(write_sdist(root, project.config, tmp_path, without=project.left_out)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     own = [f"{native}/{name}".removeprefix("./") for name in OUTER]
-    assert {*own, *(name.removeprefix("./") for name in others)} <= names
+    assert {"pyproject.toml", *own, *(name.removeprefix("./") for name in others)} <= names
     assert not [name for name in names if "faster" in name or "theirs" in name]

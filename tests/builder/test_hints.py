@@ -16,7 +16,7 @@ from graft.compile.hints import hint_for, hints
 from graft.compile.messages import digest
 from graft.core.architecture import ARCHITECTURES
 from graft.inputs.native import load_natives
-from helpers import of_the_base_wheel
+from helpers import of_the_base_wheel, program, write
 
 _FLAGS = ("-std=c++20", "-fsyntax-only", "-DAT_PER_OPERATOR_HEADERS", "-DCPU_CAPABILITY=AVX2", "-DCPU_CAPABILITY_AVX2")
 _FLAGS += ("-DHAVE_AVX2_CPU_DEFINITION", "-DHAVE_AVX512_CPU_DEFINITION")
@@ -130,11 +130,8 @@ def test_rows_have_examples_but_for_two() -> None:
 
 
 def test_compiler_that_is_killed_is_a_lack_of_memory(tmp_path: Path) -> None:
-    (tmp_path / "cc1plus").write_text("#!/bin/sh\nkill -9 $$\n")
-    (tmp_path / "cc1plus").chmod(0o755)
-    (tmp_path / "A.cpp").write_text("")
-    output = subprocess.run(
-        ["g++", f"-B{tmp_path}", "-c", "A.cpp"], cwd=tmp_path, capture_output=True, text=True, check=False
-    ).stderr
+    program(tmp_path / "cc1plus", "kill -9 $$")
+    command = ["g++", f"-B{tmp_path}", "-c", write(tmp_path, {"A.cpp": ""}) / "A.cpp"]
+    output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stderr
     lines = digest(diagnostics(output.splitlines(), tmp_path), load_natives([tmp_path]), [])
     assert any("hint: the machine ran out of memory: build with JOBS=1" in line for line in lines)

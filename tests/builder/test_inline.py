@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from graft.core.errors import UsageError
 from graft.inputs.native import load_native
 from graft.session.inline import Texts
-from helpers import write
+from helpers import Patch, beside, write
 
 SCHEMA = "clip.mine(Tensor self) -> Tensor"
 KERNEL = "Tensor clip_mine(const Tensor& self) {\n  return self;\n}\n"
@@ -76,16 +75,13 @@ HEADS = [
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_namespace_begins_in_the_line_of_the_first_code(head: str) -> None:
+def test_namespace_begins_in_the_line_of_the_first_code_and_ends_in_its_own(head: str) -> None:
     made = Texts(SCHEMA, cpp=head + KERNEL).files()["ClipMine.cpp"]
     assert made == f"{head}namespace at::native {{ {KERNEL}}} // namespace at::native\n"
-
-
-@pytest.mark.parametrize("last", ["", "\n", " // the end", "\n#undef X"])
-def test_namespace_ends_in_a_line_of_its_own(last: str) -> None:
-    made = Texts(SCHEMA, cpp=KERNEL.rstrip("\n") + last).files()["ClipMine.cpp"]
-    assert made.splitlines()[-1] == "} // namespace at::native"
-    assert made.count("\n} // namespace") == 1
+    for last in ("", "\n", " // the end", "\n#undef X"):
+        made = Texts(SCHEMA, cpp=head + KERNEL.rstrip("\n") + last).files()["ClipMine.cpp"]
+        assert made.splitlines()[-1] == "} // namespace at::native"
+        assert made.count("\n} // namespace") == 1
 
 
 @pytest.mark.parametrize(
@@ -132,7 +128,7 @@ def test_unchanged_files_keep_their_times(tmp_path: Path) -> None:
     assert {name for name in before if after.get(name) != before[name]} == {"old.h", "ClipMine.cpp"}
 
 
-def test_saved_folder_is_written_as_new_op_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_folder_is_written_as_new_op_does(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     texts = Texts(SCHEMA, cpp=f"\n#include <cmath>\n\n{KERNEL}", cuda=WHOLE)
     path = texts.save("~/my_ops")
@@ -163,39 +159,17 @@ def test_save_deletes_nothing(tmp_path: Path) -> None:
         texts.save(tmp_path / "file")
 
 
-def texts(**more: Any) -> Callable[[], Texts]:
-    return lambda: Texts(**{"functions": SCHEMA, "cpp": KERNEL, **more})
+OTHER_TYPES = [
+    ({"cpp": Path("x.cpp")}, "cpp: PosixPath instead of text"),
+    ({"cuda": "\ud800"}, "cuda: not text that can be written"),
+    ({"headers": {"x.h": b""}}, r"headers\['x.h'\]: bytes instead of text"),
+]
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (texts(functions=None), "functions: NoneType instead of text\n  next: pass the text of the file"),
-        (texts(cpp=Path("x.cpp")), "cpp: PosixPath instead of text"),
-        (texts(cpp=["x"]), "cpp: list instead of text"),
-        (texts(cuda="\ud800"), "cuda: not text that can be written"),
-        (texts(headers="x"), "headers: str instead of a dict"),
-        (texts(headers={"x.h": b""}), r"headers\['x.h'\]: bytes instead of text"),
-        (texts(headers={3: ""}), "headers: 3 is not a name"),
-        (texts(headers={"/tmp/x.h": ""}), "headers: '/tmp/x.h' is not a path in a folder"),
-        (texts(headers={"../x.h": ""}), "headers: '../x.h' is not a path in a folder"),
-        (texts(headers={"cpu/../x.h": ""}), "headers: 'cpu/../x.h' is not a path in a folder"),
-        (texts(headers={"./x.h": ""}), "headers: './x.h' is not a path in a folder"),
-        (texts(headers={"x.cpp": ""}), "headers: no build reads a file named 'x.cpp'"),
-        (texts(headers={"mine/x.h": ""}), "headers: no build reads a file named 'mine/x.h'"),
-        (texts(headers={"python/x.h": ""}), "headers: no build reads a file named 'python/x.h'"),
-        (texts(python={"x.txt": ""}), "python: no build reads a file named 'x.txt'"),
-        (texts(python={"../x.py": ""}), "python: '../x.py' is not a path"),
-        (texts(docs={"clip.rst": ""}), "docs: no build reads a file named 'clip.rst'"),
-        (texts(docs={"a/clip": ""}), "docs: no build reads a file named 'a/clip'"),
-        (texts(cpp=" \n"), "cpp: there is no kernel for clip\n  next: write the kernel"),
-        (texts(cpp="", cuda=KERNEL), "functions: a schema alone needs its kernel in cpp\n  next: .*CUDA: clip_cuda"),
-        (texts(cpp="", cpu=KERNEL), "functions: a schema alone needs its kernel in cpp\n  next: .*CPU: clip_cpu"),
-    ],
-)
-def test_what_cannot_be_a_file_is_refused(make: Callable[[], Texts], said: str) -> None:
+@pytest.mark.parametrize(("given", "said"), [*beside(__file__)["refused"], *OTHER_TYPES])
+def test_what_cannot_be_a_file_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        make()
+        Texts(**{"functions": SCHEMA, "cpp": KERNEL, **given})
 
 
 def test_name_is_that_of_the_first_operator() -> None:

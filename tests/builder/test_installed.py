@@ -13,18 +13,18 @@ from graft.base import installed
 from graft.base.installed import TREES, Environment, find_environment, find_site
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
+from helpers import Capture, Patch, program, write
 
 KNOWN = [TorchVersion(name) for name in ("2.9.1+cpu", "2.9.1", "2.10.0+cu130")]
 
 
 def fake_torch(site: Path, version: str) -> Path:
     """The files of an installed torch that are read."""
-    extension = f"torch/_C.{sysconfig.get_config_var('SOABI')}.so"
-    for name in ("lib/libtorch_cpu.so", "lib/libgomp.so.1", Path(extension).name):
-        (site / "torch" / name).parent.mkdir(parents=True, exist_ok=True)
-        (site / "torch" / name).write_text(name)
-    (site / "torch/version.py").write_text(f"__version__ = '{version}'\n")
-    return site
+    extension = f"_C.{sysconfig.get_config_var('SOABI')}.so"
+    names = ("lib/libtorch_cpu.so", "lib/libgomp.so.1", extension)
+    return write(
+        site / "torch", {**{name: name for name in names}, "version.py": f"__version__ = '{version}'\n"}
+    ).parent
 
 
 @pytest.fixture
@@ -52,11 +52,7 @@ def packages_of(python: Path) -> Path:
     ],
 )
 def test_release_has_its_patches_or_the_newest_with_a_warning(
-    environment: Environment,
-    version: str,
-    patches: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    environment: Environment, version: str, patches: str, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(installed, "known_pins", lambda _: KNOWN)
     fake_torch(environment.site, version)
@@ -130,16 +126,14 @@ def test_what_is_no_python_is_refused(kind: str, tmp_path: Path) -> None:
 
 
 def test_another_python_than_the_builder_s_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "python"
-    path.write_text(f"#!/bin/sh\necho '{json.dumps(['/packages', ['/packages'], 'cpython-39-x86_64-linux-gnu'])}'\n")
-    path.chmod(0o755)
+    found = json.dumps(["/packages", ["/packages"], "cpython-39-x86_64-linux-gnu"])
+    path = program(tmp_path / "python", f"echo '{found}'")
     with pytest.raises(UsageError, match="it is for cpython-39-x86_64-linux-gnu, but the builder runs on "):
         find_site(str(path))
 
 
 @pytest.mark.parametrize(
-    ("version", "official"),
-    [("2.10.0+cpu.graft.0123456789", "2.10.0+cpu"), ("2.10.0+graft.0123456789", "2.10.0")],
+    ("version", "official"), [("2.10.0+cpu.graft.0123456789", "2.10.0+cpu"), ("2.10.0+graft.0123456789", "2.10.0")]
 )
 def test_torch_that_has_operators_already_is_refused(python: Path, version: str, official: str) -> None:
     packages = packages_of(python)

@@ -15,10 +15,11 @@ from graft.core.errors import BuildError, MissingError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs.pyproject import read_toml
 from graft.options import AS_VARIABLES, OPTIONS, SHARED
+from helpers import Capture, Patch
 from packaging.requirements import Requirement
 
 
-def test_an_error_of_one_of_several_torches_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_one_of_several_torches_names_it(monkeypatch: Patch) -> None:
     def run(delivery: deliveries.Delivery, _: object) -> deliveries.Delivered:
         if delivery.layout.pin == "2.14.1":
             raise BuildError("a.cpp:1: error: no member")
@@ -51,13 +52,13 @@ def test_what_the_tool_runs_it_depends_on() -> None:
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> None:
+def typed(monkeypatch: Patch) -> None:
     """Messages are spelled as where the tool is installed."""
     for each in OPTIONS.values():
         monkeypatch.setitem(wording.SPELLED, each.word, (each.flag, each.flag))
 
 
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
+def run(capsys: Capture, monkeypatch: Patch, *words: str) -> tuple[int, str]:
     """Run the command ``graft``. Return its exit code, and what it prints."""
     monkeypatch.setattr(sys, "argv", ["graft", *words])
     try:
@@ -68,7 +69,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *wo
 
 
 @pytest.mark.usefixtures("typed")
-def test_bare_command_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bare_command_and_version(capsys: Capture, monkeypatch: Patch) -> None:
     """A screen shows all verbs that are for any folder."""
     code, said = run(capsys, monkeypatch)
     assert code == 0 and said.startswith("usage: graft ") and len(said.splitlines()) <= 24
@@ -89,16 +90,14 @@ def test_bare_command_and_version(capsys: pytest.CaptureFixture[str], monkeypatc
     ],
 )
 def test_mistakes_are_told_in_the_words_of_the_command(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], said: str, capsys: Capture, monkeypatch: Patch
 ) -> None:
     code, shown = run(capsys, monkeypatch, *words)
     assert code and shown.startswith(said)
     assert re.findall(r"\bmake\b|ARGS|\b(?:NATIVE|WHEEL|JOBS)\b", shown) == []
 
 
-def test_help_of_each_verb_names_its_options(
-    typed: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_of_each_verb_names_its_options(typed: None, capsys: Capture, monkeypatch: Patch) -> None:
     words = "|".join(each.word for each in OPTIONS.values() if each.word not in SHARED)
     for verb in ["", "test", *(verb.name for verb in cli.VERBS)]:
         _, said = run(capsys, monkeypatch, *verb.split(), "--help")
@@ -125,7 +124,7 @@ def test_one_function_spells_messages(written: str, expected: str) -> None:
 
 
 def test_error_before_the_builder_s_environment_is_spelled_too(
-    typed: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    typed: None, capsys: Capture, monkeypatch: Patch
 ) -> None:
     def refuse() -> None:
         raise MissingError("not found: g++", todo="set CXX to a g++; set PYTHON to another Python")

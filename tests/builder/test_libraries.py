@@ -31,18 +31,39 @@ def found(project: Path, table: str) -> LinkedLibraries:
     return linked_libraries([settings_of(project)], GXX)
 
 
-def test_what_a_library_needs_is_contained_too(project: Path) -> None:
-    libraries = found(project, 'libraries = "outer"\nlibrary-dirs = "lib"')
-    assert libraries.linked == (project / "lib/libouter.so.1",)
-    assert [each.soname for each in libraries.bundled] == ["libinner.so.1", "libouter.so.1"]
-    assert [each.name for each in libraries.bundled] == [
-        f"libinner-{libraries.digest[:8]}.so.1",
-        f"libouter-{libraries.digest[:8]}.so.1",
-    ]
+OUTER = 'libraries = "outer"\nlibrary-dirs = "lib"'
+
+
+@pytest.mark.parametrize(
+    ("table", "linked", "contained"),
+    [
+        pytest.param(OUTER, ["libouter"], ["inner", "outer"], id="what a library needs is contained, too"),
+        pytest.param(f'{OUTER}\nexclude-libraries = "libinner.so.*"', ["libouter"], ["outer"], id="excluded"),
+        pytest.param(f'{OUTER}\nexclude-libraries = ["lib*.so.1"]', ["libouter"], [], id="all are excluded"),
+        pytest.param(OUTER.replace('"outer"', '":libouter.so.1"'), ["libouter"], ["inner", "outer"], id="by its file"),
+        pytest.param(
+            'libraries = ["own", "z", "m"]\nlibrary-dirs = "lib"', ["libown", "libz", "libm"], [], id="of every Linux"
+        ),
+        pytest.param('libraries = "gomp"', ["libgomp"], [], id="a second OpenMP"),
+    ],
+)
+def test_which_libraries_are_contained(project: Path, table: str, linked: list[str], contained: list[str]) -> None:
+    libraries = found(project, table)
+    assert [path.name.partition(".")[0] for path in libraries.linked] == linked
+    assert [each.soname for each in libraries.bundled] == [f"lib{name}.so.1" for name in contained]
+    assert [each.name for each in libraries.bundled] == [f"lib{name}-{libraries.digest[:8]}.so.1" for name in contained]
+    assert [*libraries.archives] == ([project / "lib/libown.a"] if "libown" in linked else [])
+
+
+def test_folders_are_searched_in_their_order(project: Path) -> None:
+    (project / "first").mkdir()
+    (project / "lib/libown.a").rename(project / "first/libouter.a")
+    libraries = found(project, 'libraries = "outer"\nlibrary-dirs = ["first", "lib"]')
+    assert libraries.linked == (project / "first/libouter.a",)
 
 
 def test_copies_find_each_other_and_no_library_of_the_same_name(project: Path, tmp_path: Path) -> None:
-    libraries = found(project, 'libraries = "outer"\nlibrary-dirs = "lib"')
+    libraries = found(project, OUTER)
     copies = bundle(libraries.bundled, tmp_path / "out")
     make_shared(tmp_path / "other", "inner", "int inner(void) { return 100; }")
     ctypes.CDLL(str(tmp_path / "other/libinner.so.1"))
@@ -54,44 +75,13 @@ def test_copies_find_each_other_and_no_library_of_the_same_name(project: Path, t
 
 
 def test_another_content_has_another_name(project: Path) -> None:
-    table = 'libraries = "outer"\nlibrary-dirs = "lib"'
+    table = OUTER
     before = found(project, table)
     for path in (project / "lib").glob("libinner*"):
         path.unlink()
     make_shared(project / "lib", "inner", "int inner(void) { return 4; }")
     after = found(project, table)
     assert before.digest != after.digest and not {*before.bundled} & {*after.bundled}
-
-
-def test_static_libraries_and_those_of_every_linux_are_linked_only(project: Path) -> None:
-    libraries = found(project, 'libraries = ["own", "z", "m"]\nlibrary-dirs = "lib"')
-    assert [path.name.partition(".")[0] for path in libraries.linked] == ["libown", "libz", "libm"]
-    assert libraries.bundled == () and libraries.archives == [project / "lib/libown.a"]
-
-
-def test_excluded_library_is_linked_only(project: Path) -> None:
-    table = 'libraries = "outer"\nlibrary-dirs = "lib"\nexclude-libraries = "libinner.so.*"'
-    assert [each.soname for each in found(project, table).bundled] == ["libouter.so.1"]
-    table = 'libraries = "outer"\nlibrary-dirs = "lib"\nexclude-libraries = ["lib*.so.1"]'
-    libraries = found(project, table)
-    assert libraries.bundled == () and libraries.linked == (project / "lib/libouter.so.1",)
-
-
-def test_folders_are_searched_in_their_order(project: Path) -> None:
-    (project / "first").mkdir()
-    (project / "lib/libown.a").rename(project / "first/libouter.a")
-    libraries = found(project, 'libraries = "outer"\nlibrary-dirs = ["first", "lib"]')
-    assert libraries.linked == (project / "first/libouter.a",)
-
-
-def test_library_may_be_named_by_its_file(project: Path) -> None:
-    libraries = found(project, 'libraries = ":libouter.so.1"\nlibrary-dirs = "lib"')
-    assert [each.soname for each in libraries.bundled] == ["libinner.so.1", "libouter.so.1"]
-
-
-def test_second_openmp_is_not_contained(project: Path) -> None:
-    libraries = found(project, 'libraries = "gomp"')
-    assert len(libraries.linked) == 1 and libraries.bundled == ()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from graft.compile.products import LINKED, Product
 from graft.compile.units import Unit
 from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
+from helpers import Patch, beside, compiled
+
+CASES = beside(__file__)
 
 
 def bound(linked: LinkedBuild, *units: Unit, provided: tuple[Unit, ...] = ()) -> list[str]:
@@ -110,7 +113,7 @@ def changed(linked: LinkedBuild, *products: Product) -> set[Path]:
     return {path for path, time in times().items() if before.get(path) != time}
 
 
-def test_library_is_linked_again_only_if_an_input_changed(linked: LinkedBuild, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_is_linked_again_only_if_an_input_changed(linked: LinkedBuild, monkeypatch: Patch) -> None:
     product = linked.product(linked.source("Mine", "int f() { return 1; }"))
     assert changed(linked, product) == {OBJECT, TABLE, LIBRARY_FILE}
     assert changed(linked, product) == set()
@@ -155,19 +158,24 @@ UNDEFINED = "int nowhere(long);\nint f() { return nowhere(1); }\n"
 def test_link_that_fails_is_reported_at_the_user_s_line_and_tried_again(
     linked: LinkedBuild, capabilities: tuple[str, ...]
 ) -> None:
+    """Together with errors of the compiler, and without."""
     linked.toolchain = replace(linked.toolchain, capabilities=capabilities, is_for_edits=len(capabilities) == 1)
-    undefined = linked.source("Undefined", UNDEFINED)
+    undefined, wrong = linked.source("Undefined", UNDEFINED), linked.source("Wrong", "int f() { return nothing; }\n")
     once, twice = (linked.source(name, f"int {name.lower()}();\nint both() {{ return 1; }}\n") for name in ("A", "B"))
-    units = {"one": [undefined], "two": [once, twice], "three": [once]}
+    units = {"one": [undefined], "two": [once, twice], "three": [once], "four": [wrong]}
     products = [linked.product(*each, name=f"torch/lib/lib{name}.so") for name, each in units.items()]
     native = linked.layout.native
-    for _ in range(2):
-        error = refused_by_ninja(linked, *products)
-        assert [line.partition("; ")[0] for line in sorted(error.what.splitlines())] == [
-            f"{native}/B.cpp:2: defines both(), which {native}/A.cpp:2 defines, too",
-            f"{native}/Undefined.cpp:2: calls nowhere(long), which is not defined",
-        ]
-        assert error.todo.startswith(f"fix {native}/")
+    links = [
+        f"{native}/B.cpp:2: defines both(), which {native}/A.cpp:2 defines, too",
+        f"{native}/Undefined.cpp:2: calls nowhere(long), which is not defined",
+    ]
+    what = refused_by_ninja(linked, *products).what
+    assert f"{native}/Wrong.cpp:1:18: error: 'nothing' was not declared in this scope" in what
+    assert all(line in what for line in links)
+    linked.source("Wrong", "int f() { return 1; }\n")
+    error = refused_by_ninja(linked, *products)
+    assert [line.partition("; ")[0] for line in sorted(error.what.splitlines())] == links
+    assert error.todo.startswith(f"fix {native}/")
     assert (LINKED / "torch/lib/libthree.so").is_file()
     assert not (LINKED / "torch/lib/libone.so").exists()
     linked.source("Undefined", "int f() { return 1; }\n")
@@ -181,21 +189,11 @@ def test_other_complaints_of_the_linker_are_passed_on(linked: LinkedBuild) -> No
         linked.linker(product).link()
 
 
-def test_errors_of_compiler_and_linker_are_reported_together(linked: LinkedBuild) -> None:
-    units = [linked.source("Wrong", "int f() { return nothing; }\n"), linked.source("Undefined", UNDEFINED)]
-    products = [linked.product(unit, name=f"torch/lib/lib{unit.source.stem}.so") for unit in units]
-    what = refused_by_ninja(linked, *products).what
-    native = linked.layout.native
-    assert f"{native}/Wrong.cpp:1:18: error: 'nothing' was not declared in this scope" in what
-    assert f"{native}/Undefined.cpp:2: calls nowhere(long), which is not defined" in what
-
-
 def test_library_for_cuda_loads_what_it_calls_and_libtorch_loads_it(linked: LinkedBuild, tmp_path: Path) -> None:
-    toolkit = [tmp_path / f"lib{name}.so.13" for name in ("cudart", "cublas")]
-    for library in toolkit:
-        text = f"int {library.name[3:].partition('.')[0]}() {{ return 1; }}"
-        command = ["g++", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-xc++", "-", "-o", str(library)]
-        subprocess.run(command, input=text, text=True, check=True)
+    toolkit = [
+        compiled(f"int {name}() {{ return 1; }}", tmp_path / file, "-shared", f"-Wl,-soname,{file}")
+        for name, file in (("cudart", "libcudart.so.13"), ("cublas", "libcublas.so.13"))
+    ]
     units = [linked.unit("Library", f"{SHOWN} int shown() {{ return 1; }}"), linked.trampolines]
     kernels = linked.unit("Kernels", "int shown(); int cudart(); int f() { return shown() + cudart(); }")
     name = "torch/lib/libcuda.so"
@@ -208,20 +206,9 @@ def test_library_for_cuda_loads_what_it_calls_and_libtorch_loads_it(linked: Link
 
 
 # As in ATen/native/DispatchStub.h and REGISTER_DISPATCH.
-STUB = """namespace at::native {
-template <typename F, typename T> struct DispatchStub {
-  __attribute__((visibility("default"))) static F DEFAULT, AVX2, AVX512;
-};
-struct twice_stub;
-using Stub = DispatchStub<int (*)(int), twice_stub>;
-DEFINITIONS
-}
-"""
-KERNEL = "int twice(int n) { return 2 * n; } template <> int (*Stub::CAPABILITY)(int) = &twice;\n"
-CHOICE = """extern "C" __attribute__((visibility("default"))) int best(int n) { return at::native::Stub::AVX512(n); }
-extern "C" __attribute__((visibility("default"))) int least(int n) { return at::native::Stub::DEFAULT(n); }
-int f() { return at::native::Stub::AVX2(1); }
-"""
+STUB = CASES["stub"]
+KERNEL = CASES["kernel"]
+CHOICE = CASES["choice"]
 
 
 def stub_product(linked: LinkedBuild, capability: str) -> Product:
@@ -279,11 +266,10 @@ def test_another_build_of_the_base_is_refused_at_load(linked: LinkedBuild, calls
 
 def test_symbols_of_newer_c_libraries_are_hidden(tmp_path: Path) -> None:
     uses = "#include <functional>\nvoid f() { std::__throw_bad_array_new_length(); }\n"
-    (tmp_path / "uses.cpp").write_text(uses)
-    command = ["g++", "-shared", "-fPIC", "-Wall", "-Werror", TEMPLATES / "compatibility.cpp", tmp_path / "uses.cpp"]
-    subprocess.run([*command, "-o", tmp_path / "library.so"], check=True)
-    defined = SymbolFile(tmp_path / "library.so").exported()
+    flags = ("-shared", "-Wall", "-Werror", TEMPLATES / "compatibility.cpp")
+    library = SymbolFile(compiled(uses, tmp_path / "library.so", *flags))
+    defined = library.exported()
     assert "_Z1fv" in defined
     assert not defined & {"_ZSt28__throw_bad_array_new_lengthv", "__libc_single_threaded"}
     # Nor does it need them of others.
-    assert "_ZSt28__throw_bad_array_new_lengthv" not in SymbolFile(tmp_path / "library.so").undefined()
+    assert "_ZSt28__throw_bad_array_new_lengthv" not in library.undefined()

@@ -11,21 +11,24 @@ from pathlib import Path
 
 import pytest
 from graft.core.layout import REPOSITORY
+from helpers import Patch, program, write
+
+# What an environment is made with.
+MODULES = ("venv", "ensurepip")
 
 # Replaces the builder: prints its Python, its environment and its text mode.
 SAY = "import sys; print('ran', *sys.version_info[:2], sys.prefix, sys.flags.utf8_mode)\n"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a repository, whose virtual environments stay for the next test."""
     return tmp_path_factory.mktemp("make") / "a repository"
 
 
 @pytest.fixture
-def repository(built: Path) -> Path:
+def repository(folder: Path) -> Path:
     """A repository with the real Makefile, and a builder that needs no packages and does nothing."""
-    folder = built
     shutil.rmtree(folder / "scripts", ignore_errors=True)
     shutil.copytree(REPOSITORY / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(REPOSITORY / "Makefile", folder / "Makefile")
@@ -57,6 +60,13 @@ def refused(process: subprocess.Popen[str]) -> str:
     return errors
 
 
+def called(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run ``make`` to its end, with these words and environment variables."""
+    command, env = ["make", *words], {**os.environ, **variables}
+    nothing = subprocess.DEVNULL
+    return subprocess.run(command, cwd=folder, env=env, stdin=nothing, capture_output=True, text=True, check=False)
+
+
 def other_python() -> str:
     """Return a Python of another version than this one, with a venv module."""
     probe = "import sys, venv, ensurepip; print(*sys.version_info[:2], sep='.')"
@@ -81,58 +91,62 @@ def test_the_builder_runs_in_an_environment_of_the_python_that_is_asked_for(repo
     assert all(Path(each[1]).is_relative_to(repository / "build") and each[2] == "1" for each in (first, other))
 
 
-def test_environment_follows_the_requirements(repository: Path) -> None:
-    prefix = Path(ran(make(repository, sys.executable))[1])
-    (prefix / "old").touch()
-    assert ran(make(repository, sys.executable))[1] == str(prefix)
-    assert (prefix / "old").exists()
-    with (repository / "scripts/requirements.txt").open("a") as file:
-        file.write("# something else\n")
-    assert ran(make(repository, sys.executable))[1] == str(prefix)
-    assert not (prefix / "old").exists()
-
-
 @pytest.mark.parametrize("python", ["no-such-python", "/no/such/python"])
 def test_python_that_is_not_there(repository: Path, python: str) -> None:
     assert f"error: PYTHON={python}: program not found\n  next: set PYTHON" in refused(make(repository, python))
 
 
-def old_python(folder: Path, body: str) -> Path:
-    """A Python that runs ``body`` before it imports anything."""
-    path = folder / "python"
-    path.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} -c "{body}" "$@"\n')
-    path.chmod(0o755)
-    return path
-
-
-RUN = (
-    "import runpy, sys; sys.path.insert(0, 'scripts'); {}; "
-    "runpy.run_path('scripts/environment.py', run_name='__main__')"
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            "sys.version_info = (3, 9, 1)",
+            "this is Python 3.9, too old to build with\n  next: set PYTHON to Python 3.10",
+        ),
+        *((f"sys.modules['{name}'] = None", "not found: Python's module ensurepip\n  next: ") for name in MODULES),
+    ],
 )
+def test_python_that_is_too_old_or_without_virtual_environments(
+    repository: Path, tmp_path: Path, change: str, said: str
+) -> None:
+    run = "runpy.run_path('scripts/environment.py', run_name='__main__')"
+    body = f"import runpy, sys; sys.path.insert(0, 'scripts'); {change}; {run}"
+    python = program(tmp_path / "python", f'shift 2\nexec {sys.executable} -c "{body}" "$@"')
+    errors = refused(make(repository, python))
+    assert said in errors and "Traceback" not in errors
 
 
-def test_python_that_is_too_old(repository: Path, tmp_path: Path) -> None:
-    errors = refused(make(repository, old_python(tmp_path, RUN.format("sys.version_info = (3, 9, 1)"))))
-    assert "this is Python 3.9, too old to build with" in errors
-    assert "next: set PYTHON to Python 3.10 or newer" in errors
-    assert "Traceback" not in errors
+def test_help_shows_the_values_that_are_given(repository: Path) -> None:
+    done = called(repository, "JOBS=3", f"PYTHON={sys.executable}")
+    assert "\n  JOBS=3 " in done.stdout and "GRAFT_JOBS" not in done.stdout
 
 
-@pytest.mark.parametrize("module", ["venv", "ensurepip"])
-def test_python_without_virtual_environments(repository: Path, tmp_path: Path, module: str) -> None:
-    errors = refused(make(repository, old_python(tmp_path, RUN.format(f"sys.modules['{module}'] = None"))))
-    assert "error: not found: Python's module ensurepip\n  next: " in errors
-    assert "Traceback" not in errors
+@pytest.mark.parametrize("name", ["build", "native", "tests", "patches"])
+def test_name_of_a_folder_is_no_command_and_says_which_one_is(repository: Path, name: str) -> None:
+    (repository / name).mkdir(exist_ok=True)
+    done = called(repository, name)
+    assert done.returncode != 0 and f"error: `make {name}`: {name} is a folder" in done.stderr
+    meant = {"tests": "make test", "patches": "make pin"}.get(name, "make patch-and-build")
+    assert f"next: `{meant}" in done.stderr
 
 
-def test_package_that_cannot_be_had(repository: Path) -> None:
-    (repository / "scripts/requirements.txt").write_text("graft-has-no-such-package @ file:///no/such/file.whl\n")
-    errors = refused(make(repository, sys.executable))
-    assert "error: the builder's packages could not be installed" in errors
-    assert "next: " in errors and "Traceback" not in errors
+@pytest.mark.parametrize(
+    ("words", "is_elsewhere"),
+    [
+        *((words, False) for words in ("", "-j2", "-fMakefile.Cpp", "--no-builtin-rules")),
+        *((words, True) for words in ("-C .", "-C.", "-kC .", "--directory=.", "--dir .")),
+    ],
+)
+def test_builder_can_tell_that_make_changed_the_folder(words: str, is_elsewhere: bool, tmp_path: Path) -> None:
+    """Also where make says nothing of it in MAKEFLAGS, as GNU make 4.4.1."""
+    tell = "from graft.core.make import *; print(changes_folder(command_of_make()))"
+    recipe = f"all:\n\t@true; MAKEFLAGS= PWD=/ '{sys.executable}' -c '{tell}'\n"
+    write(tmp_path, {"Makefile": recipe, "Makefile.Cpp": recipe})
+    done = called(tmp_path, "--no-print-directory", *words.split(), PYTHONPATH=str(REPOSITORY / "scripts"))
+    assert done.stdout == f"{is_elsewhere}\n", done.stderr
 
 
-def test_only_make_s_own_names_are_read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_make_s_own_names_are_read(repository: Path, monkeypatch: Patch) -> None:
     """The builder reads GRAFT_JOBS, as pip's build frontends need; other programs may read JOBS. Quotes stay."""
     names = ("GRAFT_NATIVE", "GRAFT_JOBS", "JOBS", "GRAFT_PIN", "GRAFT_FILES", "GRAFT_KEEP_GOING")
     say = f"import os\n{SAY}print(*(os.environ.get(name) for name in {names}), sep='|')\n"
@@ -144,29 +158,6 @@ def test_only_make_s_own_names_are_read(repository: Path, monkeypatch: pytest.Mo
     assert f"{native}|3|None|None|native/A.cpp native/B.cpp|1\n" in out, errors
 
 
-def test_help_shows_the_values_that_are_given(repository: Path) -> None:
-    command = ["make", "JOBS=3", f"PYTHON={sys.executable}"]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
-    assert "\n  JOBS=3 " in done.stdout and "GRAFT_JOBS" not in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("folder", "meant"),
-    [
-        ("build", "make patch-and-build"),
-        ("native", "make patch-and-build"),
-        ("tests", "make test"),
-        ("patches", "make pin"),
-    ],
-)
-def test_name_of_a_folder_is_no_command_and_says_which_one_is(repository: Path, folder: str, meant: str) -> None:
-    (repository / folder).mkdir(exist_ok=True)
-    done = subprocess.run(["make", folder], cwd=repository, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert f"error: `make {folder}`: {folder} is a folder" in done.stderr
-    assert f"next: `{meant}" in done.stderr
-
-
 def test_every_folder_of_the_repository_is_known_to_be_one() -> None:
     """For an unknown folder, make would say that there is nothing to do."""
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
@@ -176,23 +167,6 @@ def test_every_folder_of_the_repository_is_known_to_be_one() -> None:
     assert refused and folders | {"build"} <= set(refused[1].split())
 
 
-def test_variables_for_python_change_nothing(repository: Path, tmp_path: Path) -> None:
-    """The builder's modules are its own; a user's could have the same names."""
-    (repository / "scripts/graft/__main__.py").write_text(f"import yaml, packaging\n{SAY}")
-    (repository / "scripts/requirements.txt").write_text("pyyaml\npackaging\n")
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    for name in ("yaml", "packaging", "ssl", "graft"):
-        (mine / f"{name}.py").write_text("raise SystemExit('shadowed')\n")
-    given = {"PYTHONPATH": str(mine), "PYTHONSAFEPATH": "1", "PYTHONHOME": "/nowhere", "PYTHONINSPECT": "1"}
-    variables = [f"{name}={value}" for name, value in given.items()]
-    command = ["env", *variables, "make", "check", f"PYTHON={sys.executable}"]
-    done = subprocess.run(
-        command, cwd=repository, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    assert done.returncode == 0 and "\nran " in f"\n{done.stdout}", done.stderr
-
-
 def test_quotes_in_variables_are_no_commands(repository: Path) -> None:
     make(repository, "o'; touch planted; echo '").communicate()
     text = "o'brien'; touch planted; echo '$(touch planted)`touch planted`"
@@ -200,33 +174,34 @@ def test_quotes_in_variables_are_no_commands(repository: Path) -> None:
     assert not (repository / "planted").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "is_elsewhere"),
-    [
-        ("", False),
-        ("-j2", False),
-        ("-fMakefile.Cpp", False),
-        ("--no-builtin-rules", False),
-        ("-C .", True),
-        ("-C.", True),
-        ("-kC .", True),
-        ("--directory=.", True),
-        ("--dir .", True),
-    ],
-)
-def test_builder_can_tell_that_make_changed_the_folder(words: str, is_elsewhere: bool, tmp_path: Path) -> None:
-    """Also where make says nothing of it in MAKEFLAGS, as GNU make 4.4.1."""
-    program = "from graft.core.make import *; print(changes_folder(command_of_make()))"
-    recipe = f"all:\n\t@true; MAKEFLAGS= PWD=/ '{sys.executable}' -c '{program}'\n"
-    for name in ("Makefile", "Makefile.Cpp"):
-        (tmp_path / name).write_text(recipe)
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY / "scripts")}
-    command = ["make", "--no-print-directory", *words.split()]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.stdout == f"{is_elsewhere}\n", done.stderr
-
-
 def test_makefile_is_not_used_from_elsewhere(repository: Path, tmp_path: Path) -> None:
-    command = ["make", "-f", str(repository / "Makefile"), "check"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = called(tmp_path, "-f", str(repository / "Makefile"), "check")
     assert done.returncode == 2 and "error: make was run in another folder\n  next: use `make -C`" in done.stderr
+
+
+# The next two come last: they create the environment that the others share anew, or leave none.
+
+
+def test_environment_follows_the_requirements_and_not_the_variables_for_python(
+    repository: Path, tmp_path: Path
+) -> None:
+    """The builder's modules are its own; a user's could have the same names."""
+    prefix = Path(ran(make(repository, sys.executable))[1])
+    (prefix / "old").touch()
+    assert ran(make(repository, sys.executable))[1] == str(prefix)
+    assert (prefix / "old").exists()
+    (repository / "scripts/graft/__main__.py").write_text(f"import yaml, packaging\n{SAY}")
+    (repository / "scripts/requirements.txt").write_text("pyyaml\npackaging\n")
+    names = ("yaml", "packaging", "ssl", "graft")
+    mine = write(tmp_path / "mine", {f"{name}.py": "raise SystemExit('shadowed')\n" for name in names})
+    given = {"PYTHONPATH": str(mine), "PYTHONSAFEPATH": "1", "PYTHONHOME": "/nowhere", "PYTHONINSPECT": "1"}
+    done = called(repository, "check", f"PYTHON={sys.executable}", **given)
+    assert done.returncode == 0 and re.search(rf"^ran .*{re.escape(str(prefix))}", done.stdout, re.M), done.stderr
+    assert not (prefix / "old").exists()
+
+
+def test_package_that_cannot_be_had(repository: Path) -> None:
+    (repository / "scripts/requirements.txt").write_text("graft-has-no-such-package @ file:///no/such/file.whl\n")
+    errors = refused(make(repository, sys.executable))
+    assert "error: the builder's packages could not be installed" in errors
+    assert "next: " in errors and "Traceback" not in errors

@@ -1,4 +1,4 @@
-"""Merging YAML: the merged file parses to the base's entries followed by ours, in any form."""
+"""Merging YAML: the merged file parses to the base's entries followed by ours, in any form and spelling."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 from graft.core.errors import BuildError
+from graft.inputs.entries import read_entries
 from graft.inputs.merge import MARK, added_list, merge_with_base
 from graft.inputs.native import DERIVATIVES, FUNCTIONS, load_native, load_natives
-from helpers import write
+from graft.inputs.spelling import respelled
+from helpers import beside, of_the_base_wheel, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+CASES = beside(__file__)
 
 
 def added(folder: Path, text: str) -> str:
@@ -19,18 +23,7 @@ def added(folder: Path, text: str) -> str:
     return added_list(load_native(write(folder, {"native_functions.yaml": text})), FUNCTIONS)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("- func: f\n  bad: [\n", r":3:1: not YAML"),
-        ("- func: f\n - func: g\n", r":2:2: line 2 is indented by 1, its siblings by 0; "),
-        ("func: f\n", r":1: not a list of entries; start each entry with `- `"),
-        ("[{func: f}]\n", r":1: the list is in brackets, or a document of its own; start each entry with `- `"),
-        ("- func: f\n- hello\n", r":2:3: this entry is not a mapping; write `- func: "),
-        ("- fun: f\n  tags: g\n", r":1: an entry needs the key `func`; start it with `- func: `"),
-        ("---\n- func: f\n", r":1: the list is in brackets, or a document of its own; start each entry with `- `"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), CASES["not_lists"])
 def test_what_is_not_a_list_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BuildError, match=message):
         added(tmp_path, text)
@@ -50,10 +43,7 @@ def test_entry_behind_one_that_replaces_pytorch_s_stays(tmp_path: Path) -> None:
 
 
 TEXT = st.text("ab:#-\n '\"", max_size=12)
-ENTRIES = st.lists(
-    st.fixed_dictionaries({"func": TEXT}, optional={"variants": TEXT, "tags": TEXT}),
-    max_size=4,
-)
+ENTRIES = st.lists(st.fixed_dictionaries({"func": TEXT}, optional={"variants": TEXT, "tags": TEXT}), max_size=4)
 
 
 @settings(deadline=None)
@@ -88,3 +78,31 @@ def test_lists_of_several_folders_follow_each_other(tmp_path: Path) -> None:
     places = [(entry.operator, entry.file.parent.name, entry.line) for entry in natives.entries(FUNCTIONS)]
     assert places == [("c", "0", 2), ("a", "0", 3), ("d", "2", 1), ("e", "2", 3), ("b", "3", 1)]
     assert [entry.operator for entry in natives.entries(FUNCTIONS, replacing=True)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("written", "expected"), CASES["spelling"])
+def test_spelling(written: str, expected: str) -> None:
+    assert respelled(written) == expected
+    assert respelled(expected) == expected
+
+
+def test_pytorch_s_own_schemas_have_it() -> None:
+    folder = of_the_base_wheel("GRAFT_BASE") / "tree/torchgen/packaged/ATen/native"
+    entries = read_entries(folder / "native_functions.yaml")
+    assert len(entries) > 2000
+    assert [entry.written for entry in entries if entry.written != entry.schema] == []
+
+
+def test_both_files_may_spell_it_otherwise_and_the_wheel_has_one(tmp_path: Path) -> None:
+    functions = "# mine\n- func: 'f(Tensor self,int n = 3)->Tensor'\n  variants: function\n"
+    write(
+        tmp_path, {"native_functions.yaml": functions, "derivatives.yaml": "- name: f(Tensor self, int n=3,)->Tensor\n"}
+    )
+    schema = "f(Tensor self, int n=3) -> Tensor"
+    for name in ("native_functions.yaml", "derivatives.yaml"):
+        (entry,) = read_entries(tmp_path / name)
+        assert entry.schema == schema and entry.operator == "f"
+        assert schema in added_list(load_native(tmp_path), Path(name))
+    assert added_list(load_native(tmp_path), Path("native_functions.yaml")) == functions.replace(
+        "f(Tensor self,int n = 3)->Tensor", schema
+    )

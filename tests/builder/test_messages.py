@@ -1,4 +1,4 @@
-"""What is told of the messages of compilers and linkers in ninja's output."""
+"""What is told of the messages of compilers and linkers: the user's lines, what helps, and the entries that ask."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from builds import snapshot_of
 from graft.compile.diagnostics import diagnostics
+from graft.compile.link_messages import explain_repeated, explain_undefined
 from graft.compile.messages import digest, formula_of, refuse, relevant
 from graft.core.errors import BuildError
 from graft.core.process import UNTRANSLATED
 from graft.inputs.native import load_natives
-from helpers import write
+from helpers import beside, write
 
 
 def lines(*texts: str) -> list[str]:
@@ -33,12 +34,12 @@ def unlinked(library: str, *said: str) -> list[str]:
     return lines(f"[4/9] link {library}", f"FAILED: [code=1] {library}", command, *said)
 
 
-def refused(output: list[str], native: Path, tmp_path: Path) -> BuildError:
+def refused(output: list[str], native: Path, tmp_path: Path, *include: Path) -> BuildError:
     """Return the error that ends the build, with the user's file names."""
     snapshot = snapshot_of(tmp_path, load_natives([native]))
     snapshot.lay_out()
     with pytest.raises(BuildError) as caught:
-        refuse(output, tmp_path, snapshot, ())
+        refuse(output, tmp_path, snapshot, include)
     return caught.value
 
 
@@ -60,11 +61,7 @@ def test_errors_are_findings_too(native: Path, tmp_path: Path) -> None:
     write(native, {"K.cpp": "\n\n  return at::empty({2});\n"})
     write(tmp_path, {"include/ATen/ops/empty.h": ""})
     places = [f"src/ATen/native/K.cpp:{line}:5: error: 'empty' is not a member of 'at'" for line in (3, 4)]
-    snapshot = snapshot_of(tmp_path, load_natives([native]))
-    snapshot.lay_out()
-    with pytest.raises(BuildError) as caught:
-        refuse(failed("K", "DEFAULT", *places), tmp_path, snapshot, (tmp_path / "include",))
-    found = caught.value.findings
+    found = refused(failed("K", "DEFAULT", *places), native, tmp_path, tmp_path / "include").findings
     assert [(each.file, each.line, each.column) for each in found] == [(native / "K.cpp", line, 5) for line in (3, 4)]
     assert {each.what for each in found} == {"'empty' is not a member of 'at'"}
     assert "<ATen/ops/empty.h>" in found[0].todo
@@ -110,39 +107,9 @@ def test_command_that_is_killed_is_told_with_its_exit_code(native: Path, tmp_pat
     assert "FAILED: [code=1] lib.so" in refused(unlinked("lib.so"), native, tmp_path).what.splitlines()
 
 
-# As printed by g++ 12, shortened.
-OPERATOR = """\
-{native}/K.cpp: In function 'at::Tensor f(const at::Tensor&)':
-{native}/K.cpp:3:16: error: no match for 'operator/' (operand types are 'const at::Tensor' and 'double')
-    3 |   return (self / 2.0);
-      |           ~~~~ ^ ~~~
-      |           |      |
-      |           |      double
-In file included from base/include/c10/util/complex.h:8,
-                 from {native}/K.cpp:1:
-base/include/torch/headeronly/util/complex.h:416:22: note: candidate: 'template<class T> complex<U> operator/(T)'
-  416 | constexpr complex<T> operator/(const complex<T>& lhs, const complex<T>& rhs) {{
-      |                      ^~~~~~~~
-{native}/K.cpp:5:16: error: no match for 'operator*' (operand types are 'const at::Tensor' and 'double')
-    5 |   return (self * 2.0);
-      |           ~~~~ ^ ~~~
-{native}/K.cpp:5:20: error: expected ';' before '}}' token
-"""
-TEMPLATE = """\
-In file included from {native}/cpu/K.cpp:2:
-base/include/ATen/native/cpu/Loops.h: In instantiation of 'void at::native::loop(F) [with F = f()::<lambda()>]':
-base/include/ATen/native/cpu/Loops.h:300:5:   required from 'void at::native::cpu_kernel(F)'
-{native}/cpu/K.cpp:2:13:   required from here
-base/include/ATen/native/cpu/Loops.h:120:9: error: no type named 'result' in 'struct function_traits'
-  120 |   using result = typename traits::result;
-      |         ^~~~~~
-"""
-FORMULA = """\
-generated/autograd/Functions.cpp: In function 'L torch::autograd::generated::SoftClipBackward0_apply_functional(T&)':
-generated/autograd/Functions.cpp:9:38: error: 'class at::Tensor' has no member named 'nosuch'
-    9 |   auto grad_result = grad * self.nosuch();
-      |                                  ^~~~~~
-"""
+# What g++ 12 prints, shortened, and what is told.
+DIGESTS = beside(__file__)["digests"]
+FORMULA = DIGESTS["an error in generated code, at the formula"][0]
 
 
 @pytest.fixture
@@ -162,15 +129,11 @@ def of(output: str, native: Path) -> list[str]:
     return [line.replace(f"{native}/", "") for line in lines]
 
 
-def test_first_error_of_each_kind_is_told_with_its_source_line_and_what_helps(native: Path) -> None:
-    assert of(OPERATOR, native) == [
-        "K.cpp:3:16: error: no match for 'operator/' (operand types are 'const at::Tensor' and 'double')",
-        "    3 |   return (self / 2.0);",
-        "      |           ~~~~ ^ ~~~",
-        "  hint: add `#include <ATen/TensorOperators.h>`, which has the operators on tensors",
-        "  the same kind of error in line 5",
-        "K.cpp:5:20: error: expected ';' before '}' token",
-    ]
+@pytest.mark.parametrize("kind", DIGESTS)
+def test_digest_has(native: Path, kind: str) -> None:
+    output, told = DIGESTS[kind]
+    assert of(output, native) == told
+    assert of(output * 2, native) == told, "each error is taken once"
 
 
 @pytest.mark.parametrize(
@@ -195,52 +158,13 @@ def test_what_follows_a_missing_semicolon_is_only_counted(code: str, shown: str,
     assert lines[-1] == f"  {rest} may follow from it"
 
 
-def test_error_before_a_missing_semicolon_is_shown_in_full(native: Path) -> None:
-    said = "".join(
-        f"{{native}}/K.cpp:{n}:1: error: {text}\n    {n} |   a line\n"
-        for n, text in ((2, "no match"), (3, "expected ';' before '}}' token"), (4, "'m' was not declared"))
-    )
-    assert of(said, native) == [
-        "K.cpp:2:1: error: no match",
-        "    2 |   a line",
-        "K.cpp:3:1: error: expected ';' before '}' token",
-        "    3 |   a line",
-        "  1 more error in line 4 may follow from it",
-    ]
-
-
-def test_error_in_a_header_is_told_at_the_line_of_the_user_that_leads_there(native: Path) -> None:
-    assert of(TEMPLATE, native) == [
-        "cpu/K.cpp:2:13: error: no type named 'result' in 'struct function_traits'",
-        "      2 |   cpu_kernel(iter, [](float) {});",
-        "  which leads to ATen/native/cpu/Loops.h:120:",
-        "  120 |   using result = typename traits::result;",
-    ]
-
-
 def test_unknown_macro_of_dispatch_is_not_hidden_behind_an_unknown_name(native: Path) -> None:
     """It causes the others."""
     names = ("x", "AT_DISPATCH_FLOATING_TYPES", "scalar_t")
-    said = [
-        f"{{native}}/K.cpp:{n}:1: error: '{name}' was not declared in this scope\n" for n, name in enumerate(names, 3)
-    ]
-    lines = of("".join(said), native)
+    said = "{{native}}/K.cpp:{}:1: error: '{}' was not declared in this scope\n"
+    lines = of("".join(said.format(number, name) for number, name in enumerate(names, 3)), native)
     assert [line for line in lines if "AT_DISPATCH_FLOATING_TYPES" in line]
     assert "  the same kind of error in line 5" in lines
-
-
-def test_first_note_of_the_compiler_is_shown(native: Path) -> None:
-    said = "{native}/K.cpp:3:5: error: too few arguments to function 'f'\n    3 |   f();\n      |   ~^~\n"
-    said += "base/include/ATen/F.h:7:6: note: declared here\n    7 | int f(int);\n      |     ^\n"
-    said += "base/include/ATen/F.h:9:6: note: another\n"
-    assert of(said, native)[1:] == ["    3 |   f();", "      |   ~^~", "  ATen/F.h:7:6: note: declared here"]
-
-
-def test_error_in_generated_code_is_told_at_the_formula_first(native: Path) -> None:
-    lines = of(FORMULA, native)
-    said = "error: a formula of soft_clip is not valid C++: 'class at::Tensor' has no member named 'nosuch'"
-    assert lines[0] == f"derivatives.yaml:4: {said}"
-    assert "    9 |   auto grad_result = grad * self.nosuch();" in lines
 
 
 _FORWARD = "at::Tensor torch::autograd::VariableType::{anonymous}::soft_clip(c10::DispatchKeySet, const at::Tensor&)"
@@ -253,11 +177,6 @@ def test_generated_forward_function_is_that_of_the_formula(native: Path, functio
     assert (entry.file, entry.line) == (native / "derivatives.yaml", 2)
 
 
-def test_error_in_the_user_s_own_kernel_is_not_told_of_its_formula(native: Path) -> None:
-    said = "{native}/S.cpp: In function 'at::Tensor at::native::soft_clip(int)':\n{native}/S.cpp:3:1: error: x\n"
-    assert of(said, native) == ["S.cpp:3:1: error: x"]
-
-
 def test_digest_of_many_errors_is_one_screen(native: Path) -> None:
     kinds = [f"native/K.cpp:{n}:1: error: {'x' * n} is wrong" for n in range(1, 40)]
     lines = of("".join(f"{kind}\n    {kind[13:15]} |   a line\n      |   ^\n" * 5 for kind in kinds), native)
@@ -265,18 +184,78 @@ def test_digest_of_many_errors_is_one_screen(native: Path) -> None:
     assert lines[-1] == "native/K.cpp: 33 more errors of other kinds"
 
 
-def test_each_error_is_taken_once(native: Path) -> None:
-    lines = OPERATOR.format(native=native).splitlines()
-    assert len(diagnostics([*lines, *lines], native)) == 3
+CASES = beside(__file__)
+
+FUNCTIONS = CASES["functions"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "native_functions.yaml").write_text(FUNCTIONS)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("symbol", "line", "operator"), CASES["asked"])
+def test_undefined_symbol_names_the_entry_that_asks_for_it(folder: Path, symbol: str, line: int, operator: str) -> None:
+    assert explain_undefined({symbol: ["library_0.cpp", "library_1.cpp"]}, load_natives([folder])) == (
+        f"{folder}/native_functions.yaml:{line}: no file defines {symbol}, the kernel of {operator}; "
+        "define it in a .cpp file with exactly these parameters"
+    )
 
 
 @pytest.mark.parametrize(
-    "line", ["/tmp/cc.s:12: Error: no such instruction: `foo'", "g++: fatal error: Killed signal terminated program"]
+    "symbol",
+    ["helper(int)", "mine::soft_sum(int)", "mine::soft_clip_cpu(int)", "at::soft_clip_cpu(int)", "soft_max_cpu(int)"],
 )
-def test_errors_of_other_programs_are_told(native: Path, line: str) -> None:
-    first = of(f"{line}\ncompilation terminated.\n", native)[0]
-    assert first.lower() == line.lower().replace("fatal ", "")
+def test_undefined_symbol_that_no_entry_asks_for_names_its_caller(folder: Path, symbol: str) -> None:
+    """Also where an operator has the name of the function."""
+    said = explain_undefined({symbol: ["Soft.cpp"]}, load_natives([folder]))
+    assert said.startswith(f"Soft.cpp: calls {symbol}, which is not defined; define it")
 
 
-def test_text_without_an_error_is_no_error(native: Path) -> None:
-    assert of("/bin/sh: 1: sccache: not found\n", native) == []
+MINE = CASES["mine"]
+
+
+def test_undefined_symbol_is_told_at_the_line_that_calls_it(folder: Path) -> None:
+    (folder / "Mine.cpp").write_text(MINE)
+    callers = {"at::native::helper(int)": [f"{folder}/Mine.cpp"]}
+    called = f"{folder}/Mine.cpp:6: calls at::native::helper(int), which is not defined; "
+    assert (
+        explain_undefined(callers, load_natives([folder]))
+        == called + "define it in a .cpp file of the folder, or do not call it"
+    )
+    (folder / "Other.cpp").write_text("int helper(long x) { return 0; }\n")
+    assert explain_undefined(callers, load_natives([folder])).startswith(
+        f"{called}{folder}/Other.cpp:1 defines `int helper(long)`: declare"
+    )
+
+
+def test_stub_of_the_folder_has_no_kernel_of_pytorchs(folder: Path) -> None:
+    text = "namespace at::native {\nDEFINE_DISPATCH(own_stub);\nvoid f() { stock::of(own_stub)(kCPU); }\n}\n"
+    (folder / "Mine.cpp").write_text(text)
+    stub = "at::native::DispatchStub<void (*)(), at::native::Stock<at::native::own_stub_DECLARE_DISPATCH_type> >"
+    callers = {f"{stub}::{capability}": [f"{folder}/Mine.cpp"] for capability in ("AVX2", "DEFAULT")}
+    said = f"{folder}/Mine.cpp:3: calls stock::of(own_stub), but PyTorch has no such stub; write `own_stub(...)`"
+    assert explain_undefined(callers, load_natives([folder])) == said
+
+
+REPEATED = {"at::native::twice(int)": ["Mine.cpp", "A.cpp"]}
+
+
+def test_symbol_that_is_there_twice_is_told_at_both_lines(folder: Path) -> None:
+    (folder / "Mine.cpp").write_text(MINE)
+    (folder / "A.cpp").write_text(
+        "namespace at::native {\nint twice(int, int) { return 2; }\nint twice(int) { return 1; }\n}\n"
+    )
+    assert explain_repeated(REPEATED, load_natives([folder])) == (
+        f"{folder}/Mine.cpp:4: defines at::native::twice(int), which {folder}/A.cpp:3 defines, too; "
+        "give one another name, or write `static` before both"
+    )
+
+
+def test_function_of_a_header_that_is_there_twice_is_told_at_its_line(folder: Path) -> None:
+    (folder / "Twice.h").write_text("namespace at::native {\nint twice(int x) { return x; }\n}\n")
+    assert explain_repeated(REPEATED, load_natives([folder])) == (
+        f"{folder}/Twice.h:2: defines at::native::twice(int) in a header, included by Mine.cpp and A.cpp; "
+        "write `inline` before it"
+    )

@@ -1,4 +1,4 @@
-"""Which files of a folder a build reads: the folder may be a repository, and hold anything else."""
+"""Which files of a folder a build reads: the folder may be a repository, and hold anything else; what they register."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from graft.core.errors import UsageError
 from graft.inputs.native import load_native
-from helpers import write
+from graft.inputs.registered import registrations
+from helpers import beside, write
+
+CASES = beside(__file__)
 
 FILES = {
     "native_functions.yaml": "",
@@ -18,23 +21,20 @@ FILES = {
 }
 
 LEFT_ALONE = (
+    *("build/A.cpp", "venv/pyvenv.cfg", "venv/lib/x.cpp", "third_party/lib.cpp", "third_party/other.hpp"),
     *(
-        "build/A.cpp",
-        "venv/pyvenv.cfg",
-        "venv/lib/x.cpp",
-        "third_party/lib.cpp",
-        "third_party/other.hpp",
         "src/main.cpp",
+        "config.yaml",
+        "setup.py",
+        "docs/a.rst~",
+        "docs/#a.rst#",
+        ".#A.cpp",
+        "A.cpp.orig",
+        "A.cpp~",
+        ".git/A.cpp",
     ),
-    *("config.yaml", "setup.py", "docs/a.rst~", "docs/#a.rst#", ".#A.cpp", "A.cpp.orig", "A.cpp~", ".git/A.cpp"),
-    *(
-        "ops.egg-info/SOURCES.txt",
-        "docs/conf.py",
-        "docs/guide/more.rst",
-        "notes $|\n.txt",
-        "cpu/notes.md",
-        "tests/t.cpp",
-    ),
+    *("ops.egg-info/SOURCES.txt", "docs/conf.py", "docs/guide/more.rst", "notes $|\n.txt", "cpu/notes.md"),
+    "tests/t.cpp",
 )
 
 
@@ -54,12 +54,10 @@ def test_what_is_elsewhere_in_a_repository_is_left_alone(folder: Path) -> None:
     assert {str(file) for file in load_native(folder).headers} == {"third_party/one.hpp", "third_party/two.h"}
 
 
-@pytest.mark.parametrize(
-    "name", ["sparse/A.cpp", "quantized/cpu/kernels/Q.cpp", "nested/cuda/N.cu", "transformers/T.h"]
-)
-def test_folders_of_pytorch_s_own_build_are_read(folder: Path, name: str) -> None:
-    write(folder, {name: ""})
-    assert name in names(folder)
+def test_folders_of_pytorch_s_own_build_are_read(folder: Path) -> None:
+    own = ("sparse/A.cpp", "quantized/cpu/kernels/Q.cpp", "nested/cuda/N.cu", "transformers/T.h")
+    write(folder, dict.fromkeys(own, ""))
+    assert {*own} <= {*names(folder)}
 
 
 def test_linked_folders_are_followed(folder: Path) -> None:
@@ -112,11 +110,8 @@ def test_names_that_tools_cannot_handle_are_named(folder: Path, name: bytes) -> 
 
 
 def test_includes_that_name_no_file_are_the_compiler_s_business(folder: Path) -> None:
-    long = "a" * 290
-    text = "".join(
-        f'#include "{name}"\n' for name in (".", "x/..", "..", "/", "/etc/passwd", "../A.h", long, "\0", "cpu")
-    )
-    write(folder, {"A.cpp": text})
+    included = (".", "x/..", "..", "/", "/etc/passwd", "../A.h", "a" * 290, "\0", "cpu")
+    write(folder, {"A.cpp": "".join(f'#include "{name}"\n' for name in included)})
     assert names(folder) == sorted(FILES)
 
 
@@ -154,11 +149,8 @@ def test_file_in_cpu_that_is_no_stub_kernel_is_compiled_once(
     rows = "inline namespace CPU_CAPABILITY {\ninline void rows() {}\n}\n"
     write(folder, {f"{place}/K.cpp": text, f"{place}/Rows.h": rows})
     write(folder, {f"{place}/Registered.inl": "REGISTER_DISPATCH(stub, &kernel)\n"})
-    native = load_native(folder)
-    assert (Path(place, "K.cpp") in native.vectorized, Path(place, "K.cpp") in native.sources) == (
-        is_vectorized,
-        not is_vectorized,
-    )
+    native, kernel = load_native(folder), Path(place, "K.cpp")
+    assert (kernel in native.vectorized, kernel in native.sources) == (is_vectorized, not is_vectorized)
 
 
 def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
@@ -169,3 +161,16 @@ def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
     assert native.vectorized == [Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp")]
     assert native.headers == [Path("A.h")]
     assert native.cuda == [Path("cuda/A.cu"), Path("cuda/Helper.cpp")]
+
+
+SOURCE = CASES["source"]
+
+
+def test_methods_and_macros_are_read() -> None:
+    assert [tuple(each) for each in registrations(SOURCE)] == [
+        (4, "CPU", ("trace",), "mine::trace"),
+        (5, "CPU", ("sum.dim_IntList",), "sum"),
+        (7, "CPU", ("abs",), ""),
+        (12, "AutocastCPU", ("histc.fp32", "histc"), ""),
+        (13, "AutocastCPU", ("max_pool2d.fp32", "max_pool2d"), ""),
+    ]

@@ -12,6 +12,7 @@ from graft.compile import ninja
 from graft.compile.units import Unit
 from graft.core.errors import BuildError
 from graft.inputs.toolchain import Toolchain
+from helpers import Capture, program
 
 
 def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build) -> None:
@@ -26,44 +27,45 @@ def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build
     assert build.run() == {LIBRARY}
 
 
+def refused(build: Build) -> BuildError:
+    """Return the error of a build."""
+    with pytest.raises(BuildError) as caught:
+        build.run()
+    return caught.value
+
+
 @pytest.mark.parametrize(("text", "calls"), [("wrong\n", 1), ("wide and wrong\n", 2)])
 def test_error_of_a_generated_source_itself_is_told(build: Build, text: str, calls: int) -> None:
     """Narrow headers have all that its text names, so that others would say the same. What they lack is not told."""
     build.write(LIBRARY, text)
-    with pytest.raises(BuildError) as caught:
-        build.run()
-    assert caught.value.what == "generated/library.cpp:1:2: error: wrong"
+    assert refused(build).what == "generated/library.cpp:1:2: error: wrong"
     assert len([call for call in build.calls() if "library" in call]) == calls
 
 
 def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> None:
     build.write(A, "wrong\n")
-    with pytest.raises(BuildError) as caught:
-        build.run()
-    assert caught.value.what == "/mine/A.cpp:1:2: error: wrong"
-    assert caught.value.todo == "fix /mine/A.cpp and build again; compiled files are kept"
-    assert {unit.target for unit in build.units if (build.layout.work / unit.target).is_file()} == {
-        Path("objects/B.o"),
-        Path("objects/library.o"),
-    }
+    error = refused(build)
+    assert error.what == "/mine/A.cpp:1:2: error: wrong"
+    assert error.todo == "fix /mine/A.cpp and build again; compiled files are kept"
+    made = [unit.target for unit in build.units if (build.layout.work / unit.target).is_file()]
+    assert made == [Path("objects/B.o"), Path("objects/library.o")]
 
 
-def test_error_that_ends_the_build_is_not_told_twice(build: Build, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_a_digest_of_a_log_and_not_told_twice(build: Build, capsys: Capture) -> None:
     build.write(A, "often\n")
-    with pytest.raises(BuildError):
-        build.run()
+    error, log = refused(build), build.layout.work / "compiler.log"
     assert capsys.readouterr().err == ""
+    assert len(error.what.splitlines()) < 40
+    assert error.todo.splitlines()[1:] == [f"  the complete output, 99 lines: {log}"]
+    assert len(log.read_text().splitlines()) == 99
 
 
-def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile(
-    build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile(build: Build, capsys: Capture) -> None:
     build.units.reverse()
     build.write(LIBRARY, "slow\n")
     for name in ("A", "B"):
         build.write(f"src/ATen/native/{name}.cpp", "often\n")
-    with pytest.raises(BuildError):
-        build.run()
+    refused(build)
     sources = [call.partition(" -c ")[2].partition(" ")[0] for call in build.calls()]
     assert sources[0] != LIBRARY  # of two that run at once, either may be noted first
     told = capsys.readouterr().err.splitlines()
@@ -80,31 +82,18 @@ def test_other_capabilities_of_the_same_sources_are_compiled_last(build: Build) 
     assert re.findall(r"^build objects/(\w+)\.o", rules, re.M) == ["DEFAULT", "A", "B", "library", "AVX2"]
 
 
-def test_complete_output_is_in_a_log_where_the_error_is_a_digest(build: Build) -> None:
-    build.write(A, "often\n")
-    with pytest.raises(BuildError) as caught:
-        build.run()
-    log = build.layout.work / "compiler.log"
-    assert len(caught.value.what.splitlines()) < 40
-    assert caught.value.todo.splitlines()[1:] == [f"  the complete output, 99 lines: {log}"]
-    assert len(log.read_text().splitlines()) == 99
-
-
 def test_build_of_a_refused_folder_ends_at_once(build: Build) -> None:
     build.write(LIBRARY, "slow\n")
     build.is_refused = True
-    with pytest.raises(BuildError):
-        build.run()
+    refused(build)
     assert not (build.layout.work / "objects/library.o").exists()
     build.is_refused = False
     assert LIBRARY in build.run()
 
 
 def test_launcher_is_put_before_the_compiler(build: Build, tmp_path: Path) -> None:
-    program = tmp_path / "launch"
-    program.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/launched\nshift\nexec "$@"\n')
-    program.chmod(0o755)
-    build.layout = replace(build.layout, launcher=f"{program} --quietly")
+    launcher = program(tmp_path / "launch", f'echo "$1" >> {tmp_path}/launched\nshift\nexec "$@"')
+    build.layout = replace(build.layout, launcher=f"{launcher} --quietly")
     assert build.run() == ALL
     assert (tmp_path / "launched").read_text().split() == ["--quietly"] * len(ALL)
     # The launcher does not affect objects, so removing it recompiles nothing.
@@ -140,26 +129,19 @@ def test_source_is_tried_without_optimization_and_thrown_away(tried: Build) -> N
     assert tried.run() == {"src/ATen/native/cpu/K.cpp"}
 
 
-def test_error_without_optimization_alone_is_none(tried: Build) -> None:
+def test_error_of_a_tried_source_is_told_unless_it_is_of_no_optimization_alone(tried: Build) -> None:
     tried.write("src/ATen/native/cpu/K.cpp", "immediate\n")
     assert tried.run() == {"src/ATen/native/cpu/K.cpp"}
     assert [call.endswith(" -O0") for call in tried.calls()] == [True, False]
-
-
-def test_error_that_the_wheel_would_have_is_told(tried: Build) -> None:
     tried.write("src/ATen/native/cpu/K.cpp", "wrong\n")
-    with pytest.raises(BuildError) as caught:
-        tried.run()
-    assert caught.value.what == "/mine/cpu/K.cpp:1:2: error: wrong"
+    assert refused(tried).what == "/mine/cpu/K.cpp:1:2: error: wrong"
 
 
 def test_paths_with_characters_of_a_shell_and_of_ninja(build: Build, tmp_path: Path) -> None:
     """As in GRAFT_HOME, where toolkits and the builder's Python are."""
     folder = tmp_path / "a $b|c'd"
     folder.mkdir()
-    program = folder / "compiler"
-    Path(build.compiler.compiler).rename(program)
-    build.compiler.compiler = str(program)
+    build.compiler.compiler = str(Path(build.compiler.compiler).rename(folder / "compiler"))
     build.units[1] = replace(build.units[1], flags=(f"-I{folder}",))
     assert build.run() == ALL
     assert any(f" -I{folder} " in call for call in build.calls())

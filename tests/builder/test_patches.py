@@ -8,6 +8,7 @@ import pytest
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.patches import load_series, patched, pin_files
+from helpers import write
 
 PATCH = """Subject: say b
 Why: a test
@@ -26,25 +27,11 @@ Until: never
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    base = tmp_path / "base"
-    (base / "torch").mkdir(parents=True)
-    (base / "torch/text.py").write_text("one\na\nthree\n")
-    return base
+    return write(tmp_path / "base", {"torch/text.py": "one\na\nthree\n"})
 
 
 def write_series(folder: Path, series: str, **patches: str) -> Path:
-    folder.mkdir()
-    (folder / "series").write_text(series)
-    for name, text in patches.items():
-        (folder / f"{name}.patch").write_text(text)
-    return folder
-
-
-def test_the_repository_s_own_series_are_sound() -> None:
-    folders = [path.parent for path in REPOSITORY.glob("patches/*/pin.yaml")]
-    assert len(folders) > 1
-    patches = [load_series(folder) for folder in folders]
-    assert any(patches)
+    return write(folder, {"series": series, **{f"{name}.patch": text for name, text in patches.items()}})
 
 
 def test_patch_is_applied_and_the_base_left_alone(tmp_path: Path, base: Path) -> None:
@@ -53,32 +40,21 @@ def test_patch_is_applied_and_the_base_left_alone(tmp_path: Path, base: Path) ->
     assert (base / "torch/text.py").read_text() == "one\na\nthree\n"
 
 
-def test_patch_of_another_pin_can_be_named(tmp_path: Path, base: Path) -> None:
+def test_patch_may_be_of_another_pin_and_builds_on_the_first(tmp_path: Path, base: Path) -> None:
     write_series(tmp_path / "other", "say_b.patch\n", say_b=PATCH)
-    folder = write_series(tmp_path / "patches", "../other/say_b.patch\n")
-    (patch,) = load_series(folder)
-    assert patch.path == tmp_path / "other/say_b.patch"
-    assert pin_files(folder) == [folder / "pin.yaml", folder / "series"]
-    assert patched([patch], base, tmp_path / "scratch") == {"torch/text.py": b"one\nb\nthree\n"}
-
-
-def test_second_patch_builds_on_the_first(tmp_path: Path, base: Path) -> None:
     second = PATCH.replace("-a", "-b").replace("+b\n", "+c\n")
-    second = second.replace("+++ c", "+++ b")
-    folder = write_series(tmp_path / "patches", "say_b.patch\nsay_c.patch\n", say_b=PATCH, say_c=second)
-    assert patched(load_series(folder), base, tmp_path / "scratch") == {"torch/text.py": b"one\nc\nthree\n"}
+    folder = write_series(tmp_path / "patches", "../other/say_b.patch\nsay_c.patch\n", say_c=second)
+    patches = load_series(folder)
+    assert [patch.path for patch in patches] == [tmp_path / "other/say_b.patch", folder / "say_c.patch"]
+    assert pin_files(folder) == [folder / "pin.yaml", folder / "series"]
+    assert patched(patches[:1], base, tmp_path / "scratch") == {"torch/text.py": b"one\nb\nthree\n"}
+    assert patched(patches, base, tmp_path / "scratch") == {"torch/text.py": b"one\nc\nthree\n"}
 
 
 def test_every_patch_that_does_not_apply_is_named_with_its_hunk(tmp_path: Path, base: Path) -> None:
-    series = "say_b.patch\nbroken.patch\nelsewhere.patch\ndamaged.patch\n"
-    folder = write_series(
-        tmp_path / "patches",
-        series,
-        say_b=PATCH,
-        broken=PATCH.replace(" three", " four"),
-        elsewhere=PATCH.replace("text.py", "nowhere.py"),
-        damaged=PATCH.replace("+b", "b"),
-    )
+    changed = {"broken": (" three", " four"), "elsewhere": ("text.py", "nowhere.py"), "damaged": ("+b\n", "b\n")}
+    patches = {"say_b": PATCH, **{name: PATCH.replace(*change) for name, change in changed.items()}}
+    folder = write_series(tmp_path / "patches", "".join(f"{name}.patch\n" for name in patches), **patches)
     with pytest.raises(UsageError) as caught:
         patched(load_series(folder), base, tmp_path / "scratch")
     assert caught.value.what.splitlines() == [
@@ -90,14 +66,9 @@ def test_every_patch_that_does_not_apply_is_named_with_its_hunk(tmp_path: Path, 
 
 
 def test_every_fault_of_a_series_is_reported(tmp_path: Path) -> None:
-    headless = PATCH.split("\n\n", 1)[1]
-    folder = write_series(
-        tmp_path / "patches",
-        "twice.patch\ntwice.patch\nmissing.patch\nheadless.patch\n",
-        twice=PATCH,
-        headless=headless,
-        forgotten=PATCH,
-    )
+    patches = {"twice": PATCH, "headless": PATCH.split("\n\n", 1)[1], "forgotten": PATCH}
+    listed = "twice.patch\ntwice.patch\nmissing.patch\nheadless.patch\n"
+    folder = write_series(tmp_path / "patches", listed, **patches)
     with pytest.raises(UsageError) as caught:
         load_series(folder)
     series = folder / "series"
@@ -107,6 +78,13 @@ def test_every_fault_of_a_series_is_reported(tmp_path: Path) -> None:
         f"{folder}/headless.patch:1: no header; the first line must be `Subject: what it does`",
         f"{folder}/forgotten.patch: not listed in {series}",
     ]
+
+
+def test_the_repository_s_own_series_are_sound() -> None:
+    folders = [path.parent for path in REPOSITORY.glob("patches/*/pin.yaml")]
+    assert len(folders) > 1
+    patches = [load_series(folder) for folder in folders]
+    assert any(patches)
 
 
 def test_missing_series_is_an_error(tmp_path: Path) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 from graft.base.base import Base, refuse_unusable
@@ -19,6 +18,7 @@ from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs import pin as pin_module
 from graft.inputs.pin import GitSource, Pin, known_pins, load_pin, pinned_file
 from graft.pin import COMPILER
+from helpers import Patch, compiled, make_wheel
 from packaging.tags import parse_tag
 
 PATCHES = REPOSITORY / "patches"
@@ -78,26 +78,20 @@ def test_pin_without_a_wheel_cannot_be_grafted_upon(tmp_path: Path) -> None:
     assert "BUILD=source" in caught.value.todo
 
 
-def test_unknown_pin_names_those_there_are() -> None:
+def test_unknown_pin_wheel_or_key_is_named_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"0\.0\.0/pin\.yaml: no such pin") as caught:
         load_pin(PATCHES / "0.0.0")
     assert caught.value.todo == f"set PIN to one of: {', '.join(known_pins(PATCHES))}"
-
-
-def test_wheel_that_a_pin_does_not_know_is_refused_with_those_that_it_knows() -> None:
     with pytest.raises(UsageError, match=r"2\.13\.0/pin\.yaml: it has no wheel of version 2\.13\.0\+cu130") as caught:
         load_pin(WITH_WHEEL, TorchVersion("2.13.0+cu130"))
     assert caught.value.cause == "it has 2.13.0+cpu, 2.13.0"
     assert "make pin TORCH=2.13.0+cu130" in caught.value.todo
-
-
-def test_missing_key_is_named(tmp_path: Path) -> None:
     (tmp_path / "pin.yaml").write_text("version: 1.0\n")
     with pytest.raises(UsageError, match=r"pin\.yaml: the key 'source' is missing"):
         load_pin(tmp_path)
 
 
-def of_python(monkeypatch: pytest.MonkeyPatch, name: str, abi: str = "") -> None:
+def of_python(monkeypatch: Patch, name: str, abi: str = "") -> None:
     """Pretend that this is another Python."""
     tags = parse_tag(f"{name}-{abi or name}-manylinux_2_28_x86_64")
     monkeypatch.setattr(pin_module, "sys_tags", lambda: iter(tags))
@@ -110,7 +104,7 @@ def not_fetched(pin: Pin, folder: Path, why: str) -> MissingError:
     return caught.value
 
 
-def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     of_python(monkeypatch, "cp39")
     why = r"no wheel for this Python \(cp39-cp39-manylinux"
     error = not_fetched(load_pin(WITH_WHEEL, TorchVersion("2.13.0")), tmp_path, why)
@@ -124,7 +118,7 @@ def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: p
     assert "set PIN to a pin with a wheel for this Python (1.0+x), " in error.todo
 
 
-def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monkeypatch: Patch) -> None:
     of_python(monkeypatch, "cp314", "cp314t")
     why = r"for this Python \(cp314-cp314t-manylinux_2_28_x86_64, a free-threaded Python, on which nobody has tested"
     with pytest.raises(MissingError, match=why):
@@ -133,7 +127,7 @@ def test_python_without_the_gil_is_refused_with_the_reason(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_python_3_14_has_wheels(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_3_14_has_wheels(machine: str, monkeypatch: Patch) -> None:
     of_python(monkeypatch, "cp314")
     assert {"2.13.0", "2.14.1", "2.15.0"} <= {pin.version.release for pin in usable_pins(PATCHES, machine)}
     pin = load_pin(PATCHES / "2.15.0", TorchVersion("2.15.0"), machine=machine)
@@ -153,9 +147,7 @@ def test_wheel_of_another_version_or_python_is_refused(name: str, why: str, tmp_
         check_wheel(tmp_path / name, load_pin(WITH_WHEEL, TorchVersion("2.13.0+cpu")))
 
 
-def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(tmp_path: Path, monkeypatch: Patch) -> None:
     of_python(monkeypatch, "cp311")
     pin = load_pin(WITH_WHEEL)
     tag = next(iter(pin.sha256))
@@ -172,25 +164,28 @@ def test_wheel_with_another_hash_is_refused_and_nothing_is_kept(
 CPU = "torch/lib/libtorch_cpu.so"
 
 
+LINUX = "cp311-cp311-manylinux_2_28"
+
+
 @pytest.mark.parametrize(
     ("kind", "members", "why"),
     [
-        ("cp311-cp311-manylinux_2_28_x86_64", [CPU, "torch/lib/libtorch_hip.so"], "ROCm"),
-        ("cp311-cp311-manylinux_2_28_x86_64", [CPU, "torch/lib/libtorch_xpu.so"], "XPU"),
+        (f"{LINUX}_x86_64", [CPU, "torch/lib/libtorch_hip.so"], "ROCm"),
+        (f"{LINUX}_x86_64", [CPU, "torch/lib/libtorch_xpu.so"], "XPU"),
         ("cp311-none-macosx_11_0_arm64", ["torch/lib/libtorch_cpu.dylib"], "macosx_11_0_arm64, but only Linux"),
+        ("cp311-cp311-macosx_11_0_x86_64", [CPU], "it is for macosx_11_0_x86_64, but only Linux"),
+        (f"{LINUX}_s390x", [CPU], "it is for manylinux_2_28_s390x, but only Linux on x86_64 and aarch64 is supported"),
+        (f"{LINUX}_aarch64", [CPU], "it is for aarch64, but the C++ compiler compiles for x86_64"),
         ("cp313-cp313t-manylinux_2_28_x86_64", [CPU], "cp313t, a free-threaded Python"),
-        ("cp311-cp311-manylinux_2_28_x86_64", ["torch/__init__.py"], "it contains no torch/lib/libtorch_cpu.so"),
+        (f"{LINUX}_x86_64", ["torch/__init__.py"], "it contains no torch/lib/libtorch_cpu.so"),
     ],
 )
 def test_wheel_of_a_kind_that_cannot_work_is_refused_in_one_line(
     kind: str, members: list[str], why: str, tmp_path: Path
 ) -> None:
-    wheel = tmp_path / f"torch-2.13.0+cpu-{kind}.whl"
-    with ZipFile(wheel, "w") as archive:
-        for name in members:
-            archive.writestr(name, "")
+    wheel = make_wheel(tmp_path / f"torch-2.13.0+cpu-{kind}.whl", dict.fromkeys(members, ""))
     with pytest.raises(UsageError, match=re.escape(why)) as caught:
-        check_wheel(wheel, load_pin(WITH_WHEEL))
+        check_wheel(wheel, replace(load_pin(WITH_WHEEL), machine="x86_64"))
     assert caught.value.what.startswith(f"{wheel.name} cannot be used as a base: ")
     assert "\n" not in caught.value.what
 
@@ -205,12 +200,10 @@ def base(tmp_path: Path) -> Callable[..., Base]:
     """Return a function that makes a base whose libraries are linked with additional flags."""
 
     def make(**flags: str) -> Base:
-        folder = tmp_path / "tree/torch/lib"
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so"):
-            command = ["g++", "-shared", "-xc++", "-Wl,--build-id=sha1", "-o", str(folder / name), "-"]
-            more = flags.get(name.removesuffix(".so"), "").split()
-            subprocess.run([*command, *more], input="int f() { return 1; }\n", text=True, check=True)
+        for name in ("libtorch_cpu", "libtorch_python", "libc10"):
+            more = flags.get(name, "").split()
+            target = tmp_path / f"tree/torch/lib/{name}.so"
+            compiled("int f() { return 1; }\n", target, "-shared", "-Wl,--build-id=sha1", *more)
         return Base(tmp_path / "torch-2.13.0-cp311-cp311-linux_x86_64.whl", tmp_path / "tree")
 
     return make
@@ -218,9 +211,10 @@ def base(tmp_path: Path) -> Callable[..., Base]:
 
 def test_base_must_have_build_ids_and_hidden_symbols(base: Callable[..., Base]) -> None:
     base().require_usable()
-    with pytest.raises(UsageError, match=r"its libc10\.so has no build-id") as caught:
-        base(libc10="-Wl,--build-id=none").require_usable()
-    assert "\n" not in caught.value.what
-    with pytest.raises(UsageError, match=r"its libtorch_python\.so is stripped") as caught:
-        base(libtorch_python="-Wl,--strip-all").require_usable()
-    assert "\n" not in caught.value.what
+    for flags, why in (
+        ({"libc10": "-Wl,--build-id=none"}, r"its libc10\.so has no build-id"),
+        ({"libtorch_python": "-Wl,--strip-all"}, r"its libtorch_python\.so is stripped"),
+    ):
+        with pytest.raises(UsageError, match=why) as caught:
+            base(**flags).require_usable()
+        assert "\n" not in caught.value.what

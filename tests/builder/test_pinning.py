@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import MappingProxyType
-from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -27,7 +25,7 @@ from graft.deliveries import Delivery
 from graft.inputs.patches import load_series
 from graft.inputs.pin import load_pin
 from graft.pin import make_pin, new_pin, standard_of, with_toolkit, with_wheels
-from helpers import write
+from helpers import Capture, Patch, compiled, make_wheel, write
 
 COMMIT = "c" * 40
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -67,9 +65,8 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("libraries")
     found = {}
     for name in ("libtorch_cpu.so", "libtorch_python.so", "libc10.so"):
-        command = ["g++", "-shared", "-xc++", "-Wl,--build-id=sha1", "-o", str(folder / name), "-"]
-        subprocess.run(command, input="int f() { return 1; }\n", text=True, check=True)
-        found[f"torch/lib/{name}"] = (folder / name).read_bytes()
+        library = compiled("int f() { return 1; }\n", folder / name, "-shared", "-Wl,--build-id=sha1")
+        found[f"torch/lib/{name}"] = library.read_bytes()
     return found
 
 
@@ -110,10 +107,7 @@ class Pins:
             f"torch-{version}.dist-info/METADATA": "",
             **more,
         }
-        with ZipFile(path, "w") as archive:
-            for name, text in members.items():
-                archive.writestr(name, text)
-        self.wheels.append(path)
+        self.wheels.append(make_wheel(path, members))
         return path
 
     def add_pin(self, text: str) -> Path:
@@ -170,7 +164,7 @@ def sha256(path: Path) -> str:
 
 
 @pytest.fixture
-def pins(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Pins:
+def pins(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: Patch) -> Pins:
     made = Pins(tmp_path, libraries)
     monkeypatch.setattr(layout_module, "HOME", tmp_path / "build")
     monkeypatch.setattr(pin, "ask_pip", made.ask)
@@ -179,7 +173,7 @@ def pins(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.Monkey
     return made
 
 
-def test_new_pin_holds_all_wheels_and_what_is_found_in_one(pins: Pins, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_pin_holds_all_wheels_and_what_is_found_in_one(pins: Pins, capsys: Capture) -> None:
     wheels = [pins.add_wheel("9.1.0+cpu", tag) for tag in (TAG, OTHER_TAG)]
     pins.run("9.1.0+cpu")
     made = load_pin(pins.patches / "9.1.0")
@@ -194,7 +188,7 @@ def test_new_pin_holds_all_wheels_and_what_is_found_in_one(pins: Pins, capsys: p
     assert said.endswith("next: make test PIN=9.1.0+cpu; then commit patches/\n")
 
 
-def test_format_is_that_of_the_pins_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_format_is_that_of_the_pins_there_are(monkeypatch: Patch) -> None:
     for path in sorted(REPOSITORY.glob("patches/*/pin.yaml")):
         if (known := load_pin(path.parent)).wheels:
             assert with_wheels(path.read_text(), known) == path.read_text()
@@ -211,7 +205,7 @@ def commit_of(path: Path) -> str:
     return str(yaml.safe_load(path.read_text())["source"]["git"]["commit"])
 
 
-def test_second_run_changes_nothing(pins: Pins, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_run_changes_nothing(pins: Pins, capsys: Capture) -> None:
     pins.add_wheel("9.1.0", cuda="13.5")
     pins.run("9.1.0")
     before = pins.files()
@@ -261,7 +255,7 @@ def test_wheel_of_another_commit_is_refused(pins: Pins) -> None:
     pins.refused("9.1.0", UsageError, f"it has {COMMIT}, but torch 9.1.0 has {'d' * 40}")
 
 
-def test_toolkit_of_a_new_cuda_is_added(pins: Pins, capsys: pytest.CaptureFixture[str]) -> None:
+def test_toolkit_of_a_new_cuda_is_added(pins: Pins, capsys: Capture) -> None:
     pins.add_wheel("9.1.0", cuda="13.5")
     pins.run("9.1.0")
     names = ["nvidia-cublas==14.2.0.1", "nvidia-cuda-crt==13.5.38", "nvidia-cuda-nvcc==13.5.40", "nvidia-nvvm==13.5.40"]
@@ -278,7 +272,7 @@ def test_toolkit_of_a_new_cuda_is_added(pins: Pins, capsys: pytest.CaptureFixtur
     assert "--platform=manylinux_2_28_aarch64" in other and not any("--platform" in word for word in own)
 
 
-def test_cuda_whose_compiler_pip_does_not_have_is_reported(pins: Pins, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cuda_whose_compiler_pip_does_not_have_is_reported(pins: Pins, capsys: Capture) -> None:
     pins.add_wheel("9.1.0", cuda="12.8")
     pins.packages = {}
     pins.run("9.1.0")
@@ -287,7 +281,7 @@ def test_cuda_whose_compiler_pip_does_not_have_is_reported(pins: Pins, capsys: p
 
 
 def test_smallest_operator_is_built_upon_the_pin_that_was_written(
-    pins: Pins, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pins: Pins, monkeypatch: Patch, capsys: Capture
 ) -> None:
     def build(delivery: Delivery, _: object) -> None:
         layout = delivery.layout
@@ -350,7 +344,7 @@ def test_wheels_for_cpus_may_be_in_the_index_of_pytorch_only(pins: Pins) -> None
     ],
 )
 def test_failures_of_pip_say_what_to_do(
-    output: str, what: str, why: str, todo: str, pins: Pins, monkeypatch: pytest.MonkeyPatch
+    output: str, what: str, why: str, todo: str, pins: Pins, monkeypatch: Patch
 ) -> None:
     """Those that concern other verbs, too, are in test_find.py."""
     monkeypatch.setattr(pin, "ask_pip", pip.ask_pip)
@@ -360,9 +354,7 @@ def test_failures_of_pip_say_what_to_do(
     assert todo in error.todo
 
 
-def test_pip_itself_understands_the_question(
-    tmp_path: Path, libraries: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_itself_understands_the_question(tmp_path: Path, libraries: dict[str, bytes], monkeypatch: Patch) -> None:
     for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(tmp_path)), ("CONFIG_FILE", "/dev/null")):
         monkeypatch.setenv(f"PIP_{name}", value)
     metadata = "Metadata-Version: 2.1\nName: torch\nVersion: 9.1.0+cpu\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tarfile
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import PathDistribution
@@ -24,7 +23,7 @@ from graft.new.skeleton import then
 from graft.options import Request
 from graft.project import pep517
 from graft.project.settings import read_project
-from helpers import of_the_base_wheel, write
+from helpers import Capture, Patch, of_the_base_wheel, write
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -54,14 +53,13 @@ def write_project(folder: Path, settings: str = "", *, package: str = "") -> Pat
     return folder
 
 
-def test_defaults(tmp_path: Path) -> None:
-    project = read_project(write_project(tmp_path))
-    assert (project.natives, project.torches, project.package) == ((tmp_path,), (), "my_ops")
-
-
-@pytest.mark.parametrize("package", ["my_ops", "src/my_ops"])
-def test_operators_give_way_to_the_projects_own_package(tmp_path: Path, package: str) -> None:
-    assert read_project(write_project(tmp_path, package=package)).package == "_my_ops"
+@pytest.mark.parametrize(("package", "named"), [("", "my_ops"), ("my_ops", "_my_ops"), ("src/my_ops", "_my_ops")])
+def test_operators_give_way_to_the_projects_own_package(tmp_path: Path, package: str, named: str) -> None:
+    project = read_project(write_project(tmp_path, package=package))
+    assert (project.natives, project.torches, project.package) == ((tmp_path,), (), named)
+    with ZipFile(wheel_of(tmp_path)) as archive:
+        top = {name.partition("/")[0] for name in archive.namelist()}
+    assert top == {"_my_ops", "my_ops-1.0.dist-info", *(["my_ops"] if package else [])}
 
 
 @pytest.mark.parametrize(
@@ -78,10 +76,12 @@ def test_mistakes_are_named_with_what_to_write(tmp_path: Path, settings: str, sa
     with pytest.raises(UsageError, match=said) as caught:
         read_project(write_project(tmp_path, settings))
     assert str(tmp_path / "pyproject.toml") in str(caught.value) and caught.value.todo
+    with pytest.raises(UsageError, match="no such file"):
+        read_project(tmp_path / "none")
 
 
 @pytest.fixture
-def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, list[str]]]:
+def built(tmp_path: Path, monkeypatch: Patch) -> list[tuple[Request, list[str]]]:
     """What the builds of a project in the current folder are asked for. pip finds torch 2.13.0."""
     asked: list[tuple[Request, list[str]]] = []
     monkeypatch.chdir(write_project(tmp_path / "project"))
@@ -101,16 +101,14 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request
 Asked = list[tuple[Request, list[str]]]
 
 
-def refused(settings: Mapping[str, object] | None, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def refused(settings: Mapping[str, object] | None, capsys: Capture) -> tuple[int, str]:
     """Return the exit code of the backend, and what it prints."""
     with pytest.raises(SystemExit) as caught:
         backend.build_wheel("out", settings)
     return int(str(caught.value.code)), capsys.readouterr().err
 
 
-def test_settings_of_frontends_are_options(
-    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_of_frontends_are_options(built: Asked, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GRAFT_JOBS", "3")
     monkeypatch.setenv("GRAFT_CUDA_ARCHS", "80")
     refused({"jobs": "2", "cuda-archs": ["90", "100"], "pin": "2.14.1"}, capsys)
@@ -118,15 +116,11 @@ def test_settings_of_frontends_are_options(
     assert (request.jobs, request.cuda_archs, versions) == (2, "90 100", ["2.14.1"])
     refused(None, capsys)
     assert (built[1][0].jobs, built[1][0].cuda_archs, built[1][1]) == (3, "80", ["2.13.0"])
-
-
-def test_make_s_variables_are_not_read_by_frontends(
-    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("JOBS", "PIN", "NAME"):
+    for name in ("JOBS", "PIN", "NAME"):  # make's own
         monkeypatch.setenv(name, "x")
+    monkeypatch.delenv("GRAFT_JOBS")
     refused({}, capsys)
-    assert (built[0][0].jobs, built[0][1]) == (os.cpu_count(), ["2.13.0"])
+    assert (built[2][0].jobs, built[2][1]) == (os.cpu_count(), ["2.13.0"])
 
 
 @pytest.mark.parametrize(
@@ -139,12 +133,7 @@ def test_make_s_variables_are_not_read_by_frontends(
     ],
 )
 def test_a_mistake_in_them_is_told_in_a_line(
-    variables: dict[str, str],
-    settings: dict[str, str],
-    said: str,
-    built: Asked,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str], settings: dict[str, str], said: str, built: Asked, capsys: Capture, monkeypatch: Patch
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -153,9 +142,7 @@ def test_a_mistake_in_them_is_told_in_a_line(
     assert len(shown.splitlines()) == 2 and "Traceback" not in shown
 
 
-def test_editable_install_that_cannot_see_torch(
-    built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_editable_install_that_cannot_see_torch(built: Asked, capsys: Capture, monkeypatch: Patch) -> None:
     """uv hides it from isolated builds."""
     monkeypatch.setattr(pep517, "find_site", lambda _: (Path("/site"), None))
     with pytest.raises(SystemExit) as caught:
@@ -168,7 +155,7 @@ def test_editable_install_that_cannot_see_torch(
 
 @pytest.mark.parametrize("name", ["build", "build/graft-{}", "build/graft-{}/my_ops"])
 def test_links_in_a_project_are_not_followed(
-    name: str, tmp_path: Path, built: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, built: Asked, capsys: Capture, monkeypatch: Patch
 ) -> None:
     """A repository may hold some. Everything in the folder of the operators is replaced."""
     theirs = write(tmp_path / "theirs", {"edited.json": "", "folder/file": ""})
@@ -209,11 +196,6 @@ def test_what_follows_new_is_not_for_strangers_packages(given: str, named: str) 
     assert f"python -m build --no-isolation {named};" in said and "--find-links" in said
 
 
-def test_no_project(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such file"):
-        read_project(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("versions", "allowed", "refused"),
     [
@@ -237,21 +219,14 @@ def of_one_torch(folder: str, **texts: bytes) -> dict[str, bytes]:
 
 
 def test_files_that_are_the_same_for_all_are_there_once() -> None:
-    one, other = of_one_torch("a", C=b"1", text=b"same"), of_one_torch("b", C=b"2", text=b"same", more=b"m")
-    files = together("ops", [one, other])
+    """But libraries stay beside those that need them."""
+    libraries = {"_C.so": b"same", "libouter-1a2b3c4d.so.1": b"same"}
+    one = of_one_torch("a", C=b"1", text=b"same", **libraries)
+    assert {**together("ops", [one]), "ops/builds.json": b""} == {**one, "ops/builds.json": b""}
+    files = together("ops", [one, of_one_torch("b", C=b"2", text=b"same", more=b"m", **libraries)])
     assert json.loads(files.pop("ops/builds.json")) == [{"folder": "a"}, {"folder": "b"}]
-    assert files == {
-        "ops/__init__.py": b"same",
-        "ops/shared/text": b"same",
-        "ops/a/C": b"1",
-        "ops/b/C": b"2",
-        "ops/b/more": b"m",
-    }
-
-
-def test_one_torch_has_all_files_in_its_folder() -> None:
-    files = of_one_torch("a", C=b"1")
-    assert {**together("ops", [files]), "ops/builds.json": b""} == {**files, "ops/builds.json": b""}
+    own = {"ops/__init__.py": b"same", "ops/shared/text": b"same", "ops/a/C": b"1", "ops/b/C": b"2", "ops/b/more": b"m"}
+    assert files == own | {f"ops/{torch}/{name}": b"same" for torch in "ab" for name in libraries}
 
 
 OPERATORS = {"_my_ops/__init__.py": b"", "_my_ops/_C.so": b"library"}
@@ -278,11 +253,6 @@ def test_the_wheel_has_metadata_operators_and_python(tmp_path: Path, is_editable
     assert paths == ([f"{root}/src"] if is_editable else [])
     assert "Requires-Dist: torch==2.13.0\n" in metadata and "Requires-Dist: numpy\n" in metadata
     assert "[torch.backends]\n_my_ops = _my_ops:autoload\n" in entry_points and "[others]" in entry_points
-
-
-def test_a_wheel_without_python_code(tmp_path: Path) -> None:
-    with ZipFile(wheel_of(write_project(tmp_path / "project"))) as archive:
-        assert {name.partition("/")[0] for name in archive.namelist()} == {"_my_ops", "my_ops-1.0.dist-info"}
 
 
 def test_names_of_others_are_refused(tmp_path: Path) -> None:
@@ -361,7 +331,7 @@ class Metadata(MetadataHookInterface):
 """
 
 
-def test_hooks_are_named_before_they_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_hooks_are_named_before_they_run(tmp_path: Path, capfd: Capture) -> None:
     """They are code of the project, which runs when pip builds it."""
     file = tmp_path / "project/pyproject.toml"
     hook = HOOK.format(more="import sys; print('the hook runs', file=sys.stderr, flush=True)")
@@ -387,10 +357,3 @@ def test_hatchlings_message(tmp_path: Path) -> None:
     config = {"project": {"name": "my-ops", "version": "1.0", "readme": "missing.md"}}
     with pytest.raises(UsageError, match=r"pyproject.toml: .*missing.md"):
         write_wheel(root, config, OPERATORS, package="my_ops", requires=[], platform="any", out=tmp_path)
-
-
-def test_the_sdist_has_what_builds_again(tmp_path: Path) -> None:
-    root = write_project(tmp_path / "project", package="my_ops")
-    with tarfile.open(write_sdist(root, read_project(root).config, tmp_path)) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "native_functions.yaml", "my_ops/__init__.py"} <= names

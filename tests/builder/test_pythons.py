@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from graft.core.errors import UsageError
 from graft.core.pythons import find_pythons
-from helpers import write
+from helpers import Patch, write
 
 # What answers like a Python of this version, and a shim or a program that does not run.
 BROKEN = "exit 127"
@@ -20,7 +20,7 @@ def fake_python(version: str, flags: str = "") -> str:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A home without Pythons, and a PATH of two folders in it."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{tmp_path / 'other'}")

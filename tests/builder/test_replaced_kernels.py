@@ -12,140 +12,66 @@ from builds import TEMPLATES, LinkedBuild, make_library
 from graft.base.symbols import SymbolFile
 from graft.compile.products import LINKED
 from graft.compile.stubs import replaced_stubs, stub_of
+from helpers import beside
 
-# As ATen/native/DispatchStub.h, with two capabilities and a stub in a namespace of its own.
-STUBS = """
-#define VISIBLE __attribute__((visibility("default")))
-namespace at::native {
-struct VISIBLE DispatchStubImpl { void* chosen = nullptr; void* device = nullptr; };
-template <typename F, typename T> struct DispatchStub {
-  using Kernel = F;
-  int operator()() {
-    if (!impl.chosen) impl.chosen = (void*)(AVX2 ? AVX2 : DEFAULT);
-    return ((F)impl.chosen)();
-  }
-  static VISIBLE F DEFAULT;
-  static VISIBLE F AVX2;
-  DispatchStubImpl impl;
-};
-#define DECLARE(name) \\
-  struct name##_DECLARE_DISPATCH_type : DispatchStub<int (*)(), name##_DECLARE_DISPATCH_type> {}; \\
-  extern VISIBLE name##_DECLARE_DISPATCH_type name
-#define REGISTER(name, capability, kernel) \\
-  template <> VISIBLE name##_DECLARE_DISPATCH_type::Kernel \\
-      at::native::DispatchStub<int (*)(), name##_DECLARE_DISPATCH_type>::capability = kernel;
-DECLARE(one_stub);
-DECLARE(three_stub);
-namespace inner { DECLARE(two_stub); }
-template <typename T> struct Stock;
-template <typename F, typename T> int stock_of(DispatchStub<F, T>&) { return DispatchStub<F, Stock<T>>()(); }
+# The stubs, the library of the base and ours, in C++.
+TEXTS = beside(__file__)
+BASE, OURS = (TEXTS["stubs"] + TEXTS[name] for name in ("base", "ours"))
+
+
+MEMBER = "_ZN2at6native12DispatchStubIPFivENS0_30one_stub_DECLARE_DISPATCH_typeEE7DEFAULTE"
+
+# Programs that have both libraries; the stubs of the base have been called before. And what they print.
+STOCK = "print(ours.stocks_function(), ours.stock_one(), ours.stock_two())\n"
+PROGRAMS = {
+    "stubs use our kernels until they are switched off": (
+        "print(base.call_one(), base.call_two())\n"
+        + "".join(f"ours.graft_replace({on})\nprint(base.call_one(), base.call_two())\n" for on in (1, 0, 1)),
+        ["10", "10", "10", "10", "1", "2", "10", "10"],
+    ),
+    # Loaded after the base, the loader would take the base's for both.
+    "a name of the base is ours inside our library only": ("print(base.call_named(), ours.our_named())", ["3", "30"]),
+    "PyTorch's own can be called": (
+        f"ours.graft_replace(0)\n{STOCK}ours.graft_replace(1)\n{STOCK}",
+        ["3", "1", "2"] * 2,
+    ),
+    # And its kernel is not the one that the base had chosen.
+    "a stub that is defined again has what the base registered for devices": (
+        "print(ours.our_device(), ours.our_three())",
+        ["2", "10"],
+    ),
 }
-"""
-BASE = f"""{STUBS}
-namespace at::native {{
-static int one() {{ return 1; }}
-static int two() {{ return 2; }}
-one_stub_DECLARE_DISPATCH_type one_stub;
-REGISTER(one_stub, DEFAULT, one)
-REGISTER(one_stub, AVX2, one)
-namespace inner {{ two_stub_DECLARE_DISPATCH_type two_stub; }}
-using inner::two_stub_DECLARE_DISPATCH_type;
-REGISTER(two_stub, DEFAULT, two)
-REGISTER(two_stub, AVX2, two)
-VISIBLE int named() {{ return 3; }}
-three_stub_DECLARE_DISPATCH_type three_stub;
-REGISTER(three_stub, DEFAULT, one)
-REGISTER(three_stub, AVX2, one)
-static bool is_set = [] {{ three_stub.impl.device = (void*)two; return three_stub() == 1; }}();
-}}
-extern "C" VISIBLE int call_one() {{ return at::native::one_stub(); }}
-extern "C" VISIBLE int call_two() {{ return at::native::inner::two_stub(); }}
-extern "C" VISIBLE int call_named() {{ return at::native::named(); }}
-"""
-OURS = f"""{STUBS}
-namespace at::native {{
-static int ours() {{ return 10; }}
-REGISTER(one_stub, AVX2, ours)
-using inner::two_stub_DECLARE_DISPATCH_type;
-REGISTER(two_stub, AVX2, nullptr)
-REGISTER(two_stub, DEFAULT, ours)
-VISIBLE int named() {{ return 30; }}
-three_stub_DECLARE_DISPATCH_type three_stub; // as in a copy of PyTorch's file
-REGISTER(three_stub, AVX2, ours)
-}}
-extern "C" VISIBLE int our_three() {{ return at::native::three_stub(); }}
-extern "C" VISIBLE int our_device() {{ return ((int (*)())at::native::three_stub.impl.device)(); }}
-extern "C" VISIBLE int our_named() {{ return at::native::named(); }}
-namespace at::native::stock {{ int named(); }}
-extern "C" VISIBLE int stocks_function() {{ return at::native::stock::named(); }}
-extern "C" VISIBLE int stock_one() {{ return at::native::stock_of(at::native::one_stub); }}
-extern "C" VISIBLE int stock_two() {{ return at::native::stock_of(at::native::inner::two_stub); }}
-"""
-
-
-def library_of(linked: LinkedBuild) -> Path:
-    """Return a library with replaced kernels, beside that of the base."""
-    make_library(linked.base.libraries, "libtorch_cpu.so", BASE)
-    names = ("trampolines", "compatibility")
-    common = [linked.unit(name, (TEMPLATES / f"{name}.cpp").read_text(), "-Ifixed") for name in names]
-    units = [*common, linked.unit("Ours", OURS)]
-    return linked.linker(linked.product(*units, name="libours.so", bound=("libtorch_cpu.so",))).link()
-
-
-def printed(linked: LinkedBuild, program: str) -> list[str]:
-    """Return what a program prints, which has both libraries; the stubs of the base have been called before."""
-    start = f"""import ctypes
-base = ctypes.CDLL("{linked.base.libraries / "libtorch_cpu.so"}", mode=ctypes.RTLD_GLOBAL)
-base.call_one(), base.call_two()
-ours = ctypes.CDLL("{library_of(linked).resolve()}")
-"""
-    done = subprocess.run([sys.executable, "-c", start + program], stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout.split()
-
-
-def test_stubs_use_our_kernels_until_they_are_switched_off(linked: LinkedBuild) -> None:
-    switched = "".join(f"ours.graft_replace({on})\nprint(base.call_one(), base.call_two())\n" for on in (1, 0, 1))
-    program = f"print(base.call_one(), base.call_two())\n{switched}"
-    assert printed(linked, program) == ["10", "10", "10", "10", "1", "2", "10", "10"]
-
-
-def test_a_name_of_the_base_is_ours_inside_our_library_only(linked: LinkedBuild) -> None:
-    """Loaded after the base, the loader would take the base's for both."""
-    assert printed(linked, "print(base.call_named(), ours.our_named())") == ["3", "30"]
-    exported = SymbolFile(LINKED / "libours.so").exported()
-    assert {name for name in exported if "named" in name or "DispatchStub" in name} == {"our_named"}
+OF_EDITS = {
+    # As in `make develop`, where AVX2 alone is compiled: a program may ask for another.
+    "one capability stands for all": (
+        f"print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.c_void_p.in_dll(base, {MEMBER!r}).value)())",
+        ["10"],
+    ),
+    "PyTorch's own can be called": PROGRAMS["PyTorch's own can be called"],
+}
 
 
 @pytest.mark.parametrize("is_for_edits", [False, True])
-def test_pytorchs_own_can_be_called(linked: LinkedBuild, is_for_edits: bool) -> None:
-    """The kernels of stubs, for each capability; and a function that ours is named after."""
+def test_replaced_kernels_and_names(linked: LinkedBuild, is_for_edits: bool) -> None:
     if is_for_edits:
         linked.toolchain = replace(linked.toolchain, capabilities=("AVX2",), is_for_edits=True)
-    program = "print(ours.stocks_function(), ours.stock_one(), ours.stock_two())"
-    assert printed(linked, f"ours.graft_replace(0)\n{program}\nours.graft_replace(1)\n{program}") == ["3", "1", "2"] * 2
-
-
-def test_stub_that_is_defined_again_has_what_the_base_registered_for_devices(linked: LinkedBuild) -> None:
-    """And its kernel is not the one that the base had chosen."""
-    assert printed(linked, "print(ours.our_device(), ours.our_three())") == ["2", "10"]
-
-
-def test_one_capability_stands_for_all(linked: LinkedBuild) -> None:
-    """As in `make develop`, where AVX2 alone is compiled: a program may ask for another."""
-    linked.toolchain = replace(linked.toolchain, capabilities=("AVX2",), is_for_edits=True)
-    program = """member = "_ZN2at6native12DispatchStubIPFivENS0_30one_stub_DECLARE_DISPATCH_typeEE7DEFAULTE"
-print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.c_void_p.in_dll(base, member).value)())"""
-    assert printed(linked, program) == ["10"]
-
-
-def test_replaced_stubs_are_named(linked: LinkedBuild) -> None:
     make_library(linked.base.libraries, "libtorch_cpu.so", BASE)
+    names = ("trampolines", "compatibility")
+    common = [linked.unit(name, (TEMPLATES / f"{name}.cpp").read_text(), "-Ifixed") for name in names]
     unit = linked.unit("Ours", OURS)
-    assert replaced_stubs([unit], Path(), [linked.base.libraries / "libtorch_cpu.so"]) == [
-        "one_stub",
-        "three_stub",
-        "two_stub",
-    ]
+    product = linked.product(*common, unit, name="libours.so", bound=("libtorch_cpu.so",))
+    start = f"""import ctypes
+base = ctypes.CDLL("{linked.base.libraries / "libtorch_cpu.so"}", mode=ctypes.RTLD_GLOBAL)
+base.call_one(), base.call_two()
+ours = ctypes.CDLL("{linked.linker(product).link().resolve()}")
+"""
+    for promise, (program, expected) in (OF_EDITS if is_for_edits else PROGRAMS).items():
+        done = subprocess.run([sys.executable, "-c", start + program], stdout=subprocess.PIPE, text=True, check=True)
+        assert done.stdout.split() == expected, promise
+    exported = SymbolFile(LINKED / "libours.so").exported()
+    assert {name for name in exported if "named" in name or "DispatchStub" in name} == {"our_named"}
+    stubs = replaced_stubs([unit], Path(), [linked.base.libraries / "libtorch_cpu.so"])
+    assert stubs == ["one_stub", "three_stub", "two_stub"]
 
 
 @pytest.mark.parametrize(

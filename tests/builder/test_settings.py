@@ -16,7 +16,9 @@ from graft.inputs.includes import looked_for
 from graft.inputs.native import load_native, load_natives
 from graft.inputs.saves import times
 from graft.inputs.settings import NO_SETTINGS, Settings, settings_of
-from helpers import write
+from helpers import Capture, Patch, beside, write
+
+CASES = beside(__file__)
 
 FUNCTIONS = "- func: probe(Tensor self) -> Tensor\n"
 
@@ -43,14 +45,17 @@ def test_other_files_do_not_count(tmp_path: Path) -> None:
     native = write(tmp_path, {"native/native_functions.yaml": FUNCTIONS}).resolve() / "native"
     for text in ("", "this is no TOML [", '[tool.graft]\nnative = "elsewhere"\nno-such-key = 1\n'):
         write(tmp_path, {"pyproject.toml": text})
-        assert settings_of(native) == NO_SETTINGS
+        assert settings_of(native) == NO_SETTINGS == Settings() and NO_SETTINGS.stamp == ()
 
 
-def test_flags_go_to_both_compilers_or_one(tmp_path: Path) -> None:
+def test_flags_are_those_of_their_folder_for_both_compilers_or_one(tmp_path: Path) -> None:
     table = 'define = ["A", "B=2"]\ncxx-flags = "-ffast-math"\nnvcc-flags = ["--use_fast_math"]'
-    flags = settings_of(folder(tmp_path, table)).flags
-    assert flags.cflags == ("-DA", "-DB=2", "-ffast-math")
-    assert flags.cuda_cflags == ("-DA", "-DB=2", "--use_fast_math")
+    one = folder(tmp_path / "one", table, {"native/One.cpp": ""})
+    natives = load_natives([one, folder(tmp_path / "two", "", {"native/Two.cpp": ""})])
+    own, other = (natives.owner(Path(name)).settings.flags for name in ("One.cpp", "Two.cpp"))
+    assert own == settings_of(one).flags
+    assert own.cflags == ("-DA", "-DB=2", "-ffast-math") and own.cuda_cflags == ("-DA", "-DB=2", "--use_fast_math")
+    assert other.cflags == other.cuda_cflags == ()
 
 
 def test_stamp_holds_what_is_written_and_no_path(tmp_path: Path) -> None:
@@ -62,19 +67,7 @@ def test_stamp_holds_what_is_written_and_no_path(tmp_path: Path) -> None:
     assert settings_of(folder(tmp_path / "one", 'define = "A"', {})).stamp != stamps["two"]
 
 
-LAYOUT = {
-    "csrc/a.cc": '#include "impl.cpp"\n#include <field/a.h>\n',
-    "csrc/impl.cpp": "",
-    "csrc/deep/b.cxx": '#include "../local.hpp"\n',
-    "csrc/deep/c.cu": "",
-    "csrc/local.hpp": "",
-    "csrc/unused.h": "",
-    "csrc/test.cc": "",
-    "include/field/a.h": '#include "b.hh"\n',
-    "include/field/b.hh": "",
-    "include/field/unused.h": "",
-    "native/Own.cpp": "",
-}
+LAYOUT = CASES["layout"]
 
 
 def test_layouts(tmp_path: Path) -> None:
@@ -90,66 +83,34 @@ def test_layouts(tmp_path: Path) -> None:
     assert [*map(str, native.installed)] == ["csrc/impl.cpp", "csrc/local.hpp"]
 
 
-def test_without_sources_nothing_else_is_read(tmp_path: Path) -> None:
-    native = load_native(folder(tmp_path, "", {**LAYOUT, "native/ops/a.cc": "", "native/b.cc": ""}))
-    assert [*map(str, native.files)] == ["Own.cpp", "native_functions.yaml"]
-    assert [*map(str, native.unread)] == ["b.cc"]
+CUDA = {"csrc/cuda/a.cc": "", "csrc/cuda/b.cu": "", "native/cuda/c.cpp": "", "csrc/cpu/d.cc": ""}
+PYTHON = {"python/pkg/csrc/a.cc": '#include "a.h"\n', "python/pkg/csrc/a.h": "", "docs/x/b.cc": ""}
+TOOLS = {"csrc/a.cc": "", "csrc/.ipynb_checkpoints/a-checkpoint.cc": "", "csrc/~b.cc~": "", ".own/c.cc": ""}
+COMPUTED = {"native/A.cpp": "#include FIELD_CONFIG\n", "include/config.h": '#include "more.ipp"\n'}
+COMPUTED |= {"include/more.ipp": "", "include/other.hh": "", "include/notes.txt": ""}
 
 
-def test_source_that_is_excluded_may_be_included(tmp_path: Path) -> None:
-    files = {"native/A.cpp": '#include "Impl.cpp"\n', "native/Impl.cpp": ""}
-    native = load_native(folder(tmp_path, 'exclude = "native/Impl.cpp"', files))
-    assert [*map(str, native.sources)] == ["A.cpp"] and [*map(str, native.included)] == ["Impl.cpp"]
-
-
-def test_sources_may_name_what_is_read_anyway(tmp_path: Path) -> None:
-    native = load_native(folder(tmp_path, 'sources = "native/*.cpp"', LAYOUT))
-    assert [*map(str, native.sources)] == ["Own.cpp"]
-    native = load_native(folder(tmp_path, 'sources = ["native/*.cpp", "*.cpp"]', {"Other.cpp": ""}))
-    assert [*map(str, native.sources)] == ["Other.cpp", "Own.cpp"]
-
-
-def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"/Own\.cpp: .*/native/Own\.cpp has the same name in the build"):
-        load_native(folder(tmp_path, 'sources = "*.cpp"', {"Own.cpp": "", "native/Own.cpp": ""}))
+@pytest.mark.parametrize(
+    ("table", "files", "expected"),
+    [pytest.param(*row, id=name) for name, row in CASES["kinds"].items()],
+)
+def test_files_of_each_kind(tmp_path: Path, table: str, files: dict[str, str], expected: dict[str, str]) -> None:
+    native = load_native(folder(tmp_path, table, files))
+    assert {kind: " ".join(sorted(map(str, getattr(native, kind)))) for kind in expected} == expected
 
 
 @pytest.mark.parametrize(
     ("table", "files", "ambiguous"),
     [
-        ('sources = "csrc/*.cc"', {"csrc/a.cc": "", "native/csrc/a.cc": ""}, "csrc/a.cc"),
-        ('sources = ["csrc/*.cc", "native/csrc/*.cc"]', {"csrc/a.cc": "", "native/csrc/a.cc": ""}, "csrc/a.cc"),
-        (
-            'include-dirs = "include"',
-            {"native/A.cpp": "#include <a.h>\n", "include/a.h": "", "native/include/a.h": ""},
-            "include/a.h",
-        ),
+        ('sources = "*.cpp"', ["Own.cpp", "native/Own.cpp"], "Own.cpp"),
+        ('sources = "csrc/*.cc"', ["csrc/a.cc", "native/csrc/a.cc"], "csrc/a.cc"),
+        ('sources = ["csrc/*.cc", "native/csrc/*.cc"]', ["csrc/a.cc", "native/csrc/a.cc"], "csrc/a.cc"),
+        ('include-dirs = "include"', ["native/A.cpp", "include/a.h", "native/include/a.h"], "include/a.h"),
     ],
 )
-def test_name_that_two_files_would_have(tmp_path: Path, table: str, files: dict[str, str], ambiguous: str) -> None:
+def test_name_that_two_files_would_have(tmp_path: Path, table: str, files: list[str], ambiguous: str) -> None:
     with pytest.raises(UsageError, match=rf"^{tmp_path.resolve()}/{ambiguous}: .* has the same name in the build"):
-        load_native(folder(tmp_path, table, files))
-
-
-def test_sources_in_folders_with_names_of_python_are_code(tmp_path: Path) -> None:
-    files = {"python/pkg/csrc/a.cc": '#include "a.h"\n', "python/pkg/csrc/a.h": "", "docs/x/b.cc": ""}
-    native = load_native(folder(tmp_path, 'sources = ["python/**/*.cc", "docs/*/*.cc"]', files))
-    assert [*map(str, native.sources)] == ["docs/x/b.cc", "python/pkg/csrc/a.cc"]
-    assert native.python == native.docs == []
-
-
-def test_sources_in_folders_called_cuda_are_for_cuda(tmp_path: Path) -> None:
-    files = {"csrc/cuda/a.cc": "", "csrc/cuda/b.cu": "", "native/cuda/c.cpp": "", "csrc/cpu/d.cc": ""}
-    native = load_native(folder(tmp_path, 'sources = "csrc/**/*"', files))
-    assert [*map(str, native.cuda)] == ["csrc/cuda/a.cc", "csrc/cuda/b.cu", "cuda/c.cpp"]
-    assert [*map(str, native.sources)] == ["csrc/cpu/d.cc"]
-
-
-def test_computed_include_may_mean_any_header(tmp_path: Path) -> None:
-    files = {"native/A.cpp": "#include FIELD_CONFIG\n", "include/config.h": '#include "more.ipp"\n'}
-    files |= {"include/more.ipp": "", "include/other.hh": "", "include/notes.txt": ""}
-    native = load_native(folder(tmp_path, 'include-dirs = "include"\ndefine = "FIELD_CONFIG=<config.h>"', files))
-    assert {*map(str, native.included)} == {"include/config.h", "include/more.ipp", "include/other.hh"}
+        load_native(folder(tmp_path, table, dict.fromkeys(files, "#include <a.h>\n")))
 
 
 def test_each_source_has_one_folder(tmp_path: Path) -> None:
@@ -161,25 +122,11 @@ def test_each_source_has_one_folder(tmp_path: Path) -> None:
     assert [[*map(str, each.sources)] for each in natives.folders] == [["csrc/f.cc", "x/g.cc"], ["x/h.cc"]]
 
 
-def test_files_of_tools_match_no_glob(tmp_path: Path) -> None:
-    files = {"csrc/a.cc": "", "csrc/.ipynb_checkpoints/a-checkpoint.cc": "", "csrc/~b.cc~": "", ".own/c.cc": ""}
-    native = load_native(folder(tmp_path, 'sources = ["csrc/**", ".own/*.cc"]', files))
-    assert [*map(str, native.sources)] == [".own/c.cc", "csrc/a.cc"]
-
-
 def test_editable_install_watches_the_project(tmp_path: Path) -> None:
     native = load_native(folder(tmp_path, 'sources = "csrc/*.cc"\ninclude-dirs = "include"', LAYOUT))
     looked = looked_for(native.path, native.cplusplus, native.searched, native.place)
     assert native.path / "csrc/deep/field/a.h" not in looked
     assert native.path / "csrc/impl.cpp" in looked  # a file there would be ambiguous
-
-
-def test_settings_hold_for_their_folder_alone(tmp_path: Path) -> None:
-    one = folder(tmp_path / "one", 'define = "ONE"', {"native/One.cpp": ""})
-    two = folder(tmp_path / "two", "", {"native/Two.cpp": ""})
-    natives = load_natives([one, two])
-    assert natives.owner(Path("One.cpp")).settings.flags.cflags == ("-DONE",)
-    assert natives.owner(Path("Two.cpp")).settings.flags.cflags == ()
 
 
 def test_a_save_of_any_of_them_is_seen(tmp_path: Path) -> None:
@@ -191,40 +138,7 @@ def test_a_save_of_any_of_them_is_seen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("table", "line", "what"),
-    [
-        ('includes = "x"', 6, "has no key `includes`"),
-        ("sources = 3", 6, "sources is not a glob, or a list"),
-        ("define = []", 6, "define is not a macro, or a list"),
-        ('cpu-flags = "-mavx2"', 6, "cpu-flags is not a table: glob = flags"),
-        ('include-dirs = [\n  "csrc",\n  "missing",\n]', 8, "include-dirs: missing: no such folder"),
-        ('library-dirs = "missing"', 6, "library-dirs: missing: no such folder"),
-        ('sources = ["csrc/*.cc",\n "csrc/*.cxy"]', 7, "csrc/*.cxy matches no file"),
-        ('sources = "csrc/*.h"', 6, "csrc/*.h matches no file but a.h, which no compiler is called for"),
-        ('sources = "../*.cpp"', 6, "../*.cpp leads out of "),
-        ('exclude = "gone.cpp"', 6, "gone.cpp matches no file"),
-        ('license-files = "LICENSE"', 6, "LICENSE matches no file"),
-        ('define = "_GLIBCXX_USE_CXX11_ABI=0"', 6, "it decides what std::string is"),
-        ('cxx-flags = "-Wp,-D_GLIBCXX_USE_CXX11_ABI=0"', 6, "it decides what std::string is"),
-        ('cxx-flags = "-DA=1 -DB=2"', 6, "-DA=1 -DB=2: several flags; write them as a list"),
-        ('nvcc-flags = "-Xcompiler=-fvisibility=default"', 6, "-fvisibility=default cannot be used"),
-        ('include-dirs = "my inc"', 6, "its name needs to be at most 120 letters, digits and . _ + -"),
-        ('define = "A B"', 6, "A B is no macro: write NAME or NAME=VALUE"),
-        ('libraries = "-lfoo"', 6, "-lfoo is no name: write foo for libfoo.so"),
-        ('cxx-flags = "-I include"', 6, "-I include: folders of headers belong into include-dirs"),
-        ('cxx-flags = "-Iinclude"', 6, "-Iinclude: folders of headers belong into include-dirs"),
-        ('cxx-flags = ["-include", "a.h"]', 6, "-include: write #include into the sources"),
-        ('cxx-flags = "-D_GLIBCXX_USE_CXX11_ABI=0"', 6, "it decides what std::string is"),
-        (
-            'cxx-flags = [\n "-O3",\n "-fvisibility=default"]',
-            8,
-            "the compiler flag -fvisibility=default cannot be used",
-        ),
-        ('nvcc-flags = "-rdc=true"', 6, "nvcc-flags: the compiler flag -rdc=true cannot be used"),
-        ('cxx-flags = "O3"', 6, "O3: it is not a compiler flag"),
-        ('cpu-flags = {"csrc/*.cc" = "-O3"}', 6, "-O3 names no feature of a processor, as -mavx512bf16 does"),
-        ('cpu-flags = {"none/*.cc" = "-mavx2"}', 6, "none/*.cc matches no file"),
-        ('[tool.graft.cpu-flags]\n"none/*.cc" = "-mavx2"', 7, "none/*.cc matches no file"),
-    ],
+    CASES["mistakes"],
     ids=lambda value: str(value)[:40],
 )
 def test_mistake_is_one_line_with_its_place(tmp_path: Path, table: str, line: int, what: str) -> None:
@@ -258,18 +172,20 @@ def test_flag_that_the_compiler_refuses(tmp_path: Path, table: str, line: int, w
     assert what in caught.value.what and "\n" not in caught.value.what
 
 
-def test_flag_for_this_processor_among_those_of_nvcc(tmp_path: Path) -> None:
-    settings = settings_of(folder(tmp_path, 'nvcc-flags = "-Xcompiler=-march=native,-O3"'))
-    with pytest.raises(UsageError, match=r"toml:6: \[tool.graft\] nvcc-flags: -march=native: a wheel is for other"):
-        tell_processors(settings, is_for_edits=False)
-
-
-@pytest.mark.parametrize("flag", ["-march=native", "-mtune=native"])
+@pytest.mark.parametrize(
+    ("table", "flag"),
+    [
+        ('cxx-flags = ["-O3", "-march=native"]', "-march=native"),
+        ('cxx-flags = ["-O3", "-mtune=native"]', "-mtune=native"),
+        ('nvcc-flags = "-Xcompiler=-march=native,-O3"', "-march=native"),
+    ],
+)
 def test_this_processor_is_refused_for_wheels_and_told_otherwise(
-    tmp_path: Path, flag: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, table: str, flag: str, capsys: Capture
 ) -> None:
-    settings = settings_of(folder(tmp_path, f'cxx-flags = ["-O3", "{flag}"]'))
-    with pytest.raises(UsageError, match=rf"toml:6: \[tool.graft\] cxx-flags: {flag}: a wheel is for other processors"):
+    settings = settings_of(folder(tmp_path, table))
+    where = rf"toml:6: \[tool.graft\] {table.partition(' ')[0]}: {flag}"
+    with pytest.raises(UsageError, match=f"{where}: a wheel is for other processors"):
         tell_processors(settings, is_for_edits=False)
     tell_processors(settings, is_for_edits=True)
     told = f"{flag}: what is built crashes on other processors"
@@ -277,9 +193,8 @@ def test_this_processor_is_refused_for_wheels_and_told_otherwise(
     assert any("GRAFT_PROCESSOR" in each for each in settings.stamp)
 
 
-def test_other_processors_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = settings_of(folder(tmp_path, 'cxx-flags = ["-mavx2", "-O3"]'))
-    tell_processors(settings, is_for_edits=False)
+def test_other_processors_are_told(tmp_path: Path, capsys: Capture) -> None:
+    tell_processors(settings_of(folder(tmp_path, 'cxx-flags = ["-mavx2", "-O3"]')), is_for_edits=False)
     said = capsys.readouterr().err
     assert "-mavx2: what is built crashes on other processors; cpu-flags give an error there" in said
     assert "-O3" not in said
@@ -298,9 +213,7 @@ def test_compiler_with_more_than_its_name(compiler: str, todo: str) -> None:
     assert f"CXX={compiler}: " in caught.value.what and caught.value.todo == todo
 
 
-def test_variables_that_do_not_count_are_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_variables_that_do_not_count_are_told(monkeypatch: Patch, capsys: Capture) -> None:
     for name in ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "CXXFLAGS", "LDFLAGS"):
         monkeypatch.delenv(name, raising=False)
     tell([], is_for_edits=False)
@@ -316,7 +229,3 @@ def test_readme_lists_the_settings() -> None:
     assert re.findall(r"^\| `([\w-]+)` \| ([^|]*) \| ([^|]*) \|$", text, re.M) == [
         (name, key.holds, key.help) for name, key in (*KEYS.items(), *OF_EXTENSIONS.items())
     ]
-
-
-def test_settings_without_a_file() -> None:
-    assert Settings().stamp == ()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from graft.compile.messages import named
-from graft.core.layout import Layout, TorchVersion
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
+from graft.inputs import snapshot
 from graft.inputs.native import FUNCTIONS, saved_natives
 from graft.inputs.snapshot import take_snapshot
-from graft.inputs.toolchain import Toolchain
-from helpers import write
+from helpers import Patch, beside, program, write
+
+CASES = beside(__file__)
 
 PIN = """version: 1.0
 source: {git: {repository: none, tag: none, commit: none}}
@@ -23,29 +28,12 @@ PATCHES = {"1.0/pin.yaml": PIN, "1.0/series": "mine.patch\n../0.9/theirs.patch\n
 PATCHES |= {"1.0/mine.patch": PATCH, "0.9/theirs.patch": PATCH}
 
 # The second folder's texts: one without a final newline, one indented.
-FIRST = {
-    "native_functions.yaml": "# mine\n- func: one(Tensor self) -> Tensor\n\n",
-    "derivatives.yaml": "- name: one(Tensor self) -> Tensor\n  self: grad",
-    "python/text.py": "one = 1\n",
-    "docs/one.rst": "What one does.\n",
-    "samples.py": "def one(make): ...\n",
-    "One.cpp": "// one\n",
-    "cpu/OneKernel.cpp": "REGISTER_DISPATCH(one_stub, &one_kernel)\n",
-    "notes.txt": "read by nobody\n",
-    "tests/test_one.py": "pass\n",
-}
-SECOND = {
-    "native_functions.yaml": "  - func: two(Tensor self) -> Tensor\n    variants: method\n  - func: more() -> ()\n",
-    "derivatives.yaml": "- name: two(Tensor self) -> Tensor\n  self: grad\n",
-    "python/text.py": "two = 2\n",
-    "python/other.py": "other = 2\n",
-    "docs/two.rst": "What two does.\n",
-    "Two.cpp": "// two\n",
-}
+FIRST = CASES["first"]
+SECOND = CASES["second"]
 
 
 @pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+def layout(tmp_path: Path, monkeypatch: Patch) -> Layout:
     """For one folder."""
     patches = write(tmp_path / "patches", PATCHES)
     monkeypatch.setattr(Layout, "patches", patches / "1.0")
@@ -66,7 +54,7 @@ def test_stamp_does_not_depend_on_places(layout: Layout, both: Layout, tmp_path:
         assert take_snapshot(moved).stamp == take_snapshot(each).stamp
 
 
-def test_stamp_depends_on_all_that_is_read(both: Layout) -> None:
+def test_stamp_depends_on_patches_pin_and_the_places_of_files(both: Layout) -> None:
     first, second = both.natives
     stamps = [take_snapshot(both).stamp]
 
@@ -74,12 +62,9 @@ def test_stamp_depends_on_all_that_is_read(both: Layout) -> None:
         stamps.append(take_snapshot(both).stamp)
         return stamps[-1] not in stamps[:-1]
 
-    for path in (first / "One.cpp", second / "docs/two.rst", both.patches / "mine.patch", both.patches / "pin.yaml"):
-        path.write_text(f"{path.read_text()}\n")
+    for path in (both.patches / "mine.patch", both.patches / "pin.yaml", both.patches.parent / "0.9/theirs.patch"):
+        path.write_text(path.read_text().replace("two", "three") + "\n")
         assert is_new()
-    other = both.patches.parent / "0.9/theirs.patch"
-    other.write_text(other.read_text().replace("two", "three"))
-    assert is_new()
     (first / "One.cpp").rename(first / "Another.cpp")
     assert is_new()
     # A file moves from one folder to the other.
@@ -87,46 +72,36 @@ def test_stamp_depends_on_all_that_is_read(both: Layout) -> None:
     assert is_new()
 
 
-def test_stamp_does_not_depend_on_what_no_build_reads(layout: Layout) -> None:
-    before = take_snapshot(layout)
-    write(layout.native, {"notes.txt": "another\n", "tests/test_more.py": "pass\n", ".hidden": "", "new.md": "text\n"})
-    after = take_snapshot(layout)
-    assert after.stamp == before.stamp
-    assert after.natives.folders[0].unread != before.natives.folders[0].unread  # their names are checked
-
-
-def test_stamp_depends_on_compiler_and_settings(layout: Layout) -> None:
-    snapshot = take_snapshot(layout)
-    others = [
-        replace(snapshot, toolchain=Toolchain("g++", "g++ 99", "c++20")),
-        replace(snapshot, settings=("CPython", "3.99.0")),
-        take_snapshot(layout.sanitized()),
-    ]
-    assert len({snapshot.stamp, *(other.stamp for other in others)}) == 4
+def test_stamp_depends_on_settings_and_sanitizers(layout: Layout) -> None:
+    taken = take_snapshot(layout)
+    others = [replace(taken, settings=("CPython", "3.99.0")), take_snapshot(layout.sanitized())]
+    assert len({taken.stamp, *(other.stamp for other in others)}) == 3
     # torchgen's output depends on neither.
-    assert {other.stamp_of_generated for other in others} == {snapshot.stamp_of_generated}
-
-
-def test_generated_code_depends_on_yaml_alone(both: Layout) -> None:
-    before = take_snapshot(both).stamp_of_generated
-    write(both.natives[1], {"Two.cpp": "// another\n", "docs/two.rst": "another\n", "python/other.py": "other = 3\n"})
-    assert take_snapshot(both).stamp_of_generated == before
-    write(both.natives[1], {"derivatives.yaml": "# another\n"})
-    assert take_snapshot(both).stamp_of_generated != before
+    assert {other.stamp_of_generated for other in others} == {taken.stamp_of_generated}
 
 
 def test_later_edits_are_not_seen(both: Layout) -> None:
-    snapshot = take_snapshot(both)
+    taken = take_snapshot(both)
     first, second = both.natives
     for path in (first / "One.cpp", first / FUNCTIONS, second / "python/text.py", both.patches / "mine.patch"):
         path.write_text("edited while it is built\n")
     (first / "docs/one.rst").unlink()
-    natives = snapshot.lay_out()
+    natives = taken.lay_out()
     for folder, texts in zip(natives.folders, (FIRST, SECOND), strict=True):
         read = texts.keys() - {"notes.txt", "tests/test_one.py"}
         assert {str(name): folder.text(name) for name in folder.files} == {name: texts[name] for name in read}
-    assert [patch.text for patch in snapshot.series] == [PATCH, PATCH]
+    assert [patch.text for patch in taken.series] == [PATCH, PATCH]
     assert natives.folders[0].unread == (Path("notes.txt"),)
+
+
+def test_of_two_different_files_of_one_name_both_are_kept(both: Layout) -> None:
+    """The check refuses them, and names both. Kernels may include registrations of another folder."""
+    write(both.natives[0], {"cpu/Register.h": "REGISTER_DISPATCH(stub, &kernel)\n"})
+    write(both.natives[1], {"One.cpp": "// another\n", "cpu/K.cpp": '#include "Register.h"\n'})
+    natives = take_snapshot(both).lay_out()
+    assert [folder.text(Path("One.cpp")) for folder in natives.folders] == ["// one\n", "// another\n"]
+    assert natives.text(Path("One.cpp")) == "// one\n"
+    assert Path("cpu/K.cpp") in natives.vectorized
 
 
 def test_compilers_read_the_copies_of_all_folders_in_one(both: Layout) -> None:
@@ -135,20 +110,6 @@ def test_compilers_read_the_copies_of_all_folders_in_one(both: Layout) -> None:
     assert there == {*natives.cplusplus} == {Path(name) for name in ("One.cpp", "Two.cpp", "cpu/OneKernel.cpp")}
     assert all(natives.paths[name] == both.sources / name for name in there)
     assert not any(path.suffix == ".cpp" for path in (both.work / "snapshot").rglob("*"))
-
-
-def test_kernels_may_include_registrations_of_another_folder(both: Layout) -> None:
-    write(both.natives[0], {"cpu/Register.h": "REGISTER_DISPATCH(stub, &kernel)\n"})
-    write(both.natives[1], {"cpu/K.cpp": '#include "Register.h"\n'})
-    assert Path("cpu/K.cpp") in take_snapshot(both).lay_out().vectorized
-
-
-def test_of_two_different_files_of_one_name_both_are_kept(both: Layout) -> None:
-    """The check refuses them, and names both."""
-    write(both.natives[1], {"One.cpp": "// another\n"})
-    natives = take_snapshot(both).lay_out()
-    assert [folder.text(Path("One.cpp")) for folder in natives.folders] == ["// one\n", "// another\n"]
-    assert natives.text(Path("One.cpp")) == "// one\n"
 
 
 def test_next_snapshot_takes_the_place_of_the_last(layout: Layout) -> None:
@@ -196,3 +157,83 @@ def test_folders_are_read_in_the_order_in_which_they_are_named(both: Layout) -> 
     assert there.stamp != back.stamp
     operators = [[entry.operator for entry in each.lay_out().entries(FUNCTIONS)] for each in (there, back)]
     assert operators == [["one", "two", "more"], ["two", "more", "one"]]
+
+
+# Files that a build reads; generated code depends on these YAML files only.
+YAML = {
+    "native_functions.yaml": "- func: probe(Tensor self) -> Tensor\n",
+    "derivatives.yaml": "- name: probe(Tensor self) -> Tensor\n  self: grad\n",
+    "autocast.yaml": "fp32: [probe]\n",
+}
+CPLUSPLUS = ("Probe.cpp", "Probe.h", "Probe.inl", "Table.inc", "cpu/ProbeKernel.cpp")
+CUDA = ("cuda/Probe.cu", "cuda/Helper.cpp", "cuda/Helper.h")
+PYTHON = ("python/probe.py", "python/_C/_nn.pyi", "docs/probe.rst")
+READ = YAML | dict.fromkeys((*CPLUSPLUS, *CUDA, *PYTHON), "# one\n")
+
+
+@pytest.fixture
+def stamps(tmp_path: Path, monkeypatch: Patch) -> Callable[..., tuple[str, str]]:
+    """Return the stamps of a folder's build, and of the generated code, by a copy of the builder."""
+    shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(snapshot, "PACKAGE", tmp_path / "scripts/graft")
+    native = write(tmp_path / "native", {**READ, "README.md": "one\n"})
+    pin = max(path.name for path in (REPOSITORY / "patches").iterdir() if (path / "pin.yaml").is_file())
+
+    snapshot.hash_of_builder.cache_clear()
+
+    def stamps(cxx: str = "g++") -> tuple[str, str]:
+        taken = take_snapshot(Layout(TorchVersion(pin), (native,), tmp_path / "out", cxx=cxx))
+        return taken.stamp, taken.stamp_of_generated
+
+    return stamps
+
+
+def test_stamp_is_of_every_file_that_a_build_reads(stamps: Callable[[], tuple[str, str]], tmp_path: Path) -> None:
+    seen = {stamps()}
+    for name in READ:
+        path = tmp_path / "native" / name
+        before, text = len(seen), path.read_text(encoding="utf-8")
+        path.write_text(text + "\n", encoding="utf-8")
+        seen.add(stamps())
+        assert len(seen) == before + 1, name
+        assert len({generated for _, generated in seen}) == 1 + (name in YAML), name
+        path.write_text(text, encoding="utf-8")
+        seen = {stamps()}
+    for name in ("README.md", "samples.py", "new.md", ".hidden", "tests/test_more.py"):
+        write(tmp_path / "native", {name: "two\n"})
+        assert {stamps()} == seen, name
+
+
+def test_stamp_is_of_the_compiler_and_its_version(stamps: Callable[..., tuple[str, str]], tmp_path: Path) -> None:
+    seen = [stamps()]
+    for version in ("first", "second"):
+        body = f'case " $* " in *" --version "*) g++ --version | sed "1s/$/ {version}/"; exit;; esac\nexec g++ "$@"'
+        seen.append(stamps(str(program(tmp_path / "g++", body))))
+    assert [len({*each}) for each in zip(*seen, strict=True)] == [3, 1]
+
+
+def test_stamp_is_of_the_code_that_makes_wheels(stamps: Callable[[], tuple[str, str]], tmp_path: Path) -> None:
+    def after_edits(*names: str) -> tuple[str, str]:
+        for path in (tmp_path / "scripts" / name for name in names):
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes((path.read_bytes() if path.is_file() else b"") + b"\n")
+        snapshot.hash_of_builder.cache_clear()
+        return stamps()
+
+    of_editors = [
+        f"graft/{name}" for name in (".build.py.swp", ".#build.py", "#build.py#", "verbs.py~", "verbs.py.orig")
+    ]
+    before = stamps()
+    assert after_edits("requirements.txt", "graft/__pycache__/build.cpython-311.pyc", *of_editors) == before
+    templates = ("codegen/templates/RegisterSchema.cpp", "compile/templates/module.cpp")
+    for name in ("build.py", "codegen/operators.py", *templates):
+        now = after_edits(f"graft/{name}")
+        assert [one != other for one, other in zip(before, now, strict=True)] == [True, True], name
+        before = now
+
+
+def test_every_kind_of_file_of_the_builder_is_in_the_stamp() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "scripts/graft"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert {Path(name).suffix for name in listed.stdout.split()} == set(snapshot._OWN)

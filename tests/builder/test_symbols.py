@@ -1,46 +1,38 @@
-"""Reading ELF files, compared with nm and readelf on libraries compiled here."""
+"""Reading ELF files, compared with nm, readelf and a disassembler on libraries compiled here."""
 
 from __future__ import annotations
 
+import platform
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from graft.base.callers import direct_callers, kept_calls, python_overrides
 from graft.base.symbols import DATA, EXPORTED, FUNCTION, SymbolFile, SymbolIndex, keep_indexes
 from graft.compile.trampolines import bind_hidden, in_pytorch
 from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
 from graft.deliver.wheel import newer_symbols
-from helpers import write
+from graft.inputs.entries import read_entries
+from helpers import Patch, beside, compiled, write
 
-HIDDEN = """
-extern "C" {
-__attribute__((visibility("hidden"))) int hidden_answer(int x) { return x + 42; }
-__attribute__((visibility("hidden"))) int answer(int x) { return hidden_answer(x) * 2; }
-__attribute__((visibility("hidden"))) int hidden_data = 7;
-int exported(int x) { return answer(x) + hidden_data; }
-}
-"""
-CALLER = """
-extern "C" { int hidden_answer(int); int answer(int); int call(int x) { return hidden_answer(x) + 3 * answer(x); } }
-"""
+CASES = beside(__file__)
+HIDDEN, CALLER = CASES["hidden"], CASES["caller"]
 
 
-def compile_cpp(source: str, target: Path, *flags: str) -> Path:
-    path = target.with_suffix(".cpp")
-    path.write_text(source)
-    subprocess.run(["g++", "-O1", "-fPIC", str(path), "-o", str(target), *flags], check=True)
-    return target
+SHARED = ("-shared", "-Wl,--build-id=sha1")
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_cpp(HIDDEN, tmp_path_factory.mktemp("elf") / "libhidden.so", "-shared", "-Wl,--build-id=sha1")
+    return compiled(HIDDEN, tmp_path_factory.mktemp("elf") / "libhidden.so", *SHARED)
 
 
 @pytest.fixture(scope="module")
 def caller(library: Path) -> Path:
-    return compile_cpp(CALLER, library.parent / "caller.o", "-c")
+    return compiled(CALLER, library.parent / "caller.o", "-c")
 
 
 def nm(path: Path, *flags: str) -> list[str]:
@@ -60,7 +52,7 @@ def test_undefined_symbols_are_those_nm_lists(caller: Path) -> None:
 
 def test_weak_reference_may_stay_unbound(library: Path) -> None:
     text = 'extern "C" { int some(int) __attribute__((weak)); int other(int); int f() { return some ? 1 : other(2); } }'
-    undefined = SymbolFile(compile_cpp(text, library.parent / "weak.o", "-c")).undefined()
+    undefined = SymbolFile(compiled(text, library.parent / "weak.o", "-c")).undefined()
     assert {"some", "other"} & undefined == {"other"}
 
 
@@ -81,12 +73,12 @@ def test_hidden_symbols_are_found_where_nm_says(library: Path) -> None:
 def test_thread_local_variables_are_exported_too(tmp_path: Path) -> None:
     """They have no address that a trampoline could jump to."""
     source = "thread_local int counter = 1; extern const int exported_data = 2;"
-    index = index_of(compile_cpp(source, tmp_path / "libdata.so", "-shared", "-Wl,--build-id=sha1"))
+    index = index_of(compiled(source, tmp_path / "libdata.so", *SHARED))
     assert set(index.find(["counter", "exported_data"], EXPORTED)) == {"counter", "exported_data"}
     assert set(index.find(["counter", "exported_data"], FUNCTION | DATA)) == {"exported_data"}
 
 
-def test_symbols_are_kept_for_the_next_time(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symbols_are_kept_for_the_next_time(library: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     names = [name for name, _, _ in SymbolFile(library).definitions()]
     assert "hidden_answer" in names
     first = index_of(library, tmp_path)
@@ -101,7 +93,7 @@ def test_symbols_are_kept_for_the_next_time(library: Path, tmp_path: Path, monke
 
 def test_symbols_of_another_build_are_read_anew(library: Path, tmp_path: Path) -> None:
     index_of(library, tmp_path / "cache")
-    other = compile_cpp(HIDDEN + "int more;", tmp_path / library.name, "-shared", "-Wl,--build-id=sha1")
+    other = compiled(HIDDEN + "int more;", tmp_path / library.name, *SHARED)
     assert index_of(other, tmp_path / "cache").find(["more"], EXPORTED).keys() == {"more"}
 
 
@@ -122,10 +114,8 @@ def test_build_id_is_what_readelf_says(library: Path) -> None:
 def test_name_that_stands_for_two_functions_is_refused(tmp_path: Path) -> None:
     for number in (1, 2):
         source = f"static int twice() {{ return {number}; }} int f{number}() {{ return twice(); }}"
-        compile_cpp(source, tmp_path / f"{number}.o", "-c", "-O0")
-    target = tmp_path / "libtwice.so"
-    command = ["g++", "-shared", "-Wl,--build-id=sha1", *map(str, tmp_path.glob("*.o")), "-o", str(target)]
-    subprocess.run(command, check=True)
+        compiled(source, tmp_path / f"{number}.o", "-c", "-O0")
+    target = compiled("", tmp_path / "libtwice.so", *SHARED, *tmp_path.glob("*.o"))
     with pytest.raises(BuildError, match="has 2 hidden functions named _ZL5twicev") as caught:
         bind_hidden(["_ZL5twicev"], [index_of(target)])
     assert caught.value.todo == "do not call it; copy its code into the native folder"
@@ -144,7 +134,7 @@ def test_function_of_a_namespace_below_has_the_symbol_of_pytorchs(tmp_path: Path
         f"bool {name}{calls.replace('NAME', scope).replace('{ ', '{ return ')}\n"
         for name, scope in (("a", ""), ("b", "stock::"))
     )
-    found = compile_cpp(text + "}}", tmp_path / "names.o", "-c")
+    found = compiled(text + "}}", tmp_path / "names.o", "-c")
     symbols = sorted(SymbolFile(found).undefined() - {"_GLOBAL_OFFSET_TABLE_"})
     ours = [name for name in symbols if "5stock" in name]
     assert len(ours) == 2
@@ -153,7 +143,7 @@ def test_function_of_a_namespace_below_has_the_symbol_of_pytorchs(tmp_path: Path
 
 def test_needed_versions_are_those_readelf_and_nm_list(library: Path) -> None:
     source = '#include <cmath>\n#include <cstdio>\nint main(int n, char**) { std::puts(std::exp(n) > 9 ? "" : "-"); }'
-    program = compile_cpp(source, library.parent / "versions")
+    program = compiled(source, library.parent / "versions")
     text = subprocess.run(["readelf", "-V", str(program)], capture_output=True, text=True, check=True).stdout
     named = [line.split()[-1] for line in nm(program, "--dynamic") if "@" in line]
     needed = ElfFile(program).needed_versions()
@@ -165,3 +155,62 @@ def test_needed_versions_are_those_readelf_and_nm_list(library: Path) -> None:
 def test_symbols_that_make_a_platform_newer_are_named() -> None:
     needed = [{"GLIBC_2.2.5": {"puts"}, "GLIBC_2.29": {"log2", "exp"}}, {"GLIBC_2.29": {"pow"}, "MINE_1": {"f"}}]
     assert newer_symbols(needed, {"GLIBC": ["2.2.5", "2.28"]}) == "exp, log2, pow (GLIBC_2.29)"
+
+
+SOURCE = CASES["source"]
+# The end of `mov %ebp, %eax` and what follows have the bytes of a call.
+APART = CASES["apart"]
+ENTRIES = CASES["entries"]
+THEIRS = CASES["theirs"]
+TRACE = "_ZN2at6native9trace_cpuEi"
+
+
+def disassembled(path: Path, objdump: str, called: str) -> set[str]:
+    """Return the functions whose instructions name another."""
+    text = subprocess.run(
+        [objdump, "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
+    ).stdout
+    bodies = re.findall(r"^[0-9a-f]+ <([^>@]+)>:\n((?:.+\n)+)", text, re.M)
+    return {name for name, body in bodies if re.search(rf"\b(?:call|jmp|bl|b)\s+[0-9a-f]+ <{called}(?:@plt)?>", body)}
+
+
+@pytest.mark.parametrize("flags", [[], ["-Wl,-Bsymbolic"], ["-fcf-protection", "-Wl,-z,ibtplt"]])
+@pytest.mark.parametrize("prefix", ["", "aarch64-linux-gnu-"])
+def test_callers_are_those_a_disassembler_shows(tmp_path: Path, prefix: str, flags: list[str]) -> None:
+    if not shutil.which(f"{prefix}g++"):
+        pytest.skip(f"there is no {prefix}g++")
+    if prefix and "-fcf-protection" in flags:
+        flags = ["-mbranch-protection=none"]
+    path = compiled(SOURCE, tmp_path / "library.so", "-O2", *SHARED, *flags, compiler=f"{prefix}g++")
+    expected = disassembled(path, f"{prefix}objdump", TRACE)
+    assert len(expected) == 4
+    assert {*direct_callers(path, ["_ZN2at6native9trace_cpuE"])[TRACE]} == expected
+
+
+def test_calls_of_the_dispatcher_are_not_told(tmp_path: Path) -> None:
+    (tmp_path / "native_functions.yaml").write_text(ENTRIES)
+    entries = read_entries(tmp_path / "native_functions.yaml")
+    source = SOURCE + (APART if platform.machine() == "x86_64" else "")
+    path = compiled(source, tmp_path / "library.so", "-O2", *SHARED, "-Wl,-Bsymbolic")
+    note = tmp_path / "note.json"
+    expected = {
+        "at::native::trace_cpu": ["at::native::inside", "at::native::last"],
+        "at::cpu::renorm_": ["at::runtime"],
+    }
+    for _ in range(2):  # the second time from the note
+        assert kept_calls(path, zip(entries, THEIRS, strict=True), note) == expected
+    assert kept_calls(path, [], note) == {}
+
+
+def test_overrides_in_python_are_named(tmp_path: Path) -> None:
+    """By the operator's name and the dispatch key, which may be in different statements."""
+    override = 'KEYS = ("CPU", "XPU")\nfor key in KEYS:\n    register_op_override("aten", "NAME", key, cond, impl)\n'
+    files = {
+        "torch/_native/ops/a.py": override.replace("NAME", "renorm_"),
+        "torch/_native/ops/b/c.py": override.replace("NAME", "trace").replace("CPU", "CUDA"),
+        "torch/_native/ops/d.py": override.replace("NAME", "trace_backward"),
+        "torch/_native/other.py": override.replace("NAME", "trace"),
+    }
+    write(tmp_path, {"native_functions.yaml": ENTRIES, **files})
+    entries = read_entries(tmp_path / "native_functions.yaml")
+    assert python_overrides(tmp_path, entries) == ["renorm.out (CPU) in torch/_native/ops/a.py"]

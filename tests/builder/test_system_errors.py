@@ -17,50 +17,26 @@ from graft.core.layout import REPOSITORY
 from graft.core.system_errors import refuse_full
 from graft.deliver import wheel as deliver
 from graft.inputs import patches
+from helpers import Capture, Patch, beside
 
 
 def failing(code: int, path: str | None) -> OSError:
     return OSError(code, os.strerror(code), path) if path else OSError(code, os.strerror(code))
 
 
-PERMISSIONS = "change the permissions of /a/file, or of the folder that it is in"
-
-
-@pytest.mark.parametrize(
-    ("code", "path", "remedy"),
-    [
-        (errno.ENOSPC, "{}/a/file", r"free some space on the file system of {}, where \d+ MiB are free"),
-        (errno.EDQUOT, "{}/a/file", r"free some space on the file system of {}, where \d+ MiB are free"),
-        # Python's message if an open file cannot grow.
-        (
-            errno.ENOSPC,
-            None,
-            rf"free some space on the file system of {REPOSITORY}/build, where .* or .*, where .*",
-        ),
-        (errno.EACCES, "/a/file", PERMISSIONS),
-        (errno.EPERM, "/a/file", PERMISSIONS),
-        (errno.EROFS, "/a/file", "choose a folder that can be written to; the file system of /a/file is read-only"),
-        (errno.EFBIG, "/a/file", r"raise the limit on the size of files \(`ulimit -f`\)"),
-        (errno.EMFILE, "/a/file", r"raise the limit on open files \(`ulimit -n`\)"),
-        (errno.ENOTDIR, "/a/file", r"check /a/file; run it with -v \(`make ... ARGS=-v`\) for a traceback"),
-        (errno.EIO, None, r"run it with -v \(`make ... ARGS=-v`\) for a traceback"),
-    ],
-)
+@pytest.mark.parametrize(("name", "path", "remedy"), beside(__file__)["remedies"])
 def test_what_the_system_refuses(
-    code: int,
-    path: str | None,
-    remedy: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, path: str | None, remedy: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
+    code = getattr(errno, name)
+
     def fail(*_: object) -> None:
         raise failing(code, path and path.format(tmp_path))
 
     monkeypatch.setattr(command_line, "_run", fail)
     assert command_line.main(arguments=["undevelop"]) == 3
-    where = f"{path}: " if path else ""
-    expected = rf"error: {where}{os.strerror(code)}\n  next: {remedy}\n".replace("{}", str(tmp_path))
+    where, meant = f"{path}: " if path else "", remedy.replace("BUILD", f"{REPOSITORY}/build")
+    expected = rf"error: {where}{os.strerror(code)}\n  next: {meant}\n".replace("{}", str(tmp_path))
     assert re.fullmatch(expected, capsys.readouterr().err)
 
 
@@ -74,7 +50,7 @@ def test_program_that_finds_no_space(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "remedy"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "permissions of")])
-def test_wheel_that_cannot_be_written(code: int, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wheel_that_cannot_be_written(code: int, remedy: str, tmp_path: Path, monkeypatch: Patch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise failing(code, None)
 
@@ -84,17 +60,13 @@ def test_wheel_that_cannot_be_written(code: int, remedy: str, tmp_path: Path, mo
         deliver.pack(base, {}, version="2.0+graft", platform="linux_x86_64", out=tmp_path / "out")
 
 
-def test_bug_of_graft_is_called_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bug_of_graft_is_called_so(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     """Any exception that is none of ours, with its traceback in a file."""
     monkeypatch.setattr(bugs, "HOME", tmp_path)
     monkeypatch.setattr(validation, "complete", lambda *_: patches.load_series(None))  # type: ignore[arg-type]
     assert command_line.main(arguments=["undevelop"]) == 4
     said = capsys.readouterr().err
-    assert re.match(
-        r"error: TypeError: unsupported operand .*\n  why:  this is a bug of Graft in its stage inputs ", said
-    )
+    assert re.match(r"error: TypeError: unsupported .*\n  why:  this is a bug of Graft in its stage inputs ", said)
     assert "Traceback" not in said and "(inputs/patches.py:" in said
     (report,) = (tmp_path / "bugs").iterdir()
     assert f"report it as an issue of Graft, with {report}, which has" in said
@@ -107,11 +79,7 @@ def test_bug_of_graft_is_called_so(
     ("raised", "named"), [(BuildError("of the pack"), "BuildError"), (KeyError("of the pack"), "KeyError")]
 )
 def test_error_is_shown_once_behind_its_traceback(
-    raised: Exception,
-    named: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    raised: Exception, named: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     """What led to it is shown, too, but not if that only has another form of the same text."""
 

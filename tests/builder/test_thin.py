@@ -1,28 +1,34 @@
-"""The content of a thin wheel: name, version, files; and which modules import names from those it extends."""
+"""Wheels: the content of a thin one, and writing a grafted one, checked with zipfile and hashes computed here."""
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import importlib
 import io
+import shutil
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from email import message_from_bytes
 from pathlib import Path
 from types import SimpleNamespace
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 from graft.compose.package import module_of, star_importers
-from graft.compose.several import together
 from graft.core.errors import BuildError, UsageError
 from graft.core.layout import INTERPRETER
 from graft.deliver.shipped import publish
 from graft.deliver.thin import package_name, thin_version, write_wheel
+from graft.deliver.wheel import pack
 from graft.verbs import dependencies_of
+from helpers import Patch, beside, write
 from packaging.requirements import Requirement
 from packaging.version import Version
+
+CASES = beside(__file__)
 
 FILES = {"my_ops/_C.so": bytes(range(256)) * 9, "my_ops/a,b.py": b"", "my_ops/__init__.py": b"from . import _C\n"}
 
@@ -30,11 +36,8 @@ FILES = {"my_ops/_C.so": bytes(range(256)) * 9, "my_ops/a,b.py": b"", "my_ops/__
 @pytest.mark.parametrize(
     ("name", "folder", "expected"),
     [
-        ("", "my_ops", "my_ops"),
-        ("", "my-ops", "my_ops"),
-        ("", "my ops.v2", "my_ops_v2"),
-        ("", "my--ops", "my_ops"),
-        ("Ops2", "2d", "Ops2"),
+        *(("", "my_ops", "my_ops"), ("", "my-ops", "my_ops"), ("", "my--ops", "my_ops")),
+        *(("", "my ops.v2", "my_ops_v2"), ("Ops2", "2d", "Ops2")),
     ],
 )
 def test_package_has_the_name_that_was_given_or_the_folder_s(name: str, folder: str, expected: str) -> None:
@@ -78,15 +81,9 @@ def test_what_is_no_version_of_its_own_is_refused(version: str) -> None:
 
 def packed(out: Path, files: dict[str, bytes] = FILES) -> Path:
     version = thin_version("0.1", ["2.13.0+cpu"])
-    return write_wheel(
-        None,
-        {"project": {"name": "my_ops", "version": version, "description": "Operators: cut"}},
-        files,
-        package="my_ops",
-        requires=["torch==2.13.0+cpu"],
-        platform="manylinux_2_28_x86_64",
-        out=out,
-    )
+    project = {"project": {"name": "my_ops", "version": version, "description": "Operators: cut"}}
+    how = {"package": "my_ops", "requires": ["torch==2.13.0+cpu"], "platform": "manylinux_2_28_x86_64"}
+    return write_wheel(None, project, files, out=out, **how)
 
 
 def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -120,7 +117,7 @@ def test_wheel_has_the_operators_their_torch_and_the_entry_point(tmp_path: Path)
         assert (about["Root-Is-Purelib"], about["Tag"]) == ("false", tag)
 
 
-def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: Patch) -> None:
     wheel = packed(tmp_path)
     before = wheel.read_bytes()
 
@@ -134,36 +131,12 @@ def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == [wheel]
 
 
-@pytest.mark.parametrize(
-    ("path", "module"),
-    [
-        ("torch/__init__.py", "torch"),
-        ("torch/nn/__init__.py", "torch.nn"),
-        ("torch/nn/functional.py", "torch.nn.functional"),
-        ("torch/my__init__.py", "torch.my__init__"),
-    ],
-)
-def test_module_of_a_file(path: str, module: str) -> None:
-    assert module_of(path) == module
+def test_module_of_a_file() -> None:
+    for path in ("torch", "torch/nn", "torch/my__init__"):
+        assert module_of(f"{path}.py") == module_of(f"{path}/__init__.py") == path.replace("/", ".")
 
 
-MODULES = {
-    "torch/__init__.py": "from torch.functional import *\nfrom .nn import *\nfrom torch.fft import fft\n",
-    "torch/functional.py": "from torch.fft import a, b  # not import *\n",
-    "torch/fft.py": "",
-    "torch/_refs/__init__.py": "from torch._refs.special import *\nfrom . import linalg\n",
-    "torch/_refs/special.py": "",
-    "torch/_refs/linalg.py": "from ..fft import *\nfrom .deeper.one import *\n",
-    "torch/_refs/deeper/__init__.py": "from .one import *\nfrom . import *\nfrom .. import *\n",
-    "torch/_refs/deeper/one.py": "def f():\n    return 'from torch.fft import *'\n",
-    "torch/nn/__init__.py": "from .modules import *\n",
-    "torch/nn/modules/__init__.py": "from .linear import *\n",
-    "torch/nn/modules/linear.py": "",
-    "torch/round.py": "from torch.about import *\n",
-    "torch/about.py": "from torch.round import *\n",
-    "torch/distributed/__init__.py": "if True:\n    try:\n        from .c10d import *\n    finally:\n        pass\n",
-    "torch/distributed/c10d.py": "",
-}
+MODULES = CASES["modules"]
 
 
 @pytest.mark.parametrize(
@@ -173,19 +146,14 @@ MODULES = {
         pytest.param("torch.nn.modules.linear", {"torch.nn.modules", "torch.nn", "torch"}, id="through others"),
         pytest.param("torch.fft", {"torch._refs.linalg"}, id="relative to the folder above"),
         pytest.param("torch._refs", {"torch._refs.deeper"}, id="the package above"),
-        pytest.param(
-            "torch._refs.deeper.one", {"torch._refs.deeper", "torch._refs.linalg"}, id="by two modules in two ways"
-        ),
+        pytest.param("torch._refs.deeper.one", {"torch._refs.deeper", "torch._refs.linalg"}, id="by two in two ways"),
         pytest.param("torch.about", {"torch.round", "torch.about"}, id="in a circle"),
         pytest.param("torch.distributed.c10d", {"torch.distributed"}, id="on a condition"),
         pytest.param("torch.nowhere", None, id="by none"),
     ],
 )
 def test_who_takes_all_names_is_found(tmp_path: Path, module: str, importers: set[str] | None) -> None:
-    for name, text in MODULES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    found = star_importers(tmp_path, [module, "torch.nn"])
+    found = star_importers(write(tmp_path, MODULES), [module, "torch.nn"])
     assert found.pop("torch.nn") == ["torch"]
     assert {name: {*each} for name, each in found.items()} == ({module: importers} if importers else {})
     assert all(len(each) == len({*each}) for each in found.values())
@@ -202,7 +170,7 @@ runs = []
 
 @pytest.mark.parametrize("is_found_by_it", [False, True], ids=["before", "after"])
 def test_module_that_another_thread_imports_is_extended_once_it_is_whole(
-    is_found_by_it: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_found_by_it: bool, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """The other thread begins before, or after, the operators' finder is there."""
     (tmp_path / "slow_module.py").write_text(SLOW)
@@ -228,21 +196,129 @@ def test_module_that_another_thread_imports_is_extended_once_it_is_whole(
     del sys.modules["slow_module"]
 
 
-def test_libraries_stay_beside_those_that_need_them() -> None:
-    names = ("_C.so", "libouter-1a2b3c4d.so.1", "note.txt")
-    builds = [
-        {"ops/builds.json": f'[{{"folder": "{torch}"}}]'.encode(), **{f"ops/{torch}/{name}": b"same" for name in names}}
-        for torch in ("one", "two")
-    ]
-    files = together("ops", builds)
-    assert {name for name in files if "shared" in name} == {"ops/shared/note.txt"}
-    assert {f"ops/{torch}/{name}" for torch in ("one", "two") for name in names[:2]} <= files.keys()
-
-
 def test_what_projects_of_folders_require(tmp_path: Path) -> None:
     for name, needed in {"one": '["their>=2", "more"]', "two": '["their>=2"]'}.items():
-        (tmp_path / name).mkdir()
         text = f'[project]\nname = "{name}"\ndependencies = {needed}\n[tool.graft]\nnative = "."\n'
-        (tmp_path / name / "pyproject.toml").write_text(text, encoding="utf-8")
+        write(tmp_path / name, {"pyproject.toml": text})
     (tmp_path / "none").mkdir()
     assert dependencies_of([tmp_path / name for name in ("one", "two", "none")]) == ["their>=2", "more"]
+
+
+BASE = "torch-1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
+INFO = "torch-1.0+cpu.dist-info"
+
+
+def record_line(name: str, content: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return f"{name},sha256={digest},{len(content)}\n"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / BASE
+    files = {
+        "torch/__init__.py": b"import this\n" * 50,
+        "torch/lib/libtorch.so": bytes(range(256)) * 40,
+        "torch/a,b.txt": b"a comma\n",
+        f"{INFO}/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 1.0+cpu\n\nVersion: in the text\n",
+        f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-manylinux_2_28_x86_64\n\n",
+    }
+    record = "".join(record_line(f'"{name}"' if "," in name else name, content) for name, content in files.items())
+    with ZipFile(path, "w", ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, content in {**files, f"{INFO}/RECORD": f"{record}{INFO}/RECORD,,\n".encode()}.items():
+            archive.writestr(name, content)
+            archive.infolist()[-1].external_attr = 0o100755 << 16 if name.endswith(".so") else 0o100644 << 16
+    return path
+
+
+def grafted(base: Path, out: Path, overlay: dict[str, bytes]) -> Path:
+    return pack(base, overlay, version="1.0+cpu.graft.abc", platform="manylinux_2_35_x86_64", out=out)
+
+
+OVERLAY = {"torch/__init__.py": b"import that\n", "torch/new.h": b"#pragma once\n"}
+
+
+def test_every_member_is_right_and_recorded(base: Path, tmp_path: Path) -> None:
+    wheel = grafted(base, tmp_path / "out", OVERLAY)
+    assert wheel.name == "torch-1.0+cpu.graft.abc-cp311-cp311-manylinux_2_35_x86_64.whl"
+    with ZipFile(wheel) as new, ZipFile(base) as old:
+        assert new.testzip() is None
+        assert {name: new.read(name) for name in OVERLAY} == OVERLAY
+        # The compressed bytes of all others are copied.
+        for name in ("torch/lib/libtorch.so", "torch/a,b.txt"):
+            ours, theirs = new.getinfo(name), old.getinfo(name)
+            for attribute in ("compress_size", "CRC", "external_attr", "date_time", "compress_type"):
+                assert getattr(ours, attribute) == getattr(theirs, attribute)
+        info = "torch-1.0+cpu.graft.abc.dist-info"
+        assert new.namelist()[-1] == f"{info}/RECORD"
+        rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(new.read(f"{info}/RECORD").decode()))}
+        assert sorted(rows) == sorted(new.namelist())
+        for name in new.namelist()[:-1]:
+            assert ",".join([name, *rows[name]]) + "\n" == record_line(name, new.read(name))
+        metadata = new.read(f"{info}/METADATA").decode()
+        assert metadata.count("Version: 1.0+cpu.graft.abc\n") == 1
+        assert metadata.endswith("Version: in the text\n")
+        assert "Tag: cp311-cp311-manylinux_2_35_x86_64\n" in new.read(f"{info}/WHEEL").decode()
+        assert not [name for name in new.namelist() if name.startswith(INFO + "/")]
+
+
+def test_same_input_gives_the_same_grafted_wheel(base: Path, tmp_path: Path) -> None:
+    first, second = (grafted(base, tmp_path / name, OVERLAY).read_bytes() for name in ("one", "two"))
+    assert first == second
+
+
+def test_failure_leaves_the_grafted_wheel_that_was_there(base: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    wheel = grafted(base, tmp_path / "out", OVERLAY)
+    before = wheel.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with pytest.raises(BuildError, match="No space left on device"):
+        grafted(base, tmp_path / "out", {"torch/other.h": b""})
+    assert wheel.read_bytes() == before
+    assert list((tmp_path / "out").iterdir()) == [wheel]
+
+
+def test_next_wheel_replaces_what_a_killed_build_left(base: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "replace", lambda *_: None)
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        pack(base, OVERLAY, version="1.0+first", platform="linux_x86_64", out=out, owner="mine")
+    assert len(list(out.iterdir())) == 1
+    wheel = pack(base, OVERLAY, version="1.0+second", platform="linux_x86_64", out=out, owner="mine")
+    assert list(out.iterdir()) == [wheel]
+
+
+def test_no_planted_link_is_followed(base: Path, tmp_path: Path) -> None:
+    """Others may write into the folder of a wheel: /tmp, for example."""
+    out, theirs = tmp_path / "out", tmp_path / "theirs"
+    out.mkdir()
+    theirs.write_text("theirs")
+    for name in (".torch-mine.partial", ".torch-mine-0.partial"):
+        (out / name).symlink_to(theirs)
+    pack(base, OVERLAY, version="1.0+first", platform="linux_x86_64", out=out, owner="mine")
+    assert theirs.read_text() == "theirs"
+
+
+def test_what_is_new_has_the_mode_of_the_old_and_the_last_date(base: Path, tmp_path: Path) -> None:
+    dated = tmp_path / "dated" / BASE
+    dated.parent.mkdir()
+    with ZipFile(base) as old, ZipFile(dated, "w", ZIP_DEFLATED) as archive:
+        for day, info in enumerate(old.infolist(), 1):
+            moved = ZipInfo(info.filename, (2001, 2, day, 4, 5, 6))
+            moved.external_attr = info.external_attr
+            archive.writestr(moved, old.read(info))
+        archive.writestr(ZipInfo("torch/empty/", (2001, 1, 1, 0, 0, 0)), b"")
+    last = (2001, 2, day, 4, 5, 6)
+    changed = {"torch/lib/libtorch.so": b"another", "torch/new.h": b"", "torch/lib/new.so": b""}
+    with ZipFile(grafted(dated, tmp_path, changed)) as new:
+        found = {name: new.getinfo(name) for name in changed}
+        record = new.read(new.namelist()[-1]).decode().splitlines()
+        assert {info.date_time for info in found.values()} == {last}
+        assert [info.external_attr >> 16 for info in found.values()] == [0o100755, 0o100644, 0o100755]
+        assert "torch/empty/" in new.namelist()
+    assert not [line for line in record if line.startswith("torch/empty/")]
+    assert record[-1] == "torch-1.0+cpu.graft.abc.dist-info/RECORD,,"

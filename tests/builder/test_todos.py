@@ -1,4 +1,4 @@
-"""The remaining TODOs of a folder created by `make new-op` are listed after its tests."""
+"""What is told behind tests: the TODOs of a folder of `make new-op`, and where an operator's code is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from graft.core.layout import REPOSITORY
 from graft.new.skeleton import todos
-from helpers import write
+from helpers import Capture, Patch, beside, write
 
+from tests.kit.places import places_of
 from tests.kit.todos import NO_CODE, ending_with_todos
 
 KERNEL = f"""Tensor f(const Tensor& self) {{
@@ -21,7 +23,7 @@ KERNEL = f"""Tensor f(const Tensor& self) {{
 
 
 @pytest.fixture
-def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def native(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A folder whose operator has tests, but neither a kernel nor a docstring."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     files = {
@@ -47,7 +49,7 @@ def test_places_are_named_by_file_and_line(native: Path) -> None:
     assert todos(native, [Path("docs/f.rst")]) == [f"{native}/docs/f.rst:4: TODO."]
 
 
-def test_tests_of_an_empty_kernel_end_with_what_is_left(native: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tests_of_an_empty_kernel_end_with_what_is_left(native: Path, capfd: Capture) -> None:
     with pytest.raises(RuntimeError), ending_with_todos([native]):
         said = run_pytest(native)
         assert "1 failed" in said and "a long traceback" not in said and "FAILED" not in said
@@ -57,7 +59,7 @@ def test_tests_of_an_empty_kernel_end_with_what_is_left(native: Path, capfd: pyt
     assert "--tb=short" in lines[-1]
 
 
-def test_tests_of_a_written_kernel_say_what_fails(native: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tests_of_a_written_kernel_say_what_fails(native: Path, capfd: Capture) -> None:
     (native / "F.cpp").write_text("// written\n")
     with ending_with_todos([native]):
         said = run_pytest(native)
@@ -71,8 +73,42 @@ def test_tests_of_a_written_kernel_say_what_fails(native: Path, capfd: pytest.Ca
 
 
 @pytest.mark.parametrize("options", ["", "-k f"])
-def test_options_of_the_user_are_kept(native: Path, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
+def test_options_of_the_user_are_kept(native: Path, monkeypatch: Patch, options: str) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", options)
     with ending_with_todos([native]):
         assert os.environ["PYTEST_ADDOPTS"].endswith(options) and "--tb=no" in os.environ["PYTEST_ADDOPTS"]
     assert os.environ["PYTEST_ADDOPTS"] == options
+
+
+FILES = beside(__file__)["files"]
+
+
+def places(operator: str, native: Path) -> list[str]:
+    return [place.removeprefix(f"{native}/") for place in places_of(operator, [native])]
+
+
+def test_formulas_come_first_and_then_kernels(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    assert places("soft_clip", tmp_path) == [
+        "derivatives.yaml:3: self: grad * 2",
+        "derivatives.yaml:4: result: auto_element_wise",
+        "SoftClip.cpp:3: TORCH_IMPL_FUNC(soft_clip_out)(const Tensor& self, const Tensor& out)",
+    ]
+
+
+def test_operator_without_dispatch_is_its_own_kernel(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    assert places("soft_clipped", tmp_path) == [
+        "derivatives.yaml:7: self: grad",
+        "SoftClip.cpp:6: Tensor soft_clipped(",
+    ]
+
+
+def test_each_shipped_operator_has_a_place() -> None:
+    names = ("gdh", "twice_plus", "mul_constant", "affine", "depthwise_conv2d", "roi_pool", "fft_rfft2_abs")
+    for name in (*names, "correlate2d"):
+        assert any(".cpp:" in place for place in places_of(name, [REPOSITORY / "native"])), name
+
+
+def test_operator_of_nobody_has_no_place(tmp_path: Path) -> None:
+    assert places_of("nobody", [tmp_path]) == []

@@ -22,7 +22,7 @@ from graft.core.layout import Layout, TorchVersion
 from graft.deliver import develop
 from graft.deliver.develop import VARIABLE, current_tree, note_of, remove_trees, use_tree, write_tree
 from graft.deliveries import Tree
-from helpers import write
+from helpers import Capture, Patch, files_of, write
 
 # Also cached bytecode of some files, as written by pip.
 CACHE = f"__pycache__/{{}}.{sys.implementation.cache_tag}.pyc"
@@ -66,7 +66,7 @@ def environment(tmp_path: Path) -> Environment:
 
 
 @pytest.fixture
-def symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
+def symbolic(monkeypatch: Patch) -> None:
     """A file system without hard links."""
 
     def refuse(*_: object) -> None:
@@ -97,23 +97,17 @@ def contents(folder: Path) -> dict[str, bytes]:
 def status(folder: Path) -> dict[str, tuple[bytes, int, int]]:
     """Return everything that could change about files, except for the number of links."""
     paths = [path for path in sorted(folder.rglob("*")) if TREES not in path.parts and path.suffix != ".pth"]
-    statuses = {str(path.relative_to(folder)): (path, path.lstat()) for path in paths}
+    statuses = {path: path.lstat() for path in paths}
     return {
-        name: (path.read_bytes() if path.is_file() else b"", status.st_mtime_ns, status.st_mode)
-        for name, (path, status) in statuses.items()
-        if path != folder
+        str(path.relative_to(folder)): (path.read_bytes() if path.is_file() else b"", each.st_mtime_ns, each.st_mode)
+        for path, each in statuses.items()
     }
 
 
 def own_files(tree: Path, environment: Environment) -> set[str]:
     """The files of a tree that are not links to those of the environment."""
-    found = set()
-    for path in (path for path in tree.rglob("*") if path.is_file()):
-        name = path.relative_to(tree).as_posix()
-        theirs = environment.site / name
-        if not (theirs.is_file() and path.samefile(theirs)):
-            found.add(name)
-    return found
+    theirs = {name: environment.site / name for name in files_of(tree)}
+    return {name for name, path in theirs.items() if not (path.is_file() and (tree / name).samefile(path))}
 
 
 def build_of(environment: Environment) -> str:
@@ -126,13 +120,14 @@ OWN = {*COMPOSED, HASH, "graft.json", "_torch_graft_start.py"}
 
 
 def test_only_composed_files_are_its_own(environment: Environment) -> None:
+    """Bytecode of composed files is not taken from torch."""
     before = status(environment.site)
     tree = add(environment)
     assert own_files(tree, environment) == OWN
     assert {name: (tree / name).read_bytes() for name in COMPOSED} == COMPOSED
     installed = {name for name in INSTALLED if name.startswith(("torch/", "torchgen/"))}
-    linked = installed - {*COMPOSED, f"torch/{CACHE.format('version')}"}
-    assert {path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()} == linked | OWN
+    assert {*files_of(tree)} == OWN | installed - {*COMPOSED, f"torch/{CACHE.format('version')}"}
+    assert caches(tree) == {f"torch/{CACHE.format('__init__')}": "of __init__"}
     assert not any(path.is_symlink() for path in tree.rglob("*"))
     assert status(environment.site) == before
     assert (build_of(environment), note_of(tree)["base"]) == ("first", environment.content)
@@ -210,10 +205,6 @@ def test_tree_that_takes_over_a_spare_one_is_as_a_fresh_one(environment: Environ
     assert status(environment.site) == before
 
 
-def test_bytecode_of_composed_files_is_not_taken_from_torch(environment: Environment) -> None:
-    assert caches(add(environment)) == {f"torch/{CACHE.format('__init__')}": "of __init__"}
-
-
 def test_tree_of_another_torch_is_not_taken_over(environment: Environment) -> None:
     for build in ("first", "second"):
         add(environment, COMPOSED, build)
@@ -233,33 +224,27 @@ def test_same_input_makes_no_other_tree(environment: Environment) -> None:
     assert build_of(environment) == "first"
 
 
-def test_folder_that_another_takes_the_place_of_is_told(
-    environment: Environment, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second = Path("/my ops"), Path("/other")
-    add(environment)
-    add(environment, COMPOSED, "again")
-    assert capsys.readouterr().err == ""
-    add(environment, COMPOSED, "other", natives=[second])
-    told = capsys.readouterr().err
-    assert told.startswith(f"the operators of {first} are no longer there; ")
-    (value,) = (word for word in shlex.split(told) if word.startswith("NATIVE="))
-    assert shlex.split(value.removeprefix("NATIVE=")) == [str(first), str(second)]
-    add(environment, COMPOSED, "both", natives=[second, first])
-    assert capsys.readouterr().err == ""
-
-
-def test_checkout_that_another_takes_the_place_of_is_told(
-    environment: Environment, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_folder_or_checkout_that_another_takes_the_place_of_is_told(
+    environment: Environment, capsys: Capture, tmp_path: Path
 ) -> None:
     """Of two checkouts, only one can be built at a time."""
-    first, second = (write(tmp_path / name, {"checkout.json": f'{{"tree": "/{name}"}}'}) for name in ("one", "two"))
-    add(environment, COMPOSED, "first", natives=[first])
-    add(environment, COMPOSED, "other", natives=[second])
-    assert capsys.readouterr().err == "the operators of /one are no longer there\n"
-    add(environment, COMPOSED, "folder", natives=[Path("/my_ops")])
-    told = "the operators of /two are no longer there; SOURCE=/two NATIVE=/my_ops adds all of them\n"
-    assert capsys.readouterr().err == told
+    first, second = Path("/my ops"), Path("/other")
+    folders = [str(first), str(second)]
+    one, two = (write(tmp_path / name, {"checkout.json": f'{{"tree": "/{name}"}}'}) for name in ("one", "two"))
+    for number, (natives, told) in enumerate(
+        [
+            ([first], ""),
+            ([first], ""),
+            ([second], f"{first} are no longer there; NATIVE={shlex.quote(shlex.join(folders))} adds all of them"),
+            ([second, first], ""),
+            ([one], None),
+            ([two], "/one are no longer there"),
+            ([Path("/my_ops")], "/two are no longer there; SOURCE=/two NATIVE=/my_ops adds all of them"),
+        ]
+    ):
+        add(environment, COMPOSED, f"build {number}", natives=natives)
+        said = capsys.readouterr().err
+        assert told is None or said == (told and f"the operators of {told}\n")
 
 
 def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
@@ -276,7 +261,7 @@ def test_what_a_killed_build_left_is_no_tree(environment: Environment) -> None:
     assert own_files(third, environment) == OWN
 
 
-def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_of_cuda_are_found_beside_torch(environment: Environment, monkeypatch: Patch) -> None:
     write(environment.site, {"nvidia/cu13/lib/libcudart.so.13": ""})
     monkeypatch.setattr(develop, "_siblings", lambda _: {"nvidia", "missing"})
     tree = add(environment, cuda="13.0")
@@ -303,6 +288,15 @@ input()
         yield process
 
 
+@contextmanager
+def parent_with(environment: Environment, tree: Path) -> Iterator[None]:
+    """A process that uses a tree, and runs until the body ends."""
+    with running(environment) as process:
+        assert process.stdout and process.stdout.readline() == with_tree(tree)
+        yield
+        process.communicate("\n")
+
+
 def ran(environment: Environment, *flags: str, named: str | None = None) -> tuple[str, str]:
     """What a process prints, which is started with the name of a tree in its environment, and its messages."""
     with running(environment, *flags, **({} if named is None else {VARIABLE: named})) as process:
@@ -318,28 +312,44 @@ def with_tree(tree: Path) -> str:
 def test_tree_in_use_stays(environment: Environment) -> None:
     tree = add(environment)
     before = contents(tree)
-    with running(environment) as process:
-        assert process.stdout and process.stdout.readline() == with_tree(tree)
+    with parent_with(environment, tree):
         for build in ("second", "third", "fourth"):
             last = add(environment, CHANGED, build)
         assert contents(tree) == before
         assert remove_trees(environment.packages)
         assert {*tree.parent.iterdir()} == {tree}
-        process.communicate("\n")
     assert last != tree and not last.exists()
     assert remove_trees(environment.packages)
     assert not tree.parent.exists()
 
 
 def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
-    """Also of a parent that was started before another build."""
+    """Also of a parent that was started before another build. If it ignores variables, it has the current tree, and
+    says so.
+    """
     first = add(environment)
-    with running(environment) as parent:
-        assert parent.stdout and parent.stdout.readline()
+    with parent_with(environment, first):
         second = add(environment, CHANGED, "second")
         for named, expected in (first.name, first), ("deleted", second), ("", second):
             assert ran(environment, named=named) == (with_tree(expected), "")
-        parent.communicate("\n")
+        for flag in ("-I", "-E"):
+            out, said = ran(environment, flag, named=first.name)
+            assert out == with_tree(second)
+            assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: ") and said.count("\n") == 1
+            assert ran(environment, flag, named=second.name) == (with_tree(second), "")
+
+
+def test_child_of_a_process_that_was_undeveloped_has_its_tree(environment: Environment) -> None:
+    tree, installed = add(environment), f"{environment.site}/torch/__init__.py"
+    with parent_with(environment, tree):
+        for _ in range(2):
+            assert remove_trees(environment.packages)
+            assert build_of(environment) == ""
+            assert ran(environment, named=tree.name) == (with_tree(tree), "")
+            for named in "", "deleted":
+                assert ran(environment, named=named) == (f"{installed} {named}\n", "")
+    assert remove_trees(environment.packages)
+    assert not tree.parent.exists() and not list(environment.packages.glob("*.pth"))
 
 
 @pytest.mark.parametrize("flags", [(), ("-I",), ("-E",)])
@@ -355,45 +365,17 @@ def test_variable_names_a_tree_of_the_environment_and_nothing_else(
         assert ran(environment, *flags, named=name) == (with_tree(tree), ""), name
 
 
-@pytest.mark.parametrize("flag", ["-I", "-E"])
-def test_child_that_ignores_variables_has_the_current_tree_and_says_so(environment: Environment, flag: str) -> None:
-    first = add(environment)
-    with running(environment) as parent:
-        assert parent.stdout and parent.stdout.readline()
-        second = add(environment, CHANGED, "second")
-        out, said = ran(environment, flag, named=first.name)
-        assert out == with_tree(second)
-        assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: ") and said.count("\n") == 1
-        assert ran(environment, flag, named=second.name) == (with_tree(second), "")
-        parent.communicate("\n")
-
-
-def test_child_of_a_process_that_was_undeveloped_has_its_tree(environment: Environment) -> None:
-    tree, installed = add(environment), f"{environment.site}/torch/__init__.py"
-    with running(environment) as parent:
-        assert parent.stdout and parent.stdout.readline() == with_tree(tree)
-        for _ in range(2):
-            assert remove_trees(environment.packages)
-            assert build_of(environment) == ""
-            assert ran(environment, named=tree.name) == (with_tree(tree), "")
-            for named in "", "deleted":
-                assert ran(environment, named=named) == (f"{installed} {named}\n", "")
-        parent.communicate("\n")
-    assert remove_trees(environment.packages)
-    assert not tree.parent.exists() and not list(environment.packages.glob("*.pth"))
-
-
 def test_session_with_the_old_build_is_told_to_restart(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    environment: Environment, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     """As a notebook that imported torch and runs `make develop`."""
-    layout = Layout(TorchVersion("2.10.0"), (Path("/my ops"),), tmp_path)
+    delivery = Tree(Layout(TorchVersion("2.10.0"), (Path("/my ops"),), tmp_path), environment)
     said = "  this session still uses the old build; restart it\n"
     monkeypatch.delenv(VARIABLE, raising=False)
-    Tree(layout, environment).announce(tmp_path, 1.0)
+    delivery.announce(tmp_path, 1.0)
     assert said not in capsys.readouterr().err
     monkeypatch.setenv(VARIABLE, "tree")
-    Tree(layout, environment).announce(tmp_path, 1.0)
+    delivery.announce(tmp_path, 1.0)
     assert capsys.readouterr().err.endswith(said)
 
 
@@ -401,12 +383,10 @@ def test_everything_is_removed(environment: Environment) -> None:
     before = status(environment.packages)
     assert not remove_trees(environment.packages)
     tree = add(environment)
-    assert remove_trees(environment.packages)
+    assert remove_trees(environment.packages) and not remove_trees(environment.packages)
     assert status(environment.packages) == before
-    assert not tree.parent.exists()
-    assert not list(environment.packages.glob("*.pth"))
+    assert not tree.parent.exists() and not list(environment.packages.glob("*.pth"))
     assert build_of(environment) == ""
-    assert not remove_trees(environment.packages)
 
 
 def run_bare(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -457,24 +437,21 @@ def test_torch_that_changed_is_the_installed_one(environment: Environment, name:
         assert process.communicate("\n")[1] == ""
 
 
-def test_hard_links_outlive_torch(environment: Environment) -> None:
-    tree = add(environment)
-    shutil.rmtree(environment.site / "torch")
-    out, said = ran(environment)
-    assert out == with_tree(tree)
-    assert said.startswith(f"torch: it was uninstalled from {environment.site}; ") and said.count("\n") == 1
-    assert said.endswith(f" undevelop PYTHON={sys.executable}\n")
-
-
-@pytest.mark.usefixtures("symbolic")
-def test_symbolic_links_do_not_outlive_torch(environment: Environment) -> None:
+@pytest.mark.parametrize("links", ["hard", "symbolic"])
+def test_hard_links_outlive_torch_and_symbolic_ones_do_not(
+    environment: Environment, links: str, request: pytest.FixtureRequest
+) -> None:
+    if links == "symbolic":
+        request.getfixturevalue("symbolic")
     tree = add(environment)
     assert ran(environment) == (with_tree(tree), "")
     shutil.rmtree(environment.site / "torch")
-    # What is left of torch is searched for elsewhere, and not found.
     out, said = ran(environment)
-    assert not out.startswith(str(environment.site))
+    # What is left of torch behind symbolic links is searched for elsewhere, and not found.
+    assert out == with_tree(tree) if links == "hard" else not out.startswith(str(environment.site))
     assert said.startswith(f"torch: it was uninstalled from {environment.site}; ")
+    if links == "hard":
+        assert said.count("\n") == 1 and said.endswith(f" undevelop PYTHON={sys.executable}\n")
 
 
 RECORD = "torch-2.10.0.dist-info/RECORD"
@@ -515,9 +492,7 @@ def test_torch_is_known_by_its_content(environment: Environment) -> None:
     assert ran(environment)[0] == installed_one(environment)
 
 
-def test_path_of_libraries_that_would_load_another_torch_is_named(
-    environment: Environment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_path_of_libraries_that_would_load_another_torch_is_named(environment: Environment, monkeypatch: Patch) -> None:
     tree, folder = add(environment), environment.site / "torch/lib"
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{folder}")
     out, said = ran(environment)

@@ -16,7 +16,7 @@ from graft.deliver.develop import use_tree, write_tree
 from graft.deliver.trial import require_import
 from graft.inputs.merge import MARK
 from graft.inputs.native import load_natives
-from helpers import write
+from helpers import Capture, Patch, write
 
 SHIPPED = PACKAGE / "deliver/shipped"
 UPSTREAM = {
@@ -106,7 +106,7 @@ def test_torch_that_fails_by_itself_is_no_error_of_the_folder(environment: Envir
 
 
 def test_environment_that_cannot_be_written_to_is_refused_before_anything_is_built(
-    environment: Environment, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(verbs, "find_environment", lambda _: environment)
     monkeypatch.setattr("os.access", lambda *_: False)
@@ -126,7 +126,7 @@ if os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "1":
 
 
 def test_thin_wheel_that_is_not_loaded_is_told(
-    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     """What PyTorch loads is loaded, also where this process is to have none of it."""
     monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")

@@ -8,12 +8,12 @@ import pytest
 from graft.core.layout import Layout, TorchVersion
 from graft.fork import apply as apply_module
 from graft.inputs.merge import PACKAGED
-from helpers import git, use_own_bases, write
+from helpers import Patch, git, use_own_bases, write
 from small_tree import DESCRIPTION, FILES, NATIVE, PATCHES, repository
 
 
 @pytest.fixture(autouse=True)
-def generator(monkeypatch: pytest.MonkeyPatch) -> None:
+def generator(monkeypatch: Patch) -> None:
     """The tree has no torchgen: write a file with the arguments that it would get."""
 
     def generate_python(natives: Path, base: Path, out: Path) -> None:
@@ -34,7 +34,7 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_bases(tmp_path: Path, monkeypatch: Patch) -> None:
     """Tests of the fork leave the user's base wheels alone."""
     use_own_bases(tmp_path / ".cache", monkeypatch)
 
@@ -61,7 +61,7 @@ def native(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def layout(tmp_path: Path, native: Path, patches: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+def layout(tmp_path: Path, native: Path, patches: Path, monkeypatch: Patch) -> Layout:
     monkeypatch.setattr(Layout, "patches", patches)
     monkeypatch.setattr(Layout, "pin_build", tmp_path / "made")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

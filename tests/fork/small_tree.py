@@ -7,79 +7,16 @@ from pathlib import Path
 
 from graft.codegen.description import NAMESPACES, BoundName, Description
 from graft.fork.apply import Fork
-from helpers import git, write
+from helpers import beside, git, write
+
+TEXTS = beside(__file__)
 
 _TORCH = next(namespace for namespace in NAMESPACES if namespace.name == "torch")
 DESCRIPTION = Description(bound=[BoundName(_TORCH, "mine", "mine", signatures="mine(input)", reference="", derived="")])
 
 TEXT = "".join(f"line_{number}\n" for number in range(1, 41))
-FILES = {
-    "version.txt": "1.2.0a0\n",
-    ".gitignore": "build/\n",
-    "torch/text.py": TEXT,
-    "torch/untouched.py": "pass\n",
-    "torch/stub.pyi.in": "y: int\n",
-    "torchgen/gen.py": "pass\n",
-    "tools/autograd/lists.py": "LISTS = []\n",
-    "tools/autograd/derivatives.yaml": "- name: add(Tensor self) -> Tensor\n  self: grad\n",
-    "aten/src/ATen/templates/Functions.h": "// template\n",
-    "aten/src/ATen/native/native_functions.yaml": "- func: add(Tensor self) -> Tensor\n",
-    "aten/src/ATen/native/tags.yaml": "- tag: core\n  desc: a tag\n",
-    "aten/src/ATen/native/Add.cpp": "// add\n",
-    "aten/src/ATen/CMakeLists.txt": """file(GLOB native_cpp "native/*.cpp")
-file(GLOB native_cuda_cu "native/cuda/*.cu")
-file(GLOB_RECURSE base_cpp "core/*.cpp")
-""",
-    "cmake/Codegen.cmake": """  file(GLOB kernels "${PROJECT_SOURCE_DIR}/aten/src/ATen/native/cpu/*.cpp"
-       "${PROJECT_SOURCE_DIR}/aten/src/ATen/native/x/*.cpp")
-""",
-}
-PATCHES = {
-    "say_two": """Subject: text: say
- two
-Why: a test, which goes
- over two lines
-Kind: intended difference
-
-diff --git a/torch/text.py b/torch/text.py
---- a/torch/text.py
-+++ b/torch/text.py
-@@ -1,3 +1,3 @@
- line_1
--line_2
-+line_two
- line_3
-@@ -29,3 +29,3 @@
- line_29
--line_30
-+line_thirty
- line_31
-""",
-    "new_file": """Subject: text: a second file
-Why: a patch may bring one
-
-diff --git a/torch/second.py b/torch/second.py
-new file mode 100644
---- /dev/null
-+++ b/torch/second.py
-@@ -0,0 +1 @@
-+second = 2\x20\x20
-""",
-}
-NATIVE = {
-    "native_functions.yaml": "- func: mine(Tensor self) -> Tensor\n- func: other(Tensor self) -> Tensor\n",
-    "derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: grad\n",
-    "Mine.cpp": "// mine\r\n// with a second line, and no end of it",
-    "Mine.h": "// the header\n",
-    "cpu/MineKernel.cpp": "REGISTER_DISPATCH(mine_stub, &mine_kernel)\n",
-    "cuda/Mine.cu": "// on CUDA\n",
-    "python/_torch_docs.py": "added = 3\n",
-    "python/text.py": "added = 2\n",
-    "python/stub.pyi": "x: int\n",
-    "python/nn/mine.py": "mine = 3\n",
-    "docs/mine.rst": "What it does.\n",
-    "tests/test_mine.py": "pass\n",
-}
+FILES = {"torch/text.py": TEXT, **TEXTS["files"]}
+PATCHES, NATIVE = TEXTS["patches"], TEXTS["native"]
 
 
 def state(tree: Path) -> tuple[str, str, str]:

@@ -1,21 +1,24 @@
-"""The fork in a PyTorch checkout: commits on the base, the same for the same input, whatever happened in between."""
+"""The fork in a checkout: commits on the base, the same for the same input; what is refused changes nothing."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from graft.core.errors import UsageError
+from graft.core.errors import GraftError, UsageError
 from graft.core.layout import REPOSITORY, Layout
 from graft.fork.apply import apply
 from graft.fork.checkout import MOVING_REF
+from graft.fork.export import export
 from graft.fork.tree import SourceTree
-from helpers import git, write
-from small_tree import DESCRIPTION, FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, times
+from helpers import Capture, Patch, git, write
+from small_tree import DESCRIPTION, FILES, NATIVE, PATCHES, TEXT, commit_upstream, contents, log, state, times
 
 # The files that Graft itself adds to every torch.
 INSTALLED = REPOSITORY / "scripts/graft/compose/appended"
@@ -42,7 +45,7 @@ def test_fork_is_commits_on_the_base(tree: Path, layout: Layout) -> None:
 
 
 def test_patch_for_debian_s_sources_is_left_out_elsewhere(
-    tree: Path, layout: Layout, patches: Path, capsys: pytest.CaptureFixture[str]
+    tree: Path, layout: Layout, patches: Path, capsys: Capture
 ) -> None:
     """Without it such a patch may not apply: what it changes are Debian's changes."""
     text = PATCHES["say_two"].replace("Kind: intended difference\n", "Kind: needed to build\nFor: Debian's sources\n")
@@ -83,14 +86,8 @@ def test_files_are_where_pytorch_looks_for_them(tree: Path, layout: Layout) -> N
     assert contents(tree) == expected
 
 
-def test_applied_twice_is_the_same_commit_and_no_file_is_touched(tree: Path, layout: Layout) -> None:
-    fork, before = apply(tree, layout), times(tree)
-    assert apply(tree, layout) == fork
-    assert times(tree) == before
-
-
 def test_commit_ids_depend_on_nothing_but_the_input(
-    tree: Path, layout: Layout, native: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: Path, layout: Layout, native: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     clone, elsewhere = tmp_path / "clone", tmp_path / "elsewhere/native"
     git(tmp_path, "clone", "--quiet", str(tree), str(clone))
@@ -105,8 +102,9 @@ def test_commit_ids_depend_on_nothing_but_the_input(
     assert contents(clone) == contents(tree)
 
 
-def test_changed_folder_starts_again_from_the_base(tree: Path, layout: Layout, native: Path) -> None:
+def test_same_folder_touches_no_file_and_another_starts_from_the_base(tree: Path, layout: Layout, native: Path) -> None:
     first, before = apply(tree, layout), times(tree)
+    assert apply(tree, layout) == first and times(tree) == before
     (native / "Mine.cpp").write_text("// another\n")
     second = apply(tree, layout)
     assert second.base == first.base
@@ -151,7 +149,7 @@ def test_plain_folder_becomes_a_repository(tmp_path: Path, tree: Path, layout: L
 
 @pytest.mark.parametrize("last", [("read-tree", "-m"), ("update-ref", "HEAD"), ("update-ref", "-d")])
 def test_checkout_that_was_interrupted_is_done_again(
-    tree: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch, last: tuple[str, str]
+    tree: Path, layout: Layout, monkeypatch: Patch, last: tuple[str, str]
 ) -> None:
     """Interrupted before files are written, before HEAD is set, and before the mark is deleted."""
     with monkeypatch.context() as patched:
@@ -187,9 +185,82 @@ def test_checkout_that_was_killed_half_way_is_taken_back(tree: Path, layout: Lay
     assert git(tree, "status", "--porcelain") == ""
 
 
-def test_native_folder_below_the_folder_is_left_out(tree: Path, layout: Layout, native: Path) -> None:
-    write(native, {"faster/cpu/F.cpp": "", "sparse/theirs/native_functions.yaml": "", "sparse/theirs/T.cpp": ""})
+@contextmanager
+def refused(tree: Path, error: type[GraftError], message: str) -> Iterator[pytest.ExceptionInfo[GraftError]]:
+    """Check that the body raises an error, and changes nothing."""
+    before, files = state(tree), contents(tree)
+    with pytest.raises(error, match=message) as caught:
+        yield caught
+    assert (state(tree), contents(tree)) == (before, files)
+
+
+def test_folder_of_another_version_is_refused_and_stays_a_folder(tmp_path: Path, tree: Path, layout: Layout) -> None:
+    folder = write(tmp_path / "plain", {**FILES, "version.txt": "1.2.01\n"})
+    with pytest.raises(UsageError, match=r"version\.txt:1: this is PyTorch 1\.2\.01, but the pin is 1\.2\.0"):
+        apply(folder, layout)
+    assert not (folder / ".git").exists()
+
+
+def test_patch_that_does_not_apply_is_named_with_its_hunk(tree: Path, layout: Layout, patches: Path) -> None:
+    broken = PATCHES["say_two"].replace(" line_31", " line_thirty_one")
+    write(patches, {"say_two.patch": PATCHES["new_file"], "new_file.patch": broken})
+    with refused(tree, UsageError, "the patch does not apply") as caught:
+        apply(tree, layout)
+    path = patches / "new_file.patch"
+    number = broken.splitlines().index("@@ -29,3 +29,3 @@") + 1
+    assert caught.value.what.splitlines() == [
+        f"{path}:{number}: hunk 2 of torch/text.py does not apply",
+        f"{path}: the patch does not apply",
+    ]
+    # The command to continue with: earlier patches are there, matching hunks are applied, the rest is in a .rej file.
+    command = caught.value.todo.split("`")[1]
+    assert subprocess.run(command, shell=True, stderr=subprocess.DEVNULL, check=False).returncode == 1
+    aside = tree.with_name("pytorch-new_file")
+    assert (aside / "torch/second.py").is_file()
+    assert "line_two" in (aside / "torch/text.py").read_text()
+    assert "line_thirty_one" in (aside / "torch/text.py.rej").read_text()
+
+
+def test_changed_tree_is_refused(tree: Path, layout: Layout, native: Path) -> None:
     apply(tree, layout)
-    files = contents(tree)
-    assert "aten/src/ATen/native/Mine.cpp" in files
-    assert not [name for name in files if "faster" in name or "theirs" in name]
+    write(native, {"Mine.cpp": "// another\n"})
+    write(tree, {"torch/untouched.py": "mine\n"})
+    with refused(tree, UsageError, r"1 file changed:\n +M torch/untouched\.py"):
+        apply(tree, layout)
+
+
+def test_untracked_file_in_the_way_is_refused(tree: Path, layout: Layout) -> None:
+    write(tree, {"torch/second.py": "mine\n", "notes.txt": "not in the way\n"})
+    with refused(tree, UsageError, r"would be overwritten:\n    torch/second\.py\n  next"):
+        apply(tree, layout)
+    (tree / "torch/second.py").unlink()
+    apply(tree, layout)
+    assert (tree / "notes.txt").read_text() == "not in the way\n"
+
+
+def test_commit_that_is_not_the_pin_s_is_refused(tree: Path, layout: Layout) -> None:
+    write(tree, {"torch/untouched.py": "mine\n"})
+    git(tree, "commit", "--quiet", "--all", "--message=mine")
+    with refused(tree, UsageError, "but the pin is") as caught:
+        apply(tree, layout)
+    assert "other commits on top" in caught.value.cause
+
+
+def test_commit_on_top_of_the_fork_is_not_thrown_away(tree: Path, layout: Layout) -> None:
+    apply(tree, layout)
+    write(tree, {"torch/untouched.py": "mine\n"})
+    git(tree, "commit", "--quiet", "--all", "--message=mine")
+    for command in (lambda: apply(tree, layout), lambda: export(tree, tree.parent / "out")):
+        with refused(tree, UsageError, "but the pin is|no fork is checked out"):
+            command()
+
+
+def test_native_file_that_upstream_has_is_refused(tree: Path, layout: Layout, native: Path) -> None:
+    write(native, {"Add.cpp": "// mine\n"})
+    with refused(tree, UsageError, r"native/Add\.cpp: PyTorch has this file, aten/src/ATen/native/Add\.cpp"):
+        apply(tree, layout)
+
+
+def test_folder_that_is_no_pytorch_is_refused(layout: Layout, native: Path) -> None:
+    with pytest.raises(UsageError, match="not a PyTorch source tree"):
+        apply(native, layout)

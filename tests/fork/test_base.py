@@ -17,8 +17,10 @@ from graft.core.errors import MissingError, UsageError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs.patches import Patch, patched
 from graft.inputs.pin import load_pin
-from helpers import write
+from helpers import beside, write
 from packaging.tags import sys_tags
+
+CASES = beside(__file__)
 
 ADDED = "torch/_added_operators.py"
 VERSION = "2.6.0+source.7ceabec3e7"
@@ -61,18 +63,7 @@ def test_lists_have_the_operators_of_both(tmp_path: Path) -> None:
     assert done.stdout == "['aten::first', 'aten::second'] ['first', 'second'] {'aten::second'}\n"
 
 
-@pytest.mark.parametrize(
-    ("upstream", "text", "expected"),
-    [
-        ("up\n", "ours\n", ["up", "ours"]),
-        ("up\nours\n", "ours\n", ["up", "ours"]),
-        ("up\nfirst\n\nours\n", "second\n\nours\n", ["up", "first", "second", "ours"]),
-        ("ours\n", "second\n\nours\n", ["second", "ours"]),
-        # What the folder's text needs is before it.
-        ("up\nours\n\nfirst\n", "ours\n\nsecond\n", ["up", "ours", "first", "second"]),
-        ("up\nours\n\nfirst\n", "ours\n", ["up", "ours", "first"]),
-    ],
-)
+@pytest.mark.parametrize(("upstream", "text", "expected"), CASES["texts"])
 def test_our_text_is_there_once_and_in_its_place(upstream: str, text: str, expected: list[str]) -> None:
     lines = behind(upstream, text, "ours\n").splitlines()
     assert [line for line in lines if line and not line.startswith("#")] == expected

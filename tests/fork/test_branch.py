@@ -10,53 +10,12 @@ from asking import asked
 from graft.checkout.branch import import_branch
 from graft.core.errors import UsageError
 from graft.core.layout import Layout, TorchVersion
-from helpers import git
+from helpers import Capture, beside, git
 from small_tree import commit, commit_upstream
 
 NATIVE = "aten/src/ATen/native"
-FUNCTIONS = """- func: add(Tensor self) -> Tensor
-
-- func: twice(Tensor self) -> Tensor
-  variants: function, method
-  dispatch:
-    CPU: twice_cpu
-    CUDA: twice_cuda
-
-- func: half(Tensor self) -> Tensor
-  structured_delegate: half.out
-
-- func: half.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  dispatch:
-    CPU, CUDA: half_out
-
-- func: third(Tensor self) -> Tensor
-  dispatch:
-    CPU: third_cpu
-"""
-SOURCE = """#include <ATen/x.h>
-namespace at::native {
-namespace {
-int64_t count(const Tensor& self) { return 2; }
-}
-Tensor add(const Tensor& self) { return self; }
-Tensor twice_cpu(const Tensor& self) { return self * count(self); }
-Tensor third_cpu(const Tensor& self) { return self / 3; }
-}
-namespace at::meta {
-TORCH_META_FUNC(half)(const Tensor& self) { check(self); }
-}
-"""
-DERIVATIVES = """- name: generated_functional(Tensor self) -> Tensor
-  self: grad
-
-- name: twice(Tensor self) -> Tensor
-  self: grad * 2
-  result: auto_linear
-
-- name: third(Tensor self) -> Tensor
-  self: grad / 3
-"""
+CASES = beside(__file__)
+FUNCTIONS, SOURCE, DERIVATIVES = (CASES[name] for name in ("functions", "source", "derivatives"))
 BEFORE = {
     f"{NATIVE}/native_functions.yaml": FUNCTIONS,
     "tools/autograd/derivatives.yaml": DERIVATIVES,
@@ -101,61 +60,26 @@ def test_kernel_that_calls_a_changed_function_is_replaced(upstream: Path, into: 
     ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param("return self;", "return +self;", {"add(Tensor self) -> Tensor": None}, id="composite"),
-        pytest.param(
-            "check(self);",
-            "check(self, 1);",
-            {"half.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)": {"CPU": "half_out", "CUDA": "half_out"}},
-            id="meta function",
-        ),
-        pytest.param("namespace at::meta {", "// a comment\nnamespace at::meta {", {}, id="comment"),
-    ],
-)
-def test_entries_of_changed_functions(
-    upstream: Path, into: Path, old: str, new: str, expected: dict[str, dict[str, str] | None]
-) -> None:
-    files = of_branch(upstream, into, {f"{NATIVE}/Several.cpp": SOURCE.replace(old, new)})
-    entries = yaml.safe_load(files.get("native_functions.yaml", "[]"))
-    assert {entry["func"]: entry.get("dispatch") for entry in entries} == expected
-    assert all(entry["replace"] is True for entry in entries)
-
-
-def test_condition_affects_each_kernel_of_the_file(upstream: Path, into: Path) -> None:
-    files = of_branch(
-        upstream, into, {f"{NATIVE}/Several.cpp": SOURCE.replace("x.h>", "x.h>\n#if TWO\nint two;\n#endif")}
-    )
-    entries = yaml.safe_load(files["native_functions.yaml"])
-    assert {entry["func"].partition("(")[0] for entry in entries} == {"add", "twice", "third", "half.out"}
-
-
-def test_local_function_is_no_kernel(upstream: Path, into: Path) -> None:
-    text = "namespace at::native {\nnamespace {\nvoid add() {}\n}\nstatic void third_cpu() {}\n}\n"
-    assert of_branch(upstream, into, {f"{NATIVE}/New.cpp": text}) == {"New.cpp": text}
-
-
-def test_kernel_is_replaced_though_tags_stay(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    functions = FUNCTIONS.replace("CPU: third_cpu", "CPU: third_cpu\n  tags: core")
-    source = SOURCE.replace("self / 3", "self / 3.0")
-    files = of_branch(upstream, into, {f"{NATIVE}/native_functions.yaml": functions, f"{NATIVE}/Several.cpp": source})
-    (entry,) = yaml.safe_load(files["native_functions.yaml"])
-    assert entry == {"func": "third(Tensor self) -> Tensor", "dispatch": {"CPU": "third_cpu"}, "replace": True}
-    assert "third: a release keeps its tags" in "".join(capsys.readouterr())
-
-
-def test_what_a_release_keeps_is_listed(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    functions = FUNCTIONS.replace("- func: add(Tensor self) -> Tensor\n", "").replace("    CUDA: twice_cuda\n", "")
-    changes = {
-        f"{NATIVE}/native_functions.yaml": functions,
-        "tools/autograd/derivatives.yaml": DERIVATIVES.replace("  result: auto_linear\n", ""),
-    }
-    assert of_branch(upstream, into, changes) == {}
+@pytest.mark.parametrize("name", CASES["branches"])
+def test_what_is_imported_of_a_branch(upstream: Path, into: Path, capsys: Capture, name: str) -> None:
+    branch, changes = CASES["branches"][name], {}
+    for file, old, new in branch["edits"]:
+        text = changes.get(file, BEFORE.get(file, ""))
+        assert not old or text.count(old) == 1, old
+        changes[file] = text.replace(old, new) if old else text + new
+    files = of_branch(upstream, into, changes)
     said = "".join(capsys.readouterr())
-    assert "native_functions.yaml: add: a release keeps it" in said
-    assert "native_functions.yaml: twice: a release keeps its kernels for CUDA" in said
-    assert "derivatives.yaml: twice: a release keeps its formulas for result" in said
+    assert [line for line in branch.get("said", []) if line not in said] == []
+    assert "torch/functional.py" not in said
+    found = {name: yaml.safe_load(text) for name, text in files.items() if name.endswith(".yaml")}
+    for list_name, entries in branch.get("lists", {}).items():
+        if isinstance(entries[0], str):  # their names alone
+            found[list_name] = [entry["func"].partition("(")[0] for entry in found[list_name]]
+    assert found == branch.get("lists", {})
+    assert sorted(files.keys() - found.keys()) == branch.get("others", [])
+    for other in branch.get("others", []):
+        change = changes.get(f"{NATIVE}/{other}", "y = 2\n")
+        assert files[other] == change or other == "Several.cpp"
 
 
 def test_docstring_of_a_new_operator(upstream: Path, into: Path) -> None:
@@ -170,46 +94,6 @@ def test_docstring_of_a_new_operator(upstream: Path, into: Path) -> None:
         "native_functions.yaml": "- func: fourth(Tensor self) -> Tensor\n",
         "docs/fourth.rst": "What it does.\n",
     }
-
-
-def test_new_operator_and_formulas(upstream: Path, into: Path) -> None:
-    new = "- func: fourth(Tensor self) -> Tensor\n"
-    formulas = DERIVATIVES.replace("grad / 3", "grad / 3.0")
-    formulas += "\n- name: fourth(Tensor self) -> Tensor\n  self: grad\n"
-    changes = {f"{NATIVE}/native_functions.yaml": f"{FUNCTIONS}\n{new}", "tools/autograd/derivatives.yaml": formulas}
-    files = of_branch(upstream, into, {**changes, f"{NATIVE}/Fourth.cpp": "// new\n"})
-    assert files["native_functions.yaml"] == new
-    assert files["Fourth.cpp"] == "// new\n"
-    assert yaml.safe_load(files["derivatives.yaml"]) == [
-        {"name": "third(Tensor self) -> Tensor", "self": "grad / 3.0", "replace": True},
-        {"name": "fourth(Tensor self) -> Tensor", "self": "grad"},
-    ]
-
-
-def test_other_kernel_of_a_key(upstream: Path, into: Path) -> None:
-    changes = {f"{NATIVE}/native_functions.yaml": FUNCTIONS.replace("CPU: third_cpu", "CPU: faster_third")}
-    files = of_branch(upstream, into, changes)
-    (entry,) = yaml.safe_load(files["native_functions.yaml"])
-    assert entry == {"func": "third(Tensor self) -> Tensor", "dispatch": {"CPU": "faster_third"}, "replace": True}
-
-
-def test_what_has_no_place_is_listed(upstream: Path, into: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changes = {
-        f"{NATIVE}/Several.h": "struct Another {};\n",
-        f"{NATIVE}/native_functions.yaml": FUNCTIONS.replace("function, method", "method"),
-        "torch/functional.py": "x = 1\ny = 2\n",
-        "torch/other.py": "x = 2\n",
-        "c10/core/Scalar.h": "// other\n",
-        f"{NATIVE}/vulkan/ops/New.cpp": "// new\n",
-    }
-    assert of_branch(upstream, into, changes) == {"python/functional.py": "y = 2\n"}
-    said = "".join(capsys.readouterr())
-    for name in (
-        *("Several.h", "native_functions.yaml: twice: a release keeps its variants", "torch/other.py"),
-        *("c10/core/Scalar.h", "vulkan/ops/New.cpp", "BUILD=source"),
-    ):
-        assert name in said
-    assert "torch/functional.py" not in said
 
 
 def test_diff(upstream: Path, into: Path, tmp_path: Path) -> None:

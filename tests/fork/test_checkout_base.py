@@ -12,7 +12,7 @@ import pytest
 from graft.checkout.base import Base, changed_upstream, find_base
 from graft.checkout.repository import Repository
 from graft.core.errors import UsageError
-from helpers import git
+from helpers import Patch, git, program
 from small_tree import FILES, commit, repository
 
 ADD = "aten/src/ATen/native/Add.cpp"
@@ -21,7 +21,7 @@ NIGHTLY = "1.3.0.dev20240511+cpu"
 
 
 @pytest.fixture
-def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def upstream(tmp_path: Path, monkeypatch: Patch) -> Path:
     """PyTorch: main with three commits, the tag v1.2.0 on a branch that leaves it at the first, and a nightly of the
     second, which is on no branch.
     """
@@ -76,6 +76,7 @@ def test_head_that_descends_from_the_release(checkout: Path) -> None:
 
 def test_head_that_does_not_descend_from_the_release(checkout: Path) -> None:
     wheel, main = at(checkout, "v1.2.0"), at(checkout, "origin/main")
+    assert found(checkout, wheel).commit == main and Repository(checkout).changed(main) == {}
     commit(checkout, {PYTHON: "own\n", ADD: "// own\n"})
     base = found(checkout, wheel)
     assert (base.commit, base.wheel) == (main, wheel)
@@ -87,12 +88,6 @@ def test_head_that_does_not_descend_from_the_release(checkout: Path) -> None:
     changed = Repository(checkout).changed(base.commit)
     assert changed == {PYTHON: "M", ADD: "M"}
     assert changed_upstream(Repository(checkout), base, changed) == [ADD]
-
-
-def test_head_at_main_changes_nothing(checkout: Path) -> None:
-    base = found(checkout, at(checkout, "v1.2.0"))
-    assert base.commit == at(checkout, "HEAD")
-    assert Repository(checkout).changed(base.commit) == {}
 
 
 def test_nightly_is_of_the_commit_that_its_subject_names(checkout: Path) -> None:
@@ -133,10 +128,7 @@ def test_signature_of_a_nightly_is_not_verified(tmp_path: Path, checkout: Path) 
     signed = raw.replace("\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n -----END PGP SIGNATURE-----\n\n", 1)
     words = ["git", "hash-object", "-t", "commit", "-w", "--stdin"]
     done = subprocess.run(words, cwd=checkout, input=signed, capture_output=True, text=True, check=True)
-    program = tmp_path / "gpg"
-    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/marker\n")
-    program.chmod(0o755)
-    git(checkout, "config", "gpg.program", str(program))
+    git(checkout, "config", "gpg.program", str(program(tmp_path / "gpg", f"touch {tmp_path}/marker")))
     git(checkout, "config", "log.showSignature", "true")
     assert found(checkout, done.stdout.strip(), NIGHTLY).commit == at(checkout, "origin/main~1")
     assert not (tmp_path / "marker").exists()
@@ -252,7 +244,7 @@ def test_torch_that_does_not_say_its_commit(checkout: Path) -> None:
     ],
 )
 def test_nightly_that_fits_better(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, written: str, version: str, expected: list[str] | None
+    checkout: Path, monkeypatch: Patch, written: str, version: str, expected: list[str] | None
 ) -> None:
     monkeypatch.setenv("GIT_COMMITTER_DATE", written)
     git(checkout, "update-ref", "refs/remotes/origin/main", commit(checkout, {}))
@@ -261,7 +253,7 @@ def test_nightly_that_fits_better(
     assert said == ([f"the nightly nearest to it fits better: {line.format(*expected)}"] if expected else [])
 
 
-def test_nightly_that_is_not_there_yet(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nightly_that_is_not_there_yet(checkout: Path, monkeypatch: Patch) -> None:
     now = datetime.now(timezone.utc)
     monkeypatch.setenv("GIT_COMMITTER_DATE", now.isoformat())
     git(checkout, "update-ref", "refs/remotes/origin/main", commit(checkout, {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,110 +13,18 @@ from graft.checkout.derive import derive
 from graft.checkout.repository import Repository
 from graft.checkout.versions import WorkingTree
 from graft.core.errors import UsageError
-from helpers import git, write
+from helpers import beside, git, write
 from small_tree import commit, repository
+
+CASES = beside(__file__)
 
 NATIVE = "aten/src/ATen/native"
 FUNCTIONS = f"{NATIVE}/native_functions.yaml"
 DERIVATIVES = "tools/autograd/derivatives.yaml"
 HELPERS = "torch/csrc/autograd/FunctionsManual"
 YAML = "torchgen/packaged/ATen/native/native_functions.yaml"
-FILES = {
-    FUNCTIONS: """# The operators.
-- func: half(Tensor self) -> Tensor
-  structured_delegate: half.out
-
-- func: half.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-  structured: True
-  dispatch:
-    CPU, CUDA: half_out
-
-- func: third(Tensor self, int n) -> Tensor
-  dispatch:
-    CPU: third_cpu
-    CUDA: third_cuda
-
-- func: fourth(Tensor self) -> Tensor
-""",
-    DERIVATIVES: """- name: third(Tensor self, int n) -> Tensor
-  self: third_backward(grad, n)
-
-- name: fourth(Tensor self) -> Tensor
-  self: grad / 4
-""",
-    f"{NATIVE}/Half.cpp": """#include <ATen/native/Half.h>
-namespace at::meta {
-TORCH_META_FUNC(half)(const Tensor& self) { check(self); }
-} // namespace at::meta
-namespace at::native {
-TORCH_IMPL_FUNC(half_out)(const Tensor& self, const Tensor& out) { half_stub(kCPU, *this); }
-DEFINE_DISPATCH(half_stub);
-}
-""",
-    f"{NATIVE}/Others.cpp": """#include <ATen/core/Tensor.h>
-
-namespace at::native {
-
-constexpr int kThree = 3;
-
-// Counts.
-static int64_t count(const Tensor& self) {
-  return self.dim();
-}
-
-Tensor third_cpu(const Tensor& self, int64_t n) {
-  return self / (n * kThree);
-}
-
-Tensor fourth(const Tensor& self) {
-  return self / 4 * count(self);
-}
-
-Tensor& only_called(Tensor& self) {
-  return self;
-}
-
-} // namespace at::native
-""",
-    f"{NATIVE}/cpu/Kernels.cpp": """namespace at::native {
-namespace {
-template <typename T> T twice(T x) { return x + x; }
-void half_kernel(TensorIteratorBase& iter) { run(iter, 2); }
-void add_kernel(TensorIteratorBase& iter) { run(iter, twice(1)); }
-}
-REGISTER_DISPATCH(half_stub, &half_kernel)
-REGISTER_DISPATCH(add_stub, &add_kernel)
-ALSO_REGISTER_AVX512_DISPATCH(sub_stub, &add_kernel)
-}
-""",
-    "aten/src/ATen/functorch/BatchRulesUnaryOps.cpp": """namespace at::functorch {
-static int one_rule() { return 1; }
-static int two_rule() { return 2; }
-#define RULE(op) VMAP_SUPPORT(op, op ## _rule)
-TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {
-  VMAP_SUPPORT(one, one_rule);
-  VMAP_SUPPORT(two, two_rule);
-  m.impl("three", three_rule);
-}
-}
-""",
-    f"{HELPERS}.h": """#pragma once
-namespace torch::autograd::generated::details {
-Tensor third_backward(const Tensor& grad, int64_t n);
-Tensor other_backward(const Tensor& grad);
-}
-""",
-    f"{HELPERS}.cpp": """#include <torch/csrc/autograd/FunctionsManual.h>
-namespace torch::autograd::generated::details {
-static Tensor scaled(const Tensor& grad) { return grad * 1; }
-Tensor other_backward(const Tensor& grad) { return scaled(grad); }
-Tensor third_backward(const Tensor& grad, int64_t n) { return grad / n; }
-}
-""",
-    "c10/core/Scalar.h": "// c10\n",
-    "test/test_ops.py": "x = 1\n",
-    "torch/functional.py": "x = 1\n",
-}
+# A small PyTorch, and sources that some tests add to it.
+FILES, BRANCHES, HELPED = (CASES[name] for name in ("files", "branches", "helped"))
 
 
 @pytest.fixture
@@ -151,9 +60,34 @@ def lines(answer: Answer, name: str) -> dict[int, str]:
     return {number: line for number, line in enumerate(answer.files[name].decode().splitlines(), 1) if line.strip()}
 
 
-def test_nothing_changes(checkout: Path, site: Path) -> None:
-    answer = of(checkout, site)
-    assert (answer.files, answer.overlay, answer.left) == ({}, {}, {})
+def summary(entry: dict[str, Any]) -> str:
+    """Return an entry in a line: the operator's name, and what is there besides its schema and `replace`."""
+    more = [f"{key}: {value}" for key, value in entry.items() if key not in ("func", "name", "replace", "dispatch")]
+    more += [f"{key}: {kernel}" for key, kernel in entry.get("dispatch", {}).items()]
+    return " ".join([entry.get("func", entry.get("name")).partition("(")[0], *more])
+
+
+@pytest.mark.parametrize("name", CASES["changes"])
+def test_what_a_change_makes(tmp_path: Path, site: Path, name: str) -> None:
+    case = CASES["changes"][name]
+    checkout = repository(tmp_path / "checkout", {**FILES, **case.get("add", {})})
+    answer = of(checkout, site, *map(tuple, case["edits"]), **case.get("new", {}))
+    for file, key in (("native_functions.yaml", "entries"), ("derivatives.yaml", "formulas")):
+        assert [summary(entry) for entry in entries(answer, file)] == case.get(key, [])
+    for file, numbered in case.get("numbered", {}).items():
+        assert lines(answer, file) == numbered
+    for file, texts in case.get("there", {}).items():
+        assert [text for text in texts if text not in answer.files[file].decode()] == []
+    for file, texts in case.get("gone", {}).items():
+        assert [text for text in texts if text in answer.files[file].decode()] == []
+    assert bool(answer.files) == any(key in case for key in ("entries", "numbered", "there"))
+    assert sorted(answer.files) == case.get("files", sorted(answer.files))
+    assert sorted(answer.overlay) == case.get("overlay", []) and sorted(answer.added) == case.get("added", [])
+    assert {*case.get("operators", [])} <= {*answer.operators}
+    for found, wanted in ((answer.left, case.get("left", {})), (answer.refused, case.get("refused", {}))):
+        assert found.keys() == wanted.keys()
+        for place, why in wanted.items():
+            assert found[place].startswith(why.replace("{tree}", str(checkout)))
 
 
 def test_kernel_and_entry_are_at_their_lines(checkout: Path, site: Path) -> None:
@@ -172,15 +106,7 @@ def test_kernel_and_entry_are_at_their_lines(checkout: Path, site: Path) -> None
     assert answer.places["Others.cpp"] == f"{NATIVE}/Others.cpp"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("namespace at::native {", "namespace at { namespace native {\n// here\n"),
-        ("#include <ATen/core/Tensor.h>\n", ""),
-        ("  return self.dim();", "  /* the number */ return\n      self.dim(); // of dimensions"),
-        ("#include <ATen/core/Tensor.h>", "#ifndef A\n#include <ATen/Functions.h>\n#else\n#include <ATen/B.h>\n#endif"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), CASES["alike"])
 def test_what_compiles_alike_builds_nothing(checkout: Path, site: Path, old: str, new: str) -> None:
     edits = [(f"{NATIVE}/Others.cpp", old, new)]
     if "{ namespace" in new:
@@ -189,57 +115,12 @@ def test_what_compiles_alike_builds_nothing(checkout: Path, site: Path, old: str
     assert (answer.files, answer.left) == ({}, {})
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("self.dim();", "self.dim() + 1;", {"fourth"}),
-        ("kThree = 3", "kThree = 4", {"third"}),
-        ("constexpr int kThree = 3;", "using namespace other;\nconstexpr int kThree = 3;", {"third", "fourth"}),
-        ("constexpr int kThree = 3;", "#if ONE\nconstexpr int kThree = 3;\n#endif", {"third", "fourth"}),
-    ],
-)
-def test_a_statement_changes_what_names_it(checkout: Path, site: Path, old: str, new: str, expected: set[str]) -> None:
-    answer = of(checkout, site, (f"{NATIVE}/Others.cpp", old, new))
-    assert {str(entry["func"]).partition("(")[0] for entry in entries(answer)} == expected
-
-
-def test_only_registrations_of_what_changed_change_hands(checkout: Path, site: Path) -> None:
-    answer = of(checkout, site, (f"{NATIVE}/cpu/Kernels.cpp", "x + x", "2 * x"))
-    text = "\n".join(lines(answer, "cpu/Kernels.cpp").values())
-    assert "add_stub" in text and "sub_stub" in text and "half" not in text
-    assert entries(answer) == []
-
-
-def test_meta_function(checkout: Path, site: Path) -> None:
-    answer = of(checkout, site, (f"{NATIVE}/Half.cpp", "check(self);", "check(self, 1);"))
-    (entry,) = entries(answer)
-    assert entry["dispatch"] == {"CPU": "half_out"}, "there is no CUDA in this torch"
-    text = "\n".join(lines(answer, "Half.cpp").values())
-    assert "TORCH_META_FUNC(half)" in text and "TORCH_IMPL_FUNC(half_out)" in text and "DEFINE_DISPATCH" not in text
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "there", "gone"),
-    [
-        ("return 1", "return 3", ["one"], ["two_rule", "three"]),
-        ('"three", three_rule', '"three", other_rule', ["other_rule"], ["one_rule", "two_rule"]),
-        ("  VMAP_SUPPORT(two", "  RULE(four);\n  VMAP_SUPPORT(two", ["RULE(four)"], ["VMAP_SUPPORT(two"]),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "there", "gone"), CASES["rules"])
 def test_batching_rules(checkout: Path, site: Path, old: str, new: str, there: list[str], gone: list[str]) -> None:
     answer = of(checkout, site, ("aten/src/ATen/functorch/BatchRulesUnaryOps.cpp", old, new))
     text = "\n".join(lines(answer, "BatchRulesUnaryOps.cpp").values())
     assert all(each in text for each in there)
     assert not any(f"{each}" in text.replace("#define RULE(op) VMAP_SUPPORT(op, op ## _rule)", "") for each in gone)
-
-
-def test_functions_for_formulas(checkout: Path, site: Path) -> None:
-    answer = of(checkout, site, (f"{HELPERS}.cpp", "grad * 1", "grad * 2"))
-    text = "\n".join(lines(answer, "FunctionsManual.cpp").values())
-    assert "scaled" in text and "other_backward" in text and "third_backward" not in text
-    assert answer.files.keys() == {"FunctionsManual.cpp"}
-    answer = of(checkout, site, (f"{HELPERS}.cpp", "grad / n", "grad / (n + 0)"))
-    assert "third" in answer.operators
 
 
 def test_formula_with_a_function_that_the_torch_lacks(checkout: Path, site: Path) -> None:
@@ -255,24 +136,6 @@ def test_formula_with_a_function_that_the_torch_lacks(checkout: Path, site: Path
     assert "other_backward" in answer.files["FunctionsManual.h"].decode()
 
 
-def test_another_schema_is_refused_and_the_rest_goes_on(checkout: Path, site: Path) -> None:
-    answer = of(
-        checkout,
-        site,
-        (FUNCTIONS, "third(Tensor self, int n)", "third(Tensor self, int n, int m)"),
-        (DERIVATIVES, "third(Tensor self, int n)", "third(Tensor self, int n, int m)"),
-        (DERIVATIVES, "third_backward(grad, n)", "third_backward(grad, n * m)"),
-        (f"{NATIVE}/Others.cpp", "int64_t n) {", "int64_t n, int64_t m) {"),
-        (f"{NATIVE}/Others.cpp", "return self / 4", "return self / 4.0"),
-    )
-    schema = "third(Tensor self, int n) -> Tensor"
-    place = f"{checkout}/{FUNCTIONS}:10: third"
-    assert answer.refused == {"third": f"{place}: the torch that is built on has another schema: {schema}"}
-    assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
-    assert "third" not in answer.files["Others.cpp"].decode()
-    assert entries(answer, "derivatives.yaml") == []
-
-
 def test_operators_that_the_torch_has_not_or_otherwise_are_refused(checkout: Path, site: Path) -> None:
     theirs = FILES[FUNCTIONS].replace("third(Tensor self, int n)", "third(Tensor self, int n, int m)")
     write(site, {YAML: theirs.partition("- func: fourth")[0]})
@@ -282,35 +145,6 @@ def test_operators_that_the_torch_has_not_or_otherwise_are_refused(checkout: Pat
     assert "has another schema: third(Tensor self, int n, int m)" in answer.refused["third"]
     assert "lacks this operator" in answer.refused["fourth"]
     assert entries(answer) == []
-
-
-def test_new_operator(checkout: Path, site: Path) -> None:
-    answer = of(
-        checkout,
-        site,
-        (FUNCTIONS, "- func: fourth", "- func: fifth(Tensor self) -> Tensor\n  tags: core\n\n- func: fourth"),
-        (DERIVATIVES, "- name: fourth", "- name: fifth(Tensor self) -> Tensor\n  self: grad\n\n- name: fourth"),
-        (f"{NATIVE}/Others.cpp", "Tensor fourth(", "Tensor fifth(const Tensor& self) { return self; }\nTensor fourth("),
-        ("torch/functional.py", "x = 1", "x = 1\n\n\ndef fifth(): ..."),
-    )
-    assert entries(answer) == [{"func": "fifth(Tensor self) -> Tensor", "tags": "core"}]
-    assert entries(answer, "derivatives.yaml") == [{"name": "fifth(Tensor self) -> Tensor", "self": "grad"}]
-    assert "fifth" in answer.files["Others.cpp"].decode() and "fourth" not in answer.files["Others.cpp"].decode()
-    assert answer.overlay.keys() == {"torch/functional.py"}
-    assert answer.added == {"fifth"}
-
-
-def test_python_of_a_refused_overload_is_left_out(checkout: Path, site: Path) -> None:
-    more = "@register_meta(aten.half.out)\ndef meta_half(x): ...\n\n\ndef other(): ...\n"
-    answer = of(
-        checkout,
-        site,
-        (FUNCTIONS, "half.out(Tensor self, *, Tensor", "half.out(Tensor self, *, int n, Tensor"),
-        ("torch/functional.py", "x = 1\n", f"x = 1\n\n\n{more}"),
-    )
-    assert answer.refused.keys() == {"half.out"} and not answer.overlay
-    assert lines(answer, "python/functional.py") == {8: "def other(): ..."}
-    assert "torch/functional.py: `meta_half`" in answer.left
 
 
 def test_new_overload_has_no_docstring_of_its_own(checkout: Path, site: Path) -> None:
@@ -338,53 +172,7 @@ def test_kernel_of_an_entry_without_dispatch_is_named_as_torchgen_does(operator:
     assert composite_name(operator) == kernel
 
 
-def test_renamed_operator_is_told(checkout: Path, site: Path) -> None:
-    answer = of(
-        checkout,
-        site,
-        (FUNCTIONS, "func: fourth(", "func: quarter("),
-        (f"{NATIVE}/Others.cpp", "Tensor fourth(", "Tensor quarter("),
-    )
-    assert entries(answer) == [{"func": "quarter(Tensor self) -> Tensor"}]
-    assert answer.left == {f"{FUNCTIONS}: fourth": "a release keeps it"}
-
-
-def test_what_cannot_be_carried_is_listed(checkout: Path, site: Path) -> None:
-    answer = of(
-        checkout,
-        site,
-        ("c10/core/Scalar.h", "c10", "changed"),
-        ("test/test_ops.py", "1", "2"),
-        (f"{NATIVE}/Others.cpp", "  return self;", "  return ++self;"),
-        **{
-            f"{NATIVE}/cuda/New.cu": "// new\n",
-            f"{NATIVE}/vulkan/New.cpp": "// new\n",
-            f"{NATIVE}/mkldnn/New.cpp": "// new\n",
-            "aten/src/ATen/templates/Functions.h": "// new\n",
-            "aten/src/ATen/CMakeLists.txt": "# set_source_files_properties(x/Mine.cpp PROPERTIES COMPILE_FLAGS -O0)\n",
-        },
-    )
-    assert answer.files == {}
-    assert {name: why.split()[0] for name, why in answer.left.items()} == {
-        "c10/core/Scalar.h": "PyTorch's",
-        f"{NATIVE}/cuda/New.cu": "the",
-        f"{NATIVE}/vulkan/New.cpp": "a",
-        f"{NATIVE}/mkldnn/New.cpp": "PyTorch's",
-        "aten/src/ATen/templates/Functions.h": "the",
-        "aten/src/ATen/CMakeLists.txt": "PyTorch's",
-        f"{NATIVE}/Others.cpp: only_called": "only",
-    }
-
-
-@pytest.mark.parametrize(
-    ("written", "is_left"),
-    [
-        ("native/Others.cpp PROPERTIES COMPILE_FLAGS -O0", True),
-        (f'${{ROOT}}/../{NATIVE}/Others.cpp PROPERTIES COMPILE_FLAGS "-march=x -Wno-y"', True),
-        (f"${{ROOT}}/{NATIVE}/Others.cpp PROPERTIES COMPILE_FLAGS -Wno-deprecated-declarations", False),
-        (f"${{ROOT}}/{NATIVE}/cuda/Others.cpp PROPERTIES COMPILE_FLAGS -O0", False),
-    ],
-)
+@pytest.mark.parametrize(("written", "is_left"), CASES["flags"])
 def test_source_with_flags_of_its_own(checkout: Path, site: Path, written: str, *, is_left: bool) -> None:
     write(checkout, {"aten/src/ATen/CMakeLists.txt": f"set_source_files_properties({written})\n"})
     git(checkout, "add", "--all")
@@ -392,8 +180,14 @@ def test_source_with_flags_of_its_own(checkout: Path, site: Path, written: str, 
     assert (answer.left.get(f"{NATIVE}/Others.cpp") == "PyTorch's build compiles it with flags of its own") is is_left
 
 
-def test_deleted_source_is_told(checkout: Path, site: Path) -> None:
+@pytest.mark.parametrize("link", ["", "nowhere.cpp"])
+def test_deleted_source_is_told_and_an_editor_s_lock_is_none(checkout: Path, site: Path, link: str) -> None:
+    (checkout / NATIVE / ".#Others.cpp").symlink_to("somebody@host.1")
+    answer = of(checkout, site)
+    assert (answer.files, answer.left) == ({}, {})
     (checkout / NATIVE / "Others.cpp").unlink()
+    if link:
+        (checkout / NATIVE / "Others.cpp").symlink_to(link)
     answer = of(checkout, site)
     assert answer.files == {}
     assert answer.left[f"{NATIVE}/Others.cpp"] == "deleted; the torch that is built on keeps it"
@@ -405,55 +199,7 @@ def test_conflict_is_an_error_with_its_line(checkout: Path, site: Path) -> None:
         of(checkout, site, (f"{NATIVE}/Others.cpp", "  return self;", conflict))
 
 
-BRANCHES = """namespace at::native {
-template <int N> std::enable_if_t<N % 2 == 0, std::pair<int, int>> even() { return {1, N}; }
-template <int N> std::enable_if_t<(N >= 4), int> large() { return N; }
-void half_kernel(int x) {
-#if SOME
-  if (x) {
-#if TWO
-    if (x > 2) {
-#else
-    {
-#endif
-      x = 3;
-    }
-  }
-#endif
-#if ONE
-  if (x) {
-#else
-  if (!x) {
-#endif
-    even<2>();
-  }
-}
-#if ONE
-static int eight(int x)
-#else
-static int eight(long x)
-#endif
-{ return 8; }
-struct Of : Base<decltype(large<4>())> { int n; };
-struct __align__(8) Two { int n[2]; };
-[[maybe_unused]] static int seven() { return 7; }
-void add_kernel(int x) { large<4>(); Of of; Two two; }
-REGISTER_DISPATCH(half_stub, &half_kernel)
-REGISTER_DISPATCH(add_stub, &add_kernel)
-}
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "there", "gone"),
-    [
-        ("{1, N}", "{2, N}", "half_stub", "add_stub"),
-        ("return N;", "return N + 1;", "add_stub", "half_stub"),
-        ("x) { large", "x) { seven(); large", "[[maybe_unused]] static int seven", "half_stub"),
-        ("x) { large", "x) { x = 1; large", "struct __align__(8) Two", "seven"),
-        ("x) { large", "x) { x = 1; large", "struct Of : Base", "half_stub"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "there", "gone"), CASES["branch_edits"])
 def test_braces_in_branches_and_comparisons_in_types(
     tmp_path: Path, site: Path, old: str, new: str, there: str, gone: str
 ) -> None:
@@ -470,28 +216,7 @@ def test_source_without_a_brace_is_left_to_the_compiler(checkout: Path, site: Pa
     assert {str(entry["func"]).partition("(")[0] for entry in entries(answer)} == {"third", "fourth"}
 
 
-def test_editors_lock_is_no_source(checkout: Path, site: Path) -> None:
-    (checkout / NATIVE / ".#Others.cpp").symlink_to("somebody@host.1")
-    answer = of(checkout, site)
-    assert (answer.files, answer.left) == ({}, {})
-    (checkout / NATIVE / "Others.cpp").unlink()
-    (checkout / NATIVE / "Others.cpp").symlink_to("nowhere.cpp")
-    assert "deleted" in of(checkout, site).left[f"{NATIVE}/Others.cpp"]
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new", "line"),
-    [
-        (
-            FUNCTIONS,
-            "- func: fourth(Tensor self) -> Tensor\n",
-            "- func: fourth(Tensor self) -> Tensor\n  tags: [a\n",
-            16,
-        ),
-        (DERIVATIVES, "  self: grad / 4\n", "  self: grad / 4\n  other\n", 6),
-        (FUNCTIONS, "- func: third", "- variants: function\n- func: third", 5),
-    ],
-)
+@pytest.mark.parametrize(("name", "old", "new", "line"), CASES["not_yaml"])
 def test_what_is_not_yaml_is_an_error_with_its_line(
     checkout: Path, site: Path, name: str, old: str, new: str, line: int
 ) -> None:
@@ -500,50 +225,12 @@ def test_what_is_not_yaml_is_an_error_with_its_line(
     assert caught.value.what.startswith(f"{checkout / name}:{line}: ")
 
 
-HELPED = """namespace at::native {
-namespace {
-struct Pair { int a, b; };
-bool operator==(Pair x, Pair y) { return x.a == y.a; }
-int one(int x) { return x; }
-int one(double x) { return 2; }
-enum Mode { kFirst = 1, kSecond = 2 };
-constexpr int kA = 1, kB = 2;
-#define ONE 1
-#ifdef FAST
-int fast() { return 1; }
-#endif
-int slow() { return 2; }
-void half_kernel(Pair x) { if (x == x) run(one(ONE), kSecond, kB, slow()); }
-}
-REGISTER_DISPATCH(half_stub, &half_kernel)
-}
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("x.a == y.a;", "x.b == y.b;"),
-        ("int one(int x) { return x; }\n", ""),
-        ("kSecond = 2", "kSecond = 3"),
-        ("kB = 2", "kB = 3"),
-        ("#define ONE 1\n", ""),
-        ("#endif\nint slow() { return 2; }\n", "int slow() { return 2; }\n#endif\n"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), CASES["helped_edits"])
 def test_changes_of_what_is_not_named(tmp_path: Path, site: Path, old: str, new: str) -> None:
     """Operators, overloads that go, constants behind others, and conditions around what stays."""
     name = f"{NATIVE}/cpu/Helped.cpp"
     answer = of(repository(tmp_path / "helped", {**FILES, name: HELPED}), site, (name, old, new))
     assert "REGISTER_DISPATCH(half_stub" in "\n".join(lines(answer, "cpu/Helped.cpp").values())
-
-
-def test_helper_of_a_function_that_only_others_call_is_told(tmp_path: Path, site: Path) -> None:
-    name = f"{NATIVE}/Called.cpp"
-    text = "namespace at::native {\nstatic int one() { return 1; }\nint called() { return one(); }\n}\n"
-    answer = of(repository(tmp_path / "called", {**FILES, name: text}), site, (name, "return 1;", "return 2;"))
-    assert answer.files == {}
-    assert "only PyTorch's own code calls this" in answer.left[f"{name}: called"]
 
 
 def test_functions_that_macros_define(checkout: Path, site: Path) -> None:
@@ -576,38 +263,4 @@ REGISTERED(full)
     there = lines(answer, "Macros.cpp").values()
     assert "REGISTERED(half)" in there and "REGISTERED(full)" not in there and "QUARTER(fourth)" not in there
     answer = edited("self / scale()", "self * scale()")
-    assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]
-
-
-def test_registrations_that_are_gone_are_told(checkout: Path, site: Path) -> None:
-    kernels, rules = f"{NATIVE}/cpu/Kernels.cpp", "aten/src/ATen/functorch/BatchRulesUnaryOps.cpp"
-    answer = of(
-        checkout,
-        site,
-        (kernels, "REGISTER_DISPATCH(half_stub, &half_kernel)\n", ""),
-        (rules, "  VMAP_SUPPORT(two, two_rule);\n", ""),
-    )
-    assert answer.files == {}
-    assert {name.partition(": ")[0] for name in answer.left} == {kernels, rules}
-    assert all(why.startswith("removed") for why in answer.left.values())
-    assert any("REGISTER_DISPATCH(half_stub" in name for name in answer.left)
-    assert any("VMAP_SUPPORT(two" in name for name in answer.left)
-
-
-def test_operators_of_other_namespaces_are_not_defined_twice(checkout: Path, site: Path) -> None:
-    name = f"{NATIVE}/quantized/library.cpp"
-    commit(checkout, {name: 'TORCH_LIBRARY(quantized, m) {\n  m.def("one(Tensor x) -> Tensor");\n}\n'})
-    base = git(checkout, "rev-parse", "HEAD")
-    write(checkout, {name: (checkout / name).read_text().replace("one(", "uno(")})
-    answer = derive(Question(WorkingTree(Repository(checkout), base), site))
-    assert answer.files == {}
-    assert any("TORCH_LIBRARY(quantized)" in each for each in answer.left)
-
-
-def test_macro_that_is_defined_again_in_another_order(checkout: Path, site: Path) -> None:
-    name, text = f"{NATIVE}/Order.cpp", "#define N 1\n#undef N\n#define N 2\nTensor fourth() { return N; }\n"
-    commit(checkout, {name: text})
-    base = git(checkout, "rev-parse", "HEAD")
-    write(checkout, {name: text.replace("N 1", "N 3").replace("N 2", "N 1").replace("N 3", "N 2")})
-    answer = derive(Question(WorkingTree(Repository(checkout), base), site))
     assert [entry["func"] for entry in entries(answer)] == ["fourth(Tensor self) -> Tensor"]

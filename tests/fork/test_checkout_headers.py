@@ -7,75 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from graft.checkout.headers import is_same, refused, users
-from helpers import write
+from helpers import beside, write
 
-HEADER = """#pragma once
-#include <ATen/core/Tensor.h>
-#include <ATen/native/DispatchStub.h>
+CASES = beside(__file__)
 
-namespace at {
-namespace native {
-
-// Whether to divide by all, or by those that count.
-enum class Divide { ALL, COUNTED = 4 };
-
-using pool_fn = void (*)(const Tensor& out, const Tensor& self, int64_t width);
-typedef pool_fn pool_alias;
-DECLARE_DISPATCH(pool_fn, pool_stub)
-DECLARE_DISPATCH(void (*)(TensorIteratorBase& iter, const Scalar& limit), limit_stub);
-DECLARE_DISPATCH(pool_alias, alias_stub)
-
-TORCH_API int64_t count(const Tensor& self, IntArrayRef dim, bool keep = false);
-TORCH_API Tensor& fill_with(Tensor& self, pool_fn fn);
-extern TORCH_API int64_t limit;
-
-class TORCH_API Window final : public Shape {
- public:
-  explicit Window(int64_t width);
-  ~Window() override;
-  virtual int64_t area() const = 0;
-  int64_t left() const;
-  int64_t right() const { return left() + width_; }
-  static Window of(const Tensor& self);
-  template <typename T>
-  T as() const;
-
- private:
-  enum Kind { ROUND, SQUARE };
-  int64_t width_ = 1;
-#ifdef USE_NAMES
-  std::string name_;
-#endif
-  union {
-    int64_t count_;
-    double scale_;
-  };
-};
-
-inline int64_t Window::left() const {
-  return width_ / 2;
-}
-
-template <typename T>
-struct Sum {
-  T value;
-};
-
-template <>
-struct Sum<float> {
-  double value;
-};
-
-static inline int64_t half(int64_t width) {
-  return width / 2;
-}
-
-constexpr int64_t GRAIN = 32768;
-#define WINDOW(name) name##_window
-
-} // namespace native
-} // namespace at
-"""
+HEADER = CASES["header"]
 AT = "at::native::"
 DEFINED = "the declaration of {}, which PyTorch's libraries define, changes"
 
@@ -89,119 +25,19 @@ def edited(*changes: str) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        ("// Whether to divide by all, or by those that count.\n", "/* Of two\nkinds. */"),
-        ("return width / 2;", "return\n      width/2 ;  // half"),
-        (
-            "namespace at {\nnamespace native {",
-            "namespace at::native {",
-            "} // namespace native\n} // namespace at",
-            "}",
-        ),
-        ("using pool_fn", "} // namespace native\nnamespace native {\nusing pool_fn"),
-        ("#include <ATen/core/Tensor.h>\n", ""),
-        ("#define WINDOW(name) name##_window", "#define WINDOW(name) \\\n  name##_window"),
-    ],
-)
+@pytest.mark.parametrize("changes", CASES["same"])
 def test_same_tokens(changes: tuple[str, ...]) -> None:
     assert is_same(HEADER, edited(*changes))
     assert refused("Window.h", HEADER, edited(*changes)) == ""
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        ("return width / 2;", "return width / 3;"),
-        ("return width_ / 2;", "return width_ / 3;"),
-        ("return left() + width_;", "return left() - width_;"),
-        ("#define WINDOW(name) name##_window", "#define WINDOW(name) name##_frame"),
-        ("#define WINDOW(name) name##_window", "#define WINDOW(name)\nname##_window"),
-        ("GRAIN = 32768", "GRAIN = 1024"),
-        ("  T value;", "  T value;\n  T rest;"),
-        ("  double value;", "  float value;"),
-        ("bool keep = false", "bool kept = true"),
-        ("TORCH_API int64_t count(", "TORCH_API int64_t count(const Tensor& self);\nTORCH_API int64_t count("),
-        ("TORCH_API int64_t count(", "int64_t count("),
-        ("const Tensor& self, IntArrayRef dim", "const at::Tensor &self, c10::IntArrayRef dim"),
-        (", bool keep = false);", ", bool keep = false) {\n  return 1;\n}"),
-        ("const Tensor& out, const Tensor& self", "const Tensor& result, const Tensor& input"),
-        ("IntArrayRef dim", "ArrayRef<int64_t> dim"),
-        ("COUNTED = 4 }", "COUNTED = 4, NONE }"),
-        ("int64_t width_ = 1;", "int64_t width_{2};"),
-        ("T as() const;", "T as(int64_t index) const;"),
-        ("  int64_t left() const;", "  int64_t left() const;\n  int64_t top() const;"),
-        ("template <typename T>\nstruct Sum {", "struct Mean { int64_t count; };\ntemplate <typename T>\nstruct Sum {"),
-        (
-            "DECLARE_DISPATCH(pool_fn, pool_stub)",
-            "DECLARE_DISPATCH(pool_fn, pool_stub);\nDECLARE_DISPATCH(pool_fn, more_stub);",
-        ),
-        (
-            "void (*)(TensorIteratorBase& iter, const Scalar& limit)",
-            "void(*)(at::TensorIteratorBase&, const c10::Scalar&)",
-        ),
-        ("#pragma once\n", "#pragma once\n#include <cmath>\n"),
-        (
-            "class TORCH_API Window",
-            "#ifdef NEVER\nvoid odd() {\n#else\nvoid odd(int) {\n#endif\n}\nclass TORCH_API Window",
-        ),
-    ],
-)
+@pytest.mark.parametrize("changes", CASES["laid_over"])
 def test_what_is_compiled_into_each_includer_can_be_laid_over(changes: tuple[str, ...]) -> None:
     assert not is_same(HEADER, edited(*changes))
     assert refused("Window.h", HEADER, edited(*changes)) == ""
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        (("  union {", "  int64_t height_;\n  union {"), f"the data members or bases of {AT}Window change"),
-        (
-            ("double scale_;\n  };", "double scale_;\n  };\n  int64_t last_;"),
-            f"the data members or bases of {AT}Window change",
-        ),
-        (("int64_t width_ = 1;", "int32_t width_ = 1;"), f"the data members or bases of {AT}Window change"),
-        (("double scale_", "double scale_[2]"), f"the data members or bases of {AT}Window change"),
-        (("std::string name_;", "const char* name_;"), f"the data members or bases of {AT}Window change"),
-        (("#ifdef USE_NAMES", "#ifndef NO_NAMES"), f"the data members or bases of {AT}Window change"),
-        (("#ifdef USE_NAMES\n", "", "#endif\n", ""), f"the data members or bases of {AT}Window change"),
-        ((" final : public Shape", ""), f"the data members or bases of {AT}Window change"),
-        (("public Shape", "public Shape, Named"), f"the data members or bases of {AT}Window change"),
-        (
-            ("area() const = 0;", "area() const = 0;\n  virtual int64_t rest();"),
-            f"the virtual functions of {AT}Window change",
-        ),
-        (("  ~Window() override;\n", ""), f"the virtual functions of {AT}Window change"),
-        (("area() const", "area(bool exact) const"), f"the virtual functions of {AT}Window change"),
-        (("Kind { ROUND, SQUARE }", "Kind { SQUARE, ROUND }"), f"the values of {AT}Window::Kind change"),
-        (("COUNTED = 4", "COUNTED = 2"), f"the values of {AT}Divide change"),
-        (("enum class Divide {", "enum class Divide : int8_t {"), f"the values of {AT}Divide change"),
-        (("bool keep = false", "int64_t keep = 0"), DEFINED.format(f"{AT}count")),
-        (("IntArrayRef dim, ", ""), DEFINED.format(f"{AT}count")),
-        (("TORCH_API int64_t count(", "TORCH_API Tensor count("), DEFINED.format(f"{AT}count")),
-        (("int64_t count(const Tensor& self, IntArrayRef dim, bool keep = false);", ""), DEFINED.format(f"{AT}count")),
-        (("explicit Window(int64_t width)", "explicit Window(double width)"), DEFINED.format(f"{AT}Window::Window")),
-        (("of(const Tensor& self)", "of(Tensor& self)"), DEFINED.format(f"{AT}Window::of")),
-        (("extern TORCH_API int64_t limit", "extern TORCH_API double limit"), DEFINED.format(f"{AT}limit")),
-        (
-            (
-                "void (*)(TensorIteratorBase& iter, const Scalar& limit)",
-                "void (*)(TensorIteratorBase& iter, double limit)",
-            ),
-            "the type of the dispatch stub limit_stub changes",
-        ),
-        (
-            ("int64_t width);\ntypedef", "double width);\ntypedef"),
-            "the type of the dispatch stub pool_stub changes; the type of the dispatch stub alias_stub changes; "
-            + DEFINED.format(f"{AT}fill_with"),
-        ),
-        (
-            ("DECLARE_DISPATCH(pool_fn, pool_stub)", "DECLARE_DISPATCH(other_fn, pool_stub)"),
-            "the type of the dispatch stub pool_stub changes",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changes", "why"), CASES["refused"])
 def test_what_the_libraries_were_compiled_with_is_refused(changes: tuple[str, ...], why: str) -> None:
     assert why in refused("Window.h", HEADER, edited(*changes))
 

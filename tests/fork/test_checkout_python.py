@@ -1,63 +1,22 @@
-"""Python files that a checkout of PyTorch changes: laid over whole, or as text behind."""
+"""Python files that a checkout or a branch changes: laid over whole, or as text behind the release's."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
+from graft.checkout.changed_python import Difference
 from graft.checkout.python import Taken, installed_name, taken
+from graft.checkout.python_operators import without_docstrings
+from graft.checkout.tests import opinfo_names
+from helpers import beside, write
+
+CASES = beside(__file__)
+BEFORE, DOCSTRINGS = CASES["before"], CASES["docstrings"]
 
 NAME = "torch/_refs/__init__.py"
-BEFORE = '''"""References."""
-import torch
-
-aten = torch.ops.aten
-__all__ = ["one"]
-cached = []
-
-
-def one(x):
-    return x + 1
-
-
-def register(op):
-    return lambda function: function
-
-
-@register(aten.lerp.Scalar)
-def lerp_decomposition(x):
-    return torch.lerp(x, x, 1)
-
-
-@cached.append
-def shown():
-    return {torch.lerp: lambda x, y, w: -1, torch.add: lambda x, y: -1}
-
-
-def calls(x):
-    return torch.lerp(x, x, 2)
-
-
-infos = [
-    OpInfo("lerp", ok=True),
-    OpInfo("add", ok=True),
-]
-'''
-DOCSTRINGS = '''add_docstr(torch.add, "add(input) -> Tensor")
-add_docstr(
-    torch.mine,
-    r"""
-mine(input, *, out=None) -> Tensor
-mine(input,
-     dim=()) -> Tensor
-Is a set {{1}}.
-
-Args:
-    {input}
-""".format(**common_args),
-)
-x = 1
-'''
 
 
 def take(
@@ -82,7 +41,6 @@ def changed(*pairs: tuple[str, str]) -> str:
     return text
 
 
-REGISTERED = BEFORE[BEFORE.index("@register") : BEFORE.index("@cached")]
 OTHER_WHEEL = BEFORE + "\n\ndef of_the_wheel():\n    pass\n"
 EDIT = changed(("return x + 1", "return x + 10"))
 
@@ -167,14 +125,7 @@ NEW_FUNCTION = ("def register(op)", "def fresh(x):\n    return torch.lerp(x, x, 
 
 @pytest.mark.parametrize(
     ("old", "new", "left"),
-    [
-        pytest.param("torch.lerp(x, x, 1)", "torch.lerp(x, x, 1, new=1)", "`lerp_decomposition`", id="registration"),
-        pytest.param("torch.lerp: lambda x, y, w", "torch.lerp: lambda x, y, w, new", "`shown`", id="entry"),
-        pytest.param("torch.lerp(x, x, 2)", "torch.lerp(x, x, 2, new=1)", "`calls`", id="call"),
-        pytest.param('OpInfo("lerp", ok=True)', 'OpInfo("lerp", ok=False)', "'lerp' in line 36", id="element"),
-        pytest.param("infos =", "def lerp(x):\n    return x\n\n\ninfos =", "`lerp`", id="function"),
-        pytest.param("infos =", 'add_docstr(torch.lerp, "A.")\ninfos =', "line 35", id="call of a module"),
-    ],
+    [pytest.param(*row, id=name) for name, row in CASES["refused"].items()],
 )
 def test_what_is_refused_stays_as_it_is(old: str, new: str, left: str) -> None:
     after = changed(NEW_FUNCTION, (old, new))
@@ -191,44 +142,100 @@ def test_overloads_that_are_not_refused() -> None:
 
 
 def test_removed_function_of_a_refused_operator_stays() -> None:
-    assert take(changed((REGISTERED, "")), refused=("lerp.Scalar",)) == Taken(left=["`lerp_decomposition`"])
+    gone = BEFORE[BEFORE.index("@register") : BEFORE.index("@cached")]
+    assert take(changed((gone, "")), refused=("lerp.Scalar",)) == Taken(left=["`lerp_decomposition`"])
+
+
+@pytest.mark.parametrize(("change", "said"), [*CASES["not_taken"], ({"after": b"\xff"}, "not UTF-8")])
+def test_what_is_not_taken_is_named(change: dict[str, Any], said: str) -> None:
+    given = {"after": EDIT, **change}
+    if "behind" in given:
+        given["after"] = BEFORE + given.pop("behind")
+    if "edits" in given:
+        given["after"] = changed(*given.pop("edits"))
+    if given.get("wheel"):
+        given["wheel"] = OTHER_WHEEL
+    with pytest.raises(ValueError, match=re.escape(said)):
+        take(**given)
+
+
+_INTERNAL = "torch/testing/_internal"
+_OPINFOS = {
+    f"{_INTERNAL}/common_methods_invocations.py": """op_db = [
+    UnaryUfuncInfo('sinc', ref=f),
+    OpInfo("nn.functional.gelu", aten_name="gelu"),
+    OpInfo('cross'),
+]
+""",
+    f"{_INTERNAL}/opinfo/definitions/linalg.py": """op_db = [OpInfo(
+    "linalg.cross",
+)]
+""",
+}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("operator", "names"),
     [
-        ({"after": None}, "the checkout deletes it"),
-        ({"wheel": None}, "has no such file"),
-        ({"before": None}, "has another file of this name"),
-        ({"after": b"\xff"}, "not UTF-8"),
-        ({"after": "x = (\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> mine\n)\n"}, f"{NAME}:2: a merge conflict"),
-        ({"after": f"{BEFORE}\nreturn 1\n"}, f"{NAME}:36: not Python: 'return' outside function"),
-        ({"after": f"{BEFORE}def x(:\n"}, f"{NAME}:35: not Python: "),
-        (
-            {"after": changed(('OpInfo("add", ok=True)', 'OpInfo("add", ok=False)')), "wheel": OTHER_WHEEL},
-            "another version, and text behind the file cannot change line 31 of the branch's: 'add' in line 33",
-        ),
-        (
-            {"after": changed(("-1}", "-2}"), ("x, x, 2)", "x, 2, x)")), "refused": ("lerp.Scalar",)},
-            "`calls` must be left out, and text behind the file cannot change line 23",
-        ),
-        (
-            {"after": changed((REGISTERED, ""), ("lambda function: function", "print")), "refused": ("lerp.Scalar",)},
-            "cannot change `register`, which other code of the file takes when it is imported",
-        ),
-        ({"after": changed(("-1}", "-2}")), "only_behind": True}, "no file of torch is replaced here"),
-        *(
-            ({"name": name}, said)
-            for name, said in {
-                "torch/version.py": "build writes it",
-                "torch/_added_operators.py": "Graft writes it",
-                "torch/_graft.py": "Graft writes it",
-                "torch/testing/_internal/generated/annotated_fn_args.py": "build writes it",
-                "torch/csrc/lazy/x.py": "a wheel has no Python",
-            }.items()
-        ),
+        ("sinc.out", ["sinc"]),
+        ("gelu_backward.grad_input", ["gelu"]),
+        ("linalg_cross", ["linalg_cross"]),
+        ("cross", ["cross"]),
+        ("_cross", ["cross"]),
+        ("functional", []),
     ],
 )
-def test_what_is_not_taken_is_named(change: dict[str, object], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
-        take(**{"after": EDIT, **change})  # type: ignore[arg-type]
+def test_names_of_opinfos(tmp_path: Path, operator: str, names: list[str]) -> None:
+    assert opinfo_names(write(tmp_path, _OPINFOS), [operator]) == names
+
+
+MODULE = CASES["module"]
+
+
+def values(text: str) -> dict[str, Any]:
+    """Return what a user of a module sees."""
+    names: dict[str, Any] = {"__name__": "module"}
+    exec(compile(text, "module", "exec"), names)
+    called = {name: names[name](1) for name in ("one", "two", "three", "four", "six") if name in names}
+    return {**called, "listed": sorted(names["__all__"]), "size": names["Five"].size, "sep": names.get("sep")}
+
+
+@pytest.mark.parametrize(("old", "new"), CASES["behind"])
+def test_text_behind_makes_the_same_module(old: str, new: str) -> None:
+    after = MODULE.replace(old, new)
+    assert values(MODULE + Difference(MODULE, after).lines()) == values(after)
+    assert values(after) != values(MODULE)
+
+
+def test_comments_and_layout_add_nothing() -> None:
+    assert Difference(MODULE, MODULE.replace("def two(x):", "# two\ndef two( x ):")).lines() == ""
+
+
+@pytest.mark.parametrize(("old", "new", "said"), CASES["not_behind"])
+def test_what_cannot_be_behind_is_named(old: str, new: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Difference(MODULE, MODULE.replace(old, new)).lines()
+
+
+@pytest.mark.parametrize(("before", "after", "said"), CASES["taken_at_import"])
+def test_what_the_file_takes_at_import_is_named(before: str, after: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Difference(before, after).lines()
+
+
+def test_docstrings_of_new_operators_are_taken_out() -> None:
+    text = """add_docstr(
+    torch.mine,
+    r'''
+mine(input) -> Tensor
+''',
+)
+
+x = 1
+add_docstr(torch.add, "PyTorch's")
+add_docstr_all("mine", "of the method")
+other = _add_docstr(_fft.fft_other, "{}".format(x))
+"""
+    rest, found = without_docstrings(text, {"mine", "fft_other"})
+    assert rest.splitlines() == [*[""] * 7, "x = 1", 'add_docstr(torch.add, "PyTorch\'s")', "", ""]
+    assert found == {"mine": "\nmine(input) -> Tensor\n", "fft_other": ""}

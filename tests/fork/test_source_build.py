@@ -27,7 +27,7 @@ from graft.inputs.native import load_natives
 from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
 from graft.options import Request
-from helpers import git, write
+from helpers import Patch, git, make_wheel, program, write
 from small_tree import FILES, NATIVE, contents, repository
 
 # What a user may have in a checkout: untracked files, and a develop install.
@@ -54,7 +54,7 @@ class FakedBuild:
         compiled: the sources in compile_commands.json.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: Patch) -> None:
         self.tree = Path()
         self.targets: list[Sequence[str]] = []
         self.compiled = list(COMPILED)
@@ -72,19 +72,17 @@ class FakedBuild:
         write(self.tree, {"torch/lib/libtorch.so": "built", "build/lib.linux/torch/built.py": ""})
         folder.mkdir(exist_ok=True)
         info = "torch-1.2.0.dist-info"
-        with ZipFile(folder / "torch-1.2.0-cp311-cp311-linux_x86_64.whl", "w") as wheel:
-            for name, text in {
-                "torch/version.py": "__version__ = '1.2.0'\n",
-                f"{info}/METADATA": "Version: 1.2.0\n",
-                f"{info}/WHEEL": "Tag: cp311-cp311-linux_x86_64\n",
-                f"{info}/RECORD": "".join(f"{name},sha256=x,1\n" for name in ("torch/version.py",)),
-            }.items():
-                wheel.writestr(name, text)
-        return Path(wheel.filename or "")
+        members = {
+            "torch/version.py": "__version__ = '1.2.0'\n",
+            f"{info}/METADATA": "Version: 1.2.0\n",
+            f"{info}/WHEEL": "Tag: cp311-cp311-linux_x86_64\n",
+            f"{info}/RECORD": "torch/version.py,sha256=x,1\n",
+        }
+        return make_wheel(folder / "torch-1.2.0-cp311-cp311-linux_x86_64.whl", members)
 
 
 @pytest.fixture
-def pytorch(monkeypatch: pytest.MonkeyPatch) -> FakedBuild:
+def pytorch(monkeypatch: Patch) -> FakedBuild:
     return FakedBuild(monkeypatch)
 
 
@@ -142,7 +140,7 @@ def test_source_that_the_build_does_not_compile_is_named(layout: Layout, pytorch
 
 
 def test_check_compiles_what_contains_the_operators(
-    layout: Layout, pytorch: FakedBuild, tree: Path, monkeypatch: pytest.MonkeyPatch
+    layout: Layout, pytorch: FakedBuild, tree: Path, monkeypatch: Patch
 ) -> None:
     generated = {"Operators_1.cpp": "at::_ops::mine::call", "Operators_2.cpp": "mine_not, not_mine"}
     pytorch.compiled += [f"build/aten/src/ATen/{name}" for name in generated]
@@ -157,28 +155,16 @@ def test_check_compiles_what_contains_the_operators(
     assert pytorch.targets == [GENERATORS, ["MineKernel.cpp.AVX2.cpp.o", "Mine.cpp.o", "Operators_1.cpp.o"]]
 
 
-def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> PyTorchBuild:
+def in_tree(tree: Path, native: Path, layout: Layout, monkeypatch: Patch) -> PyTorchBuild:
     """PyTorch's build in a folder, with the programs that there are."""
     monkeypatch.setenv("PATH", os.pathsep.join([ninja_package.BIN_DIR, os.environ["PATH"]]))
-    pin = load_pin(layout.patches)
-    names = [f"{NATIVE_FOLDER}/Mine.cpp"]
-    return PyTorchBuild(
-        SourceTree(tree, tree / ".git"),
-        pin,
-        Cache(tree / "cache"),
-        find_toolchain(pin),
-        load_natives([native]),
-        names,
-        2,
-    )
+    pin, names = load_pin(layout.patches), [f"{NATIVE_FOLDER}/Mine.cpp"]
+    source, cache, natives = SourceTree(tree, tree / ".git"), Cache(tree / "cache"), load_natives([native])
+    return PyTorchBuild(source, pin, cache, find_toolchain(pin), natives, names, 2)
 
 
-def test_launcher_is_put_before_each_compiler(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    programs = tree / "programs"
-    write(programs, {"ccache": '#!/bin/sh\necho "ccache $*"\n'})
-    (programs / "ccache").chmod(0o755)
+def test_launcher_is_put_before_each_compiler(tree: Path, native: Path, layout: Layout, monkeypatch: Patch) -> None:
+    programs = program(tree / "programs/ccache", 'echo "ccache $*"').parent
     monkeypatch.setenv("PATH", os.pathsep.join([str(programs), os.environ["PATH"]]))
     build = in_tree(tree, native, layout, monkeypatch)
     # PyTorch's own choice, if the user makes none.
@@ -202,7 +188,7 @@ GENERATED = "namespace torch::autograd { int MineBackward0_apply_functional(int)
     ("files", "source", "code", "message"),
     [
         ({"Mine.cpp": ""}, f"{NATIVE_FOLDER}/Mine.cpp", MISSING, "Mine.cpp:2:"),
-        # As in test_placed.py.
+        # As in test_apply_replacing.py.
         ({"cpu/K.cpp": ""}, f"{NATIVE_FOLDER}/K_cpu.cpp", MISSING, "cpu/K.cpp:2:"),
         (
             {"derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: missing\n"},
@@ -212,15 +198,9 @@ GENERATED = "namespace torch::autograd { int MineBackward0_apply_functional(int)
     ],
 )
 def test_compiler_s_messages_name_what_the_user_wrote(
-    tree: Path,
-    native: Path,
-    layout: Layout,
-    monkeypatch: pytest.MonkeyPatch,
-    files: dict[str, str],
-    source: str,
-    code: str,
+    tree: Path, native: Path, layout: Layout, monkeypatch: Patch, files: dict[str, str], source: str, code: str,
     message: str,
-) -> None:
+) -> None:  # fmt: skip
     write(native, files)
     rule = "rule cxx\n  command = /usr/bin/env g++ -c $in -o $out\n"
     write(tree, {source: code, "build/build.ninja": f"{rule}build mine.o: cxx ../{source}\n"})
@@ -231,7 +211,7 @@ def test_compiler_s_messages_name_what_the_user_wrote(
 
 
 def test_kernel_that_is_outside_of_cpu_in_the_tree_is_compiled(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+    tree: Path, native: Path, layout: Layout, monkeypatch: Patch
 ) -> None:
     write(native, {"cpu/K.cpp": ""})
     commands = [{"file": str(tree / NATIVE_FOLDER / each), "output": f"{each}.o"} for each in ("K_cpu.cpp", "Mine.cpp")]
@@ -242,8 +222,7 @@ def test_kernel_that_is_outside_of_cpu_in_the_tree_is_compiled(
 
 
 # Fakes the Python of the build's environment. It says much before ninja fails, or writes a wheel.
-PYTHON = """#!/bin/sh
-for n in $(seq 100); do echo "-- Building version"; done
+PYTHON = """for n in $(seq 100); do echo "-- Building version"; done
 for last; do tree=$last; done
 if [ -e "$tree/fails" ]; then
     echo "[1/2, 1s left] Building x.o"
@@ -257,12 +236,11 @@ mkdir -p "$OUT" && echo "$*" >"$OUT/torch-1.2.0-cp311-cp311-linux_x86_64.whl"
 
 
 def test_whole_build_is_that_of_the_tree(
-    tree: Path, native: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tree: Path, native: Path, layout: Layout, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     pytorch = in_tree(tree, native, layout, monkeypatch)
     write(tree, {"fails": "", "build/lib.linux/old.py": "", "torch/include/old.h": "", "cache/none": ""})
-    python = write(pytorch.cache.environment, {"bin/python": PYTHON}) / "bin/python"
-    python.chmod(0o755)
+    program(pytorch.cache.environment / "bin/python", PYTHON)
     monkeypatch.setenv("OUT", str(tmp_path / "wheel"))
     with pytest.raises(BuildError) as caught:
         pytorch.wheel(tmp_path / "wheel", StepLine("build"))

@@ -18,14 +18,14 @@ from graft.fork.debian import configured_mirrors, refuse_missing_packages
 from graft.fork.fetch import fetch_tree
 from graft.fork.tree import FUNCTIONS_YAML
 from graft.inputs.pin import DebianSource, GitSource, Pin, load_pin
-from helpers import git, write
+from helpers import Patch, git, program, write
 from small_tree import commit, repository
 
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-source") is None, reason="Debian's tools are not installed")
 
 
 @pytest.fixture
-def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def upstream(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A repository with a submodule. git rejects submodules in a local folder unless configured otherwise."""
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
     third = repository(tmp_path / "third", {"include/third.h": "// third\n"})
@@ -156,38 +156,32 @@ def test_file_with_another_hash_is_refused_and_not_kept(mirror: Path, cache: Cac
     assert not cache.tree.exists()
 
 
-def program(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def put_first(path: Path, text: str, monkeypatch: Patch) -> None:
     """Put a shell script before all other programs."""
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-    (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{program(path, text).parent}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_mirrors_are_those_of_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path / "bin", "apt-get", "echo one://debian/; echo one://debian/; echo two://debian", monkeypatch)
+def test_mirrors_are_those_of_apt(tmp_path: Path, monkeypatch: Patch) -> None:
+    put_first(tmp_path / "bin/apt-get", "echo one://debian/; echo one://debian/; echo two://debian", monkeypatch)
     assert configured_mirrors() == ["one://debian/", "two://debian"]
-    program(tmp_path / "bin", "apt-get", "", monkeypatch)
+    put_first(tmp_path / "bin/apt-get", "", monkeypatch)
     with pytest.raises(MissingError, match="no Debian mirror") as caught:
         configured_mirrors()
     assert "apt-get update" in caught.value.todo
 
 
-def test_missing_packages_are_named_in_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named_in_a_command(tmp_path: Path, monkeypatch: Patch) -> None:
     answer = "echo installed libone-dev; echo config-files libtwo-dev; echo dpkg-query: no packages found >&2; exit 1"
-    program(tmp_path / "bin", "dpkg-query", answer, monkeypatch)
+    put_first(tmp_path / "bin/dpkg-query", answer, monkeypatch)
     with pytest.raises(MissingError, match="2 of the 3 system packages") as caught:
         refuse_missing_packages(["libone-dev", "libtwo-dev", "libthree-dev"])
     assert caught.value.todo == "apt-get install --no-install-recommends libtwo-dev libthree-dev"
     refuse_missing_packages(["libone-dev"])
+    monkeypatch.setenv("PATH", str(tmp_path))  # they cannot be looked for without dpkg
+    refuse_missing_packages(["libtwo-dev"])
 
 
-def test_packages_cannot_be_looked_for_without_dpkg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    refuse_missing_packages(["libone-dev"])
-
-
-def test_cache_is_where_the_user_has_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_is_where_the_user_has_caches(monkeypatch: Patch, tmp_path: Path) -> None:
     pin = load_pin(REPOSITORY / "patches/2.6.0")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_of(pin).tree == tmp_path / "graft/2.6.0/pytorch"

@@ -10,9 +10,16 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
 
 import pytest
+import yaml
 from graft.core.layout import store
+
+# Types of pytest's fixtures.
+Patch = pytest.MonkeyPatch
+Capture = pytest.CaptureFixture[str]
 
 # What builds derive from a base, by its content: parsed operators and symbol tables. And what they compile.
 DERIVED = ("operators", "symbols")
@@ -133,3 +140,36 @@ def of_the_base_wheel(variable: str) -> Path:
     if variable not in os.environ:
         pytest.skip("needs the official wheel that a graft is made from, and a source build has none")
     return Path(os.environ[variable]).resolve()
+
+
+def program(path: Path, body: str) -> Path:
+    """Write a shell script that can be run."""
+    write(path.parent, {path.name: f"#!/bin/sh\n{body}\n"})
+    path.chmod(0o755)
+    return path
+
+
+def make_wheel(path: Path, members: Mapping[str, str | bytes]) -> Path:
+    """Write a wheel, or another archive, with these members."""
+    with ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def compiled(text: str, target: Path, *flags: str | Path, compiler: str = "g++") -> Path:
+    """Compile a text in C++ to position-independent code: what it becomes, the flags say."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command = [compiler, "-O1", "-fPIC", *flags, "-xc++", "-", "-xnone", "-o", target]
+    subprocess.run(command, input=text, text=True, check=True, cwd=target.parent)
+    return target
+
+
+def files_of(folder: Path) -> list[str]:
+    """Return the paths of all files in a folder, in order."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def beside(test: str) -> Any:
+    """Return what the YAML file beside a test file has: longer texts of that test."""
+    return yaml.safe_load(Path(test).with_suffix(".yaml").read_text(encoding="utf-8"))

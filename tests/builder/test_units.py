@@ -1,26 +1,29 @@
-"""Compiler flags of the user: where they go, what they decide, and which are refused."""
+"""What is compiled, with which flags: the user's, those of settings, and those of each CPU capability."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builds import GXX, Build
-from graft.base.base import Base
-from graft.codegen import FRAGMENTS
-from graft.compile.nvcc import Nvcc
-from graft.compile.units import INCLUDES, Unit, UnitFinder
+from graft.compile.diagnostics import compiled_for, diagnostics
+from graft.compile.messages import digest
+from graft.compile.units import INCLUDES, Unit, Units
 from graft.core import extra_flags as module
+from graft.core.architecture import ARCHITECTURES
 from graft.core.errors import UsageError
 from graft.core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
 from graft.core.layout import Layout, TorchVersion
 from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot
 from graft.inputs.toolchain import Toolchain
-from helpers import write
+from helpers import Patch, write
 
 
 @pytest.mark.parametrize("given", [None, (), [], [""]])
@@ -62,41 +65,42 @@ def test_refusal_names_the_flag_why_and_what_to_do(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["-Xcompiler", "-O2,-fno-rtti"], ["-Xcompiler=-fno-rtti"], ["--compiler-options", "'-O2 -fno-rtti'"]]
+    ("words", "named"),
+    [
+        # What nvcc passes on.
+        *((["-Xcompiler", "-O2,-fno-rtti"], "-fno-rtti"), (["-Xcompiler=-fno-rtti"], "-fno-rtti")),
+        (["--compiler-options", "'-O2 -fno-rtti'"], "-fno-rtti"),
+        # What it does is the build's.
+        *((words, words[0]) for words in (["-ccbin", "g++"], ["-dc"], ["-rdc=true"], ["-ptx"], ["--keep"])),
+    ],
 )
-def test_flags_that_nvcc_passes_on_are_looked_at(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="compiler flag -fno-rtti cannot be used"):
-        extra_flags(None, words)
-
-
-@pytest.mark.parametrize("words", [["-ccbin", "g++"], ["-dc"], ["-rdc=true"], ["-ptx"], ["--keep"]], ids=" ".join)
-def test_what_nvcc_does_is_the_build_s(words: list[str]) -> None:
-    with pytest.raises(UsageError, match=f"compiler flag {words[0]}"):
+def test_flags_of_nvcc_that_cannot_be_used(words: list[str], named: str) -> None:
+    with pytest.raises(UsageError, match=f"compiler flag {named} cannot be used"):
         extra_flags(None, words)
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("given", "message"),
     [
-        (lambda: extra_flags("-O3"), r"'-O3' is not a list\n  next: write \['-O3'\]"),
-        (lambda: extra_flags([3]), "3 is not text"),
-        (lambda: extra_flags(3), "3 is not a list"),
-        (lambda: extra_flags(["-DX=\n"]), "not text in one line"),
-        (lambda: extra_flags(["mine.cpp"]), "mine.cpp: it is not a compiler flag"),
-        (lambda: extra_flags(["-O3", "mine"]), "mine: it is not a compiler flag"),
-        (lambda: extra_flags(None, ["-O3", "mine.cu"]), "mine.cu: it is not a compiler flag"),
-        (lambda: extra_flags(["-D"]), "-D has no value"),
-        (lambda: extra_flags(["-include"]), "-include has no value"),
-        (lambda: extra_flags(None, None, ["/none/of/these"]), "include path /none/of/these: no such folder"),
-        (lambda: extra_flags(None, None, "/tmp"), "'/tmp' is not a list"),
+        (["-O3"], r"'-O3' is not a list\n  next: write \['-O3'\]"),
+        ([[3]], "3 is not text"),
+        ([3], "3 is not a list"),
+        ([["-DX=\n"]], "not text in one line"),
+        ([["mine.cpp"]], "mine.cpp: it is not a compiler flag"),
+        ([["-O3", "mine"]], "mine: it is not a compiler flag"),
+        ([None, ["-O3", "mine.cu"]], "mine.cu: it is not a compiler flag"),
+        ([["-D"]], "-D has no value"),
+        ([["-include"]], "-include has no value"),
+        ([None, None, ["/none/of/these"]], "include path /none/of/these: no such folder"),
+        ([None, None, "/tmp"], "'/tmp' is not a list"),
     ],
 )
-def test_what_is_no_list_of_flags_is_refused(call: Callable[[], object], message: str) -> None:
+def test_what_is_no_list_of_flags_is_refused(given: list[Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        call()
+        extra_flags(*given)
 
 
-def test_folders_among_flags_are_include_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_among_flags_are_include_paths(tmp_path: Path, monkeypatch: Patch) -> None:
     """Relative names are those of the user's folder, not of the folder in which compilers run."""
     for name in "abc":
         (tmp_path / name).mkdir()
@@ -108,7 +112,7 @@ def test_folders_among_flags_are_include_paths(tmp_path: Path, monkeypatch: pyte
     assert flags.cuda_cflags == ()
 
 
-def test_flags_for_this_processor_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_for_this_processor_name_it(monkeypatch: Patch) -> None:
     def flags(*words: str) -> list[tuple[str, ...]]:
         return [extra_flags(words).cflags, extra_flags(None, [f"-Xcompiler={word}" for word in words]).cuda_cflags]
 
@@ -129,40 +133,27 @@ def test_older_standard_than_that_of_the_headers_is_refused(word: str) -> None:
 
 
 TWO = extra_flags(["-DMINE"], ["-DFOR_NVCC"])
+ONE_CAPABILITY = replace(GXX, capabilities=("DEFAULT",))
 
 
 @pytest.fixture
-def units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ExtraFlags], dict[str, Unit]]:
+def units_with(units: Callable[..., Units]) -> Callable[[ExtraFlags], dict[str, Unit]]:
     """Return a function that returns the units of a folder with such flags, by source."""
-    monkeypatch.setattr(Layout, "work", tmp_path / "work")
     kernel = "REGISTER_DISPATCH(mine_stub, &mine)\n"
-    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
     sources = {"Mine.cpp": "", "cpu/MineKernel.cpp": kernel, "cuda/Mine.cu": "", "cuda/Mine.cpp": ""}
-    natives = load_natives([write(layout.sources, sources)])
-    unit = layout.generated / "units/mine"
-    parts = (
-        "library.cpp",
-        "bindings.cpp",
-        "cuda.cpp",
-        "ATen/UfuncCPU_x.cpp",
-        "vectorized/x.cpp",
-        "cuda/UfuncCUDA_x.cu",
-    )
-    write(unit, dict.fromkeys(parts, ""))
-    write(layout.generated, {FRAGMENTS: "{}"})
-    toolchain = Toolchain("g++", "", "c++20", capabilities=("DEFAULT",))
+    ufuncs = ("ATen/UfuncCPU_x.cpp", "vectorized/x.cpp", "cuda/UfuncCUDA_x.cu")
+    generated = [f"mine/{name}" for name in ("library.cpp", "bindings.cpp", "cuda.cpp", *ufuncs)]
 
-    def units(extra: ExtraFlags) -> dict[str, Unit]:
-        nvcc = Nvcc(tmp_path, toolchain, ("90",))
-        found = UnitFinder(replace(layout, extra=extra), natives, Base(tmp_path, tmp_path), toolchain, nvcc).units()
+    def units_with(extra: ExtraFlags) -> dict[str, Unit]:
+        found = units(sources, generated, ONE_CAPABILITY, has_nvcc=True, extra=extra)
         every = [*found.library, *found.bindings, *found.cuda, *found.fixed.values()]
         return {str(each.source): each for each in every}
 
-    return units
+    return units_with
 
 
-def test_only_the_folder_s_own_sources_get_them(units: Callable[[ExtraFlags], dict[str, Unit]]) -> None:
-    before, after = units(NO_EXTRA), units(TWO)
+def test_only_the_folder_s_own_sources_get_them(units_with: Callable[[ExtraFlags], dict[str, Unit]]) -> None:
+    before, after = units_with(NO_EXTRA), units_with(TWO)
     changed = {name: after[name].flags[len(before[name].flags) :] for name in after if after[name] != before[name]}
     own = ("Mine.cpp", "cpu/MineKernel.cpp", "cuda/Mine.cpp")
     assert changed == {
@@ -172,8 +163,13 @@ def test_only_the_folder_s_own_sources_get_them(units: Callable[[ExtraFlags], di
     assert len(after) > len(changed) + 6
 
 
-def test_settings_of_a_folder_are_for_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+def test_include_paths_follow_pytorch_s(units_with: Callable[[ExtraFlags], dict[str, Unit]], tmp_path: Path) -> None:
+    """A folder with another PyTorch's headers hides none."""
+    flags = units_with(extra_flags(None, None, [tmp_path]))["src/ATen/native/cuda/Mine.cu"].flags
+    assert flags[-len(INCLUDES) - 1 :] == (*(f"-I{folder}" for folder in INCLUDES), f"-I{tmp_path}")
+
+
+def test_settings_of_a_folder_are_for_its_sources(tmp_path: Path, units: Callable[..., Units]) -> None:
     table = """[tool.graft]
 native = ["native", "other"]
 sources = ["csrc/*.cc", "csrc/*.cu"]
@@ -184,25 +180,14 @@ nvcc-flags = "-DFOR_NVCC"
 """
     write(tmp_path, {"pyproject.toml": table, "include/a.h": "", "csrc/A.cc": "", "csrc/A.cu": "#include <a.h>\n"})
     write(tmp_path, {"native/B.cpp": "", "alone/C.cpp": ""})
-    layout = Layout(TorchVersion("1.0"), (tmp_path / "native",), tmp_path)
     natives = load_natives([tmp_path.resolve() / "native", tmp_path.resolve() / "alone"])
-    write(layout.sources, {str(name): natives.text(name) for name in natives.files})
-    write(layout.generated, {FRAGMENTS: "{}"})
-    toolchain = Toolchain("g++", "", "c++20", capabilities=("DEFAULT",))
-    nvcc = Nvcc(tmp_path, toolchain, ("90",))
-    found = UnitFinder(layout, natives, Base(tmp_path, tmp_path), toolchain, nvcc).units()
-    units = {each.source.name: each for each in (*found.library, *found.cuda)}
+    found = units(natives, toolchain=ONE_CAPABILITY, has_nvcc=True)
+    named = {each.source.name: each for each in (*found.library, *found.cuda)}
     searched = ("-Isrc/ATen/native/include", "-I/usr/include")
-    assert units["A.cc"].flags[:3] == ("-O3", "-DBOTH", "-DFOR_CXX") and units["A.cc"].flags[-2:] == searched
-    assert units["A.cu"].flags[:2] == ("-DBOTH", "-DFOR_NVCC") and units["A.cu"].flags[-2:] == searched
-    assert units["B.cpp"].flags == units["A.cc"].flags
-    assert units["C.cpp"].flags == ("-O3",)
-
-
-def test_include_paths_follow_pytorch_s(units: Callable[[ExtraFlags], dict[str, Unit]], tmp_path: Path) -> None:
-    """A folder with another PyTorch's headers hides none."""
-    flags = units(extra_flags(None, None, [tmp_path]))["src/ATen/native/cuda/Mine.cu"].flags
-    assert flags[-len(INCLUDES) - 1 :] == (*(f"-I{folder}" for folder in INCLUDES), f"-I{tmp_path}")
+    assert named["A.cc"].flags[:3] == ("-O3", "-DBOTH", "-DFOR_CXX") and named["A.cc"].flags[-2:] == searched
+    assert named["A.cu"].flags[:2] == ("-DBOTH", "-DFOR_NVCC") and named["A.cu"].flags[-2:] == searched
+    assert named["B.cpp"].flags == named["A.cc"].flags
+    assert named["C.cpp"].flags == ("-O3",)
 
 
 def test_they_are_in_the_stamp(tmp_path: Path) -> None:
@@ -248,3 +233,78 @@ def test_headers_in_include_paths_count(
     write(tmp_path, {name: text})
     own_headers.make()
     assert (target.read_bytes() != before) == is_compiled
+
+
+KERNEL = """#include <immintrin.h>
+namespace at::native {
+void dot(float* out, __m512bh a, __m512bh b) {
+  _mm512_storeu_ps(out, _mm512_dpbf16_ps(_mm512_setzero_ps(), a, b));
+}
+}
+REGISTER_DISPATCH(dot_stub, &dot)
+"""
+PLAIN = "REGISTER_DISPATCH(plain_stub, &plain)\n"
+
+
+X86 = ARCHITECTURES["x86_64"]
+WHEEL = Toolchain("g++", "", "c++20", machine="x86_64", capabilities=tuple(X86.capabilities))
+EDITS = replace(WHEEL, capabilities=("AVX2",), is_for_edits=True)
+
+FindUnits = Callable[..., Units]
+
+
+@pytest.mark.parametrize(("toolchain", "tried"), [(EDITS, ["AVX512", "DEFAULT"]), (WHEEL, [])], ids=["edits", "wheel"])
+def test_files_with_intrinsics_are_tried(units: FindUnits, toolchain: Toolchain, tried: list[str]) -> None:
+    header = '#include "Dot.h"\n' + PLAIN
+    files = {"cpu/Dot.h": KERNEL.partition("REGISTER")[0], "cpu/Plain.cpp": PLAIN, "cpu/Dot.cpp": header}
+    found = units(files, toolchain=toolchain).tried
+    assert sorted(str(unit.target) for unit in found) == [f"objects/native/cpu/Dot.cpp.{each}.tried" for each in tried]
+    assert all({*X86.capabilities[each.target.stem.split(".")[-1]]} <= {*each.flags} for each in found)
+
+
+@pytest.mark.parametrize("toolchain", [EDITS, WHEEL], ids=["edits", "wheel"])
+def test_flags_of_settings_are_for_the_capability_that_lacks_them(
+    tmp_path: Path, units: FindUnits, toolchain: Toolchain
+) -> None:
+    table = '[tool.graft]\nnative = "native"\n[tool.graft.cpu-flags]\n"native/cpu/Dot.cpp" = "-mavx512bf16"\n'
+    write(tmp_path, {"pyproject.toml": f'{table}"native/cpu/More.cpp" = "-mavxvnni"\n'})
+    write(tmp_path, {"native/cpu/Dot.cpp": KERNEL, "native/cpu/More.cpp": KERNEL})
+    found = units(load_natives([tmp_path.resolve() / "native"]), toolchain=toolchain)
+    named = {f"{unit.source.name} {unit.capability}": unit for unit in (*found.library, *found.tried)}
+    assert len(named) == 2 * len(X86.capabilities)
+    needing = {"Dot.cpp AVX512": ("avx512bf16",), **({} if toolchain is EDITS else {"More.cpp AVX2": ("avxvnni",)})}
+    assert {name: unit.features for name, unit in named.items() if unit.features} == needing
+    assert all(f"-m{each}" in unit.flags for unit in named.values() for each in unit.features)
+
+
+@pytest.mark.parametrize(("is_for_edits", "sanitizers"), [(True, ()), (True, ("address",)), (False, ())])
+def test_large_units_have_two_parts_where_edits_matter(
+    units: FindUnits, is_for_edits: bool, sanitizers: tuple[str, ...]
+) -> None:
+    files = [f"large/{name}.cpp" for name in ("formulas", "operators", "library", "bindings")]
+    toolchain = replace(GXX, is_for_edits=is_for_edits, sanitizers=sanitizers)
+    found = units({"A.cpp": ""}, [*files, "small/library.cpp"], toolchain)
+    is_quick = is_for_edits and not sanitizers
+    parts = ["large/formulas", "large/operators"] if is_for_edits else ["large/library"]
+    generated = [unit for unit in found.library if not unit.is_own]
+    assert [f"{unit.source}" for unit in generated] == [
+        f"generated/units/{each}.cpp" for each in (*parts, "small/library")
+    ]
+    assert all(("-O1" in unit.flags) is is_quick for unit in (*generated, *found.bindings))
+    assert all(("graft_registered.h" in unit.flags) is is_quick for unit in generated)
+    assert "graft_registered.h" not in found.bindings[0].flags
+
+
+def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:
+    flags = ("-O0", "-mavx512f", "-mavx512bw", "-DCPU_CAPABILITY=AVX512")
+    source = write(tmp_path, {"cpu/Dot.cpp": KERNEL.replace("REGISTER", "// ")}) / "cpu/Dot.cpp"
+    command = ["g++", "-c", *flags, str(source), "-o", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    assert "target specific option mismatch" in done.stderr
+    said = [compiled_for(" ".join([*command, "-MD -MF x.d"])), *done.stderr.splitlines()]
+    lines = digest(diagnostics(said, tmp_path), load_natives([tmp_path]), [])
+    assert lines[0].startswith(f"{source}:4:")
+    assert lines[-1] == (
+        "  hint: AVX512 is compiled with -mavx512f -mavx512bw; write the call below `#ifdef __AVX512BF16__`, and "
+        "another way for processors without it; `cpu-flags` in pyproject.toml compile a file for more"
+    )
