@@ -127,7 +127,7 @@ def index(tmp_path: Path, monkeypatch: Patch) -> Path:
         archive.writestr(nvcc_program, f"#!/bin/sh\n{SAYS}\n")
         for name, text in texts.items():
             archive.writestr(name, text)
-    monkeypatch.setattr(nvcc, "HOME", tmp_path / "build")
+    monkeypatch.setattr(nvcc, "store", lambda: tmp_path / "build")
     for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(folder)), ("CONFIG_FILE", "/dev/null")):
         monkeypatch.setenv(f"PIP_{name}", value)
     return wheel

@@ -122,7 +122,7 @@ def test_wrong_lines_of_the_builder_need_no_build(tmp_path: Path) -> None:
     texts = ["return x * x", "return 2 * x"]
     results = [outcome_of(copy, mutant("return x + x", text, "scripts/code_of.py")) for text in texts]
     assert [each.outcome for each in results] == [KILLED, SURVIVED]
-    assert judge([], {}, copy) == {}
+    assert judge([], {}, copy, Kept(tmp_path / "kept")) == {}
     # Another text may have the same size, and be written in the same second.
     assert not Path(cache_from_source(str(tmp_path / "scripts/code_of.py"))).exists()
 
