@@ -9,18 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from samples import (
-    COMPLEX,
-    INTEGERS,
-    REAL,
-    assert_exact,
-    check_compiled,
-    check_derivatives,
-    check_exported,
-    double,
-    layouts,
-    values,
-)
+from samples import COMPLEX, INTEGERS, REAL, assert_exact, check_derivatives, double, layouts, values
 
 DTYPES = [*REAL, *COMPLEX, *INTEGERS, torch.bool, torch.complex32]
 SHAPES = [(), (0,), (1,), (7,), (3, 5), (2, 0, 3), (70_001,)]
@@ -122,14 +111,17 @@ def test_derivatives_of_a_real_tensor_times_a_complex_number() -> None:
     check_derivatives(lambda x: torch.mul_constant(x, 1 - 2j), double((2, 3)))
 
 
-def test_compiled_exported_and_scripted() -> None:
+def test_constant_may_be_a_size() -> None:
+    """A symbolic size where torch.compile traces with dynamic shapes."""
+
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.mul_constant(x, 2.5).mul_constant(x.size(0))
 
-    check_compiled(f, double((3, 4)))
-    check_exported(f, values((3, 4), torch.float32))
-    x = torch.rand(3, 2)
-    torch.testing.assert_close(torch.jit.script(f)(x), x * 7.5)
+    compiled = torch.compile(f, fullgraph=True, backend="aot_eager", dynamic=True)
+    for size in (3, 6):
+        x = values((size, 4), torch.float32)
+        for function in (f, compiled, torch.jit.script(f)):
+            torch.testing.assert_close(function(x), x * 2.5 * size)
 
 
 def check_cpu_capability() -> None:
