@@ -59,7 +59,7 @@ class Session:
         self._errors = Path(tempfile.mkdtemp(prefix="session-", dir=folder)) / "errors"
         self._read = 0
         env = {name: value for name, value in stock_variables(folder, **variables).items() if value}
-        command, pipe = [sys.executable, _SERVED], subprocess.PIPE
+        command, pipe = [sys.executable, str(_SERVED)], subprocess.PIPE
         with self._errors.open("a") as errors:
             self.process = subprocess.Popen(
                 command, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=errors, text=True, start_new_session=True
@@ -165,7 +165,9 @@ def _imported(where: Path) -> Session:
     """Return a process whose forks are fresh: it has imported PyTorch and its compilers, which takes ten seconds, and
     not Graft. It ends with this process.
     """
-    return Session(where, "torch, torch._dynamo, torch._functorch.aot_autograd, torch._inductor.compile_fx, torch.export")
+    return Session(
+        where, "torch, torch._dynamo, torch._functorch.aot_autograd, torch._inductor.compile_fx, torch.export"
+    )
 
 
 def _first_line(text: str) -> str:
