@@ -138,7 +138,7 @@ def test_compiles_a_mistake_whose_line_number_is_that_of_the_text(session: Sessi
         ("times(python={'../x.py': ''})", "python"),
         ("graft.load_inline(SCHEMA)", "no kernel for times"),
         ("graft.load_inline('', cpp='int a;')", "no operator"),
-        ("graft.load_inline('times(Tensor self) -> Nothing', cpp=kernel())", "Nothing"),
+        ("graft.load_inline('times(Tensor self) -> Nothing', cpp=kernel(1))", "Nothing"),
         ("graft.load('/nowhere/at/all')", "/nowhere/at/all"),
         ("graft.unload('nothing')", "nothing"),
     ],
