@@ -21,7 +21,7 @@ CHANGED = {
     "no formula": DERIVED,
     "composite": ("eager", "method", "vmap", "backward", "aot_eager of before", "make_fx", "export"),
     "python": (*EAGER, "meta", "fake", "make_fx with decompositions", "export", "help", "autocast"),
-    "no python": ("meta", "help", "autocast"),
+    "no python": ("meta", "make_fx with decompositions", "help", "autocast"),
 }
 
 

@@ -138,7 +138,7 @@ def test_compiles_a_mistake_whose_line_number_is_that_of_the_text(session: Sessi
         ("times(python={'../x.py': ''})", "python"),
         ("graft.load_inline(SCHEMA)", "no kernel for times"),
         ("graft.load_inline('', cpp='int a;')", "no operator"),
-        ("graft.load_inline('times(Tensor self) -> Nothing', cpp=kernel())", "Nothing"),
+        ("graft.load_inline('times(Tensor self) -> Nothing', cpp=kernel(1))", "Nothing"),
         ("graft.load('/nowhere/at/all')", "/nowhere/at/all"),
         ("graft.unload('nothing')", "nothing"),
     ],
@@ -214,3 +214,88 @@ def test_jobs_are_those_of_max_jobs(where: Path) -> None:
             "from graft.core.extra_flags import NO_EXTRA\nfrom graft.session.building import wanted\nimport pathlib"
         )
         assert session.value("wanted(pathlib.Path('.'), 'name', NO_EXTRA).request.jobs") == 3
+
+
+NORM = '''
+import torch, graft
+
+SCHEMA = "rms_norm_own(Tensor self, Tensor weight, float eps=1e-06) -> Tensor"
+BACK = "rms_norm_own_backward(Tensor grad, Tensor self, Tensor weight, float eps) -> (Tensor, Tensor)"
+FUNCTIONS = f"""
+- func: {SCHEMA}
+  variants: function, method
+  dispatch:
+    CompositeExplicitAutograd: rms_norm_own
+
+- func: {BACK}
+  dispatch:
+    CompositeExplicitAutograd: rms_norm_own_backward
+"""
+FORMULA = f"""
+- name: {SCHEMA}
+  self, weight: "grad.defined() ? rms_norm_own_backward(grad, self, weight, eps) : std::tuple<Tensor, Tensor>()"
+"""
+CPP = """
+Tensor rms_norm_own(const Tensor& self, const Tensor& weight, double eps) {
+  const auto scale = self.pow(2).mean({-1}, true).add(eps).rsqrt();
+  return self * scale * weight * EDIT;
+}
+
+std::tuple<Tensor, Tensor> rms_norm_own_backward(
+    const Tensor& grad, const Tensor& self, const Tensor& weight, double eps) {
+  const auto scale = self.pow(2).mean({-1}, true).add(eps).rsqrt();
+  const auto normal = self * scale;
+  const auto of_normal = grad * weight * EDIT;
+  return {scale * (of_normal - normal * (of_normal * normal).mean({-1}, true)),
+          (grad * normal * EDIT).reshape({-1, self.size(-1)}).sum({0})};
+}
+"""
+
+class Norm(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(8))
+    def forward(self, x):
+        return torch.rms_norm_own(x, self.weight)
+
+def edited(edit):
+    graft.load_inline(FUNCTIONS, derivatives=FORMULA, cpp=CPP.replace("EDIT", edit))
+
+def train(steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = (model(data) - 1).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+edited("1.0")
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), Norm(), torch.nn.Linear(8, 1))
+data, losses = torch.randn(16, 8), []
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+def checked():
+    given = [torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in ((3, 8), (8,))]
+    return torch.autograd.gradcheck(torch.rms_norm_own, given)
+train(5)
+'''
+
+
+@pytest.mark.slow
+def test_compiles_norm_that_is_edited_while_a_model_trains(session: Session) -> None:
+    session.run(NORM)
+    assert session.value("checked()")
+    for edit in ("1.1", "1.0"):
+        session.run(f"edited('{edit}'); train(5)")
+        assert session.value("checked()")
+    session.run(
+        "for name in ('FUNCTIONS', 'FORMULA'):\n"
+        "    globals()[name] = globals()[name].replace('eps=1e-06)', 'eps=1e-06, *, float times=1.0)')\n"
+        "FORMULA = FORMULA.replace('(grad, self', '(grad * times, self')\n"
+        "CPP = CPP.replace('double eps) {', 'double eps, double times) {', 1)\n"
+        "CPP = CPP.replace('weight * EDIT', 'weight * times', 1)\n"
+        "edited('1.0'); train(5)"
+    )
+    assert session.value("checked()")
+    assert session.value("len(losses), losses[-1] < losses[0]") == (20, True)
+    assert session.value("torch.allclose(torch.rms_norm_own(data, model[1].weight, times=2), 2 * model[1](data))")

@@ -243,7 +243,14 @@ def meta_cubed(self):
     return self.new_empty(self.shape)
 """
 
-DECOMPOSITION = """@register_decomposition(aten.soft_clip.default)
+DECOMPOSITION = """@register_decomposition(aten.cubed.default)
+def cubed(self):
+    return self * self * self
+"""
+
+ANOTHER = """
+
+@register_decomposition(aten.soft_clip.default)
 def soft_clip(self, limit=1):
     return torch.tanh(self / limit) * limit
 """
@@ -262,6 +269,7 @@ TEXTS = {
     "cpu/CubedKernel.cpp": CUBED_KERNEL,
     "Picked.cpp": PICKED,
     "python/_meta_registrations.py": META_IN_PYTHON,
+    "python/_decomp/decompositions.py": DECOMPOSITION,
     "docs/soft_clip.rst": "Clips softly.\n",
 }
 
@@ -275,16 +283,17 @@ SMALL = {
 }
 
 
-def edited(*edits: tuple[str, str, str], without: tuple[str, ...] = (), **more: str) -> dict[str, str]:
+def edited(*edits: tuple[str, str, str], without: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the texts with edits: a file, what is in it, and what that becomes, everywhere."""
     texts = {name: text for name, text in TEXTS.items() if name not in without}
     for name, before, after in edits:
         assert before in texts[name], (name, before)
         texts[name] = texts[name].replace(before, after)
-    return {**texts, **more}
+    return texts
 
 
 _ENTRIES, _FORMULAS, _FUNCTIONS = "native_functions.yaml", "derivatives.yaml", "python/_meta_registrations.py"
+_DECOMPOSITIONS = "python/_decomp/decompositions.py"
 _ARGUMENT = "Scalar limit=1, bool flip=False"
 
 VARIANTS: Mapping[str, Mapping[str, str]] = {
@@ -312,10 +321,10 @@ VARIANTS: Mapping[str, Mapping[str, str]] = {
         ("Twice.cpp", "factor())", "factor()).unsqueeze(0)"),
         ("docs/soft_clip.rst", "softly", "very softly"),
         ("autocast.yaml", "fp32", "lower_precision_fp"),
-        **{"python/_decomp/decompositions.py": DECOMPOSITION},
+        (_DECOMPOSITIONS, "self * self * self\n", f"self.pow(3)\n{ANOTHER}"),
     ),
     "docs": edited(("docs/soft_clip.rst", "softly", "very softly")),
-    "no python": edited(without=(_FUNCTIONS, "docs/soft_clip.rst", "autocast.yaml")),
+    "no python": edited(without=(_FUNCTIONS, _DECOMPOSITIONS, "docs/soft_clip.rst", "autocast.yaml")),
     "size": edited(
         ("SoftClip.cpp", "auto size = self.sizes().vec();", "auto size = std::vector<int64_t>{self.size(0) + 1};"),
         ("SoftClipKernel.cpp", "result.narrow", "result.zero_(); result.narrow"),
@@ -530,7 +539,9 @@ with FakeTensorMode():
     sizes = [each.shape for each in apart(torch.empty(4))]
 sizes""",
     "make_fx": "[make_fx(of_all)(x()).code, shown(make_fx(of_all)(x())(x()))]",
-    "make_fx with decompositions": "make_fx(of_all, decomposition_table=core_aten_decompositions())(x()).code",
+    "make_fx with decompositions": (
+        "[make_fx(each, decomposition_table=core_aten_decompositions())(x()).code for each in (of_all, others)]"
+    ),
     "make_fx of backward": "make_fx(lambda x: gradient(of_all, x))(x()).code",
     "graph of before": "shown(graph(x()))",
     "aot_eager": "[shown(compiled('aot_eager')(x())), shown(gradient(lambda x: sum(compiled('aot_eager')(x)), x()))]",

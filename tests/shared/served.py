@@ -17,17 +17,36 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what C++ and children print goes to the file of errors
     for number, line in enumerate(sys.stdin):
-        printed = io.StringIO()
-        try:
-            with contextlib.redirect_stdout(printed):
-                run(f"<piece {number}>", json.loads(line))
-            error = None
-        except BaseException as raised:
-            error = "".join(traceback.format_exception_only(raised)).strip()
-            traceback.print_exc()
-            sys.last_value = raised
-        answers.write(json.dumps([printed.getvalue(), error]) + "\n")
+        answers.write(json.dumps(answer(number, json.loads(line))) + "\n")
         answers.flush()
+
+
+def answer(number: int, text: str) -> tuple[str, str | None]:
+    """Run a piece of code. Return what it printed, and its exception or None."""
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            run(f"<piece {number}>", text)
+        error = None
+    except BaseException as raised:
+        error = "".join(traceback.format_exception_only(raised)).strip()
+        traceback.print_exc()
+        sys.last_value = raised
+    return printed.getvalue(), error
+
+
+def forked(pieces: list[str]) -> None:
+    """Print the answers to pieces of code that a fork of this process runs."""
+    reading, writing = os.pipe()
+    if not os.fork():
+        with os.fdopen(writing, "w") as answers:
+            json.dump([answer(number, text) for number, text in enumerate(pieces)], answers)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answers:
+        text = answers.read()
+    assert not os.wait()[1], text
+    print(json.loads(text))
 
 
 def run(name: str, text: str) -> None:

@@ -51,19 +51,20 @@ class Session:
 
     Args:
         folder: where it writes, shared with other sessions of a test.
+        modules: what it imports first.
         variables: environment variables; those with an empty value are removed.
     """
 
-    def __init__(self, folder: Path, **variables: str) -> None:
+    def __init__(self, folder: Path, modules: str = "torch, graft", **variables: str) -> None:
         self._errors = Path(tempfile.mkdtemp(prefix="session-", dir=folder)) / "errors"
         self._read = 0
         env = {name: value for name, value in stock_variables(folder, **variables).items() if value}
-        command, pipe = [sys.executable, _SERVED], subprocess.PIPE
+        command, pipe = [sys.executable, str(_SERVED)], subprocess.PIPE
         with self._errors.open("a") as errors:
             self.process = subprocess.Popen(
                 command, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=errors, text=True, start_new_session=True
             )
-        self.run("import torch, graft\ntorch.set_num_threads(1)")
+        self.run(f"import {modules}\ntorch.set_num_threads(1)")
         self.said()
 
     def send(self, code: str) -> None:
@@ -108,7 +109,7 @@ class Session:
         try:
             return self.run(code)
         except Raised as error:
-            return str(error).splitlines()[0]
+            return _first_line(str(error))
 
     def said(self) -> str:
         """Return what the process has written to its standard error since the last call."""
@@ -152,10 +153,25 @@ def agrees(session: Session, where: Path, folder: Path, setup: str, programs: Ma
 @functools.cache
 def printed_at_first(where: Path, folder: Path, setup: str, programs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return what a fresh process prints for each program that has loaded a folder which no test edits."""
-    with Session(where) as fresh:
-        fresh.load(folder)
-        fresh.attempt(setup)
-        return {name: fresh.attempt(code) for name, code in programs}
+    pieces = [f"import graft\ngraft.load({str(folder)!r})", setup, *(code for _, code in programs)]
+    answers = _imported(where).value(f"forked({pieces!r})")
+    assert answers[0][1] is None, answers[0]
+    printed = [_first_line(error) if error else text.removesuffix("\n") for text, error in answers[2:]]
+    return dict(zip(dict(programs), printed, strict=True))
+
+
+@functools.cache
+def _imported(where: Path) -> Session:
+    """Return a process whose forks are fresh: it has imported PyTorch and its compilers, which takes ten seconds, and
+    not Graft. It ends with this process.
+    """
+    return Session(
+        where, "torch, torch._dynamo, torch._functorch.aot_autograd, torch._inductor.compile_fx, torch.export"
+    )
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0]
 
 
 class Folder:
