@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import signal
 import subprocess
 from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -37,8 +39,9 @@ after
 
 
 @pytest.fixture
-def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a README, in which the steps write."""
+def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a README, in which the steps write. Interrupts count, also in a job in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     for step, commands_ in {
         "first": ['echo "$ARGS-$MAKEFLAGS-$JOBS" >>ran', "echo 'test it: 1200 passed, 3.1 s'; false"],
         "second": ["test -e go || { kill -INT $PPID; exec sleep 60; }; echo second >>ran", "echo third >>ran"],
@@ -55,7 +58,8 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(name, value)
     (tmp_path / "README.md").write_text(TABLE)
     (tmp_path / "sources").write_text("one")
-    return tmp_path
+    yield tmp_path
+    signal.signal(signal.SIGINT, before)
 
 
 known: dict[str, Step] = {}

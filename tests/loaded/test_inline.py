@@ -57,12 +57,17 @@ def test_same_cell_again_replaces(session: Session) -> None:
 
 
 def test_other_schema_replaces(session: Session) -> None:
-    session.run("times()")
-    session.run(
-        'graft.load_inline("times(Tensor self, *, bool flip=False) -> Tensor",'
-        ' cpp=kernel("flip ? -1 : 1").replace("self)", "self, bool flip)", 1))'
-    )
-    assert session.value("close(torch.times(x, flip=True), -1) and close(torch.times(x), 1)")
+    session.run("if hasattr(torch, 'times'): graft.unload('times')")
+    for schema, arguments in (
+        ("*, bool flip=False", "bool flip"),
+        ("Scalar limit=1, *, bool flip=False", "const Scalar& limit, bool flip"),
+    ):
+        session.run(
+            f'graft.load_inline("times(Tensor self, {schema}) -> Tensor",'
+            f' cpp=kernel("flip ? -1 : 1").replace("self)", "self, {arguments})", 1))'
+        )
+        assert session.value("close(torch.times(x, flip=True), -1) and close(torch.times(x), 1)")
+    assert session.value("close(torch.times(x, 3, flip=True), -1)")
 
 
 def test_other_name_with_the_same_operator_is_refused(session: Session) -> None:

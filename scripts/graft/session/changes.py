@@ -11,11 +11,13 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING
 from operator import is_
 from pathlib import Path
 from typing import Any, ClassVar
 
-_NOTHING: Any = object()
+# It is the same after this module was imported again, for what was recorded before.
+_NOTHING: Any = MISSING
 # Elements of containers in namespaces are looked into this deep: tables of tables, lists of objects with tables.
 _DEPTH = 4
 # What is filled when operators are looked up; an entry that is lost here is lost for good.
