@@ -76,6 +76,8 @@ def ran(folder: Path) -> list[str]:
     return lines
 
 
+# A command is not waited for once it was told to end.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_steps_go_on_after_a_failure_and_after_a_stop(
     night: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
