@@ -176,9 +176,11 @@ def test_thin_wheel(native: Path, stock: Environment, tmp_path: Path) -> None:
     stock.pip("install", "--no-deps", wheel)
     shutil.move(native.parent / "third_party", tmp_path / "third_party")
     try:
-        for capability, which in {"default": "1.0", "avx2": "1.0", "avx512": "512.0"}.items():
+        expected = {"default": "1.0", "avx2": "1.0"}
+        # PyTorch takes what the variable says, whatever the processor has.
+        expected |= {"avx512": "512.0"} if "avx512f" in processor_flags() else {}
+        for capability, which in expected.items():
             printed = stock.run(VALUES + MORE, ATEN_CPU_CAPABILITY=capability).stdout.splitlines()
-            which = which if capability != "avx512" or "avx512f" in processor_flags() else "1.0"
             assert printed == ["3.0 8.0 107.0", which, "1e-310", LACKS]
     finally:
         shutil.move(tmp_path / "third_party", native.parent / "third_party")
