@@ -55,7 +55,7 @@ def _clean_all(*, is_sure: bool) -> None:
     for builds in places(BUILDS):
         is_of_checkout = builds.name == "build" and (builds.parent / "scripts/environment.py").is_file()
         there += [builds] if is_of_checkout else _found(builds, _BUILDS)
-    developed = places(DEVELOPED)
+    there, developed = [*dict.fromkeys(there)], places(DEVELOPED)
     for path in there:
         say(f"{_size([path]) / 1e9:7.2f} GB  {path}")
     for packages in developed:
@@ -68,6 +68,7 @@ def _clean_all(*, is_sure: bool) -> None:
         return
     if not is_sure and not _is_agreed():
         raise UsageError("nothing was deleted", todo="answer y, or pass --yes")
+    _require_unused(there)
     for packages in developed:
         remove_trees(packages)
     say(f"deleted {_delete(there) / 1e9:.1f} GB")
@@ -87,10 +88,19 @@ def _found(folder: Path, names: Iterable[str]) -> list[Path]:
 
 
 def _delete(folders: Sequence[Path]) -> int:
-    """Delete folders that no other process uses. Return their size in bytes. This process's own environment is last.
+    """Delete folders that no other process uses. Return their size in bytes. This process's own environment is last."""
+    _require_unused(folders)
+    size = _size(folders)
+    for folder in sorted(folders, key=lambda path: Path(sys.prefix).is_relative_to(path)):
+        delete(folder)
+    return size
+
+
+def _require_unused(folders: Iterable[Path]) -> None:
+    """Check that no other process uses what is in these folders.
 
     Raises:
-        UsageError: a process uses something there; nothing was deleted.
+        UsageError: one does.
     """
     for folder in folders:
         require_no_link(folder)
@@ -100,10 +110,6 @@ def _delete(folders: Sequence[Path]) -> int:
                     f"{path.parent}: another process{user} uses what is there; nothing was deleted",
                     todo="run this command again when it has ended",
                 )
-    size = _size(folders)
-    for folder in sorted(folders, key=lambda path: Path(sys.prefix).is_relative_to(path)):
-        delete(folder)
-    return size
 
 
 def _user_of(lock: Path) -> str:
