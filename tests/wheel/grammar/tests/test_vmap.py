@@ -99,7 +99,6 @@ X, Y, W, B = torch.arange(20.0).view(4, 5).sin(), torch.arange(20.0).view(4, 5).
         (torch.gr_normalize, (X,)),
         (lambda x: x.gr_normalize(0, 0.5), (X,)),
         (torch.gr_project, (X, W)),
-        (torch.gr_project, (X, W, B)),
         (torch.gr_signs, (X,)),
         (torch.gr_places, (X,)),
         (torch.gr_square, (X,)),
@@ -114,6 +113,12 @@ X, Y, W, B = torch.arange(20.0).view(4, 5).sin(), torch.arange(20.0).view(4, 5).
 )
 def test_vmap_calls_a_kernel_of_operators_once(function: Callable[..., Any], tensors: tuple[Tensor, ...]) -> None:
     check_every_batch(function, *tensors)
+
+
+@pytest.mark.usefixtures("no_loop")
+def test_vmap_calls_a_kernel_with_an_optional_tensor_once() -> None:
+    for dims in [(0, None, 0), (0, 0, None), (1, -1, -1), (None, 0, 0)]:
+        check_vmap(torch.gr_project, *map(batched, (X, W, B), dims), in_dims=dims)
 
 
 def test_vmap_takes_an_empty_batch_without_a_loop() -> None:
