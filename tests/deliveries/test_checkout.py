@@ -394,6 +394,7 @@ def test_head_that_does_not_descend_from_the_commit_of_the_wheel(
 
 @pytest.mark.slow
 def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> None:
+    """A save with a mistake is reported, and the next one builds."""
     for name in ("Python", "composite"):
         run_git(checkout, "checkout", "--quiet", "-b", name, "main")
         CHANGES[name].make(checkout)
@@ -407,6 +408,9 @@ def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> Non
         try:
             assert any("ready" in line for line in lines)
             assert is_there(stock_copy, "composite") and not is_there(stock_copy, "Python")
+            edit(checkout, INTEGRATION, SUM_OF_NEIGHBORS, SUM_OF_NEIGHBORS.replace("dx / 2", "ex / 2"))
+            assert any("waiting for the next save; torch is unchanged" in line for line in lines)
+            run_git(checkout, "checkout", "--quiet", INTEGRATION)
             run_git(checkout, "rebase", "--quiet", "Python")
             files = hashes(checkout)
             # It may have seen git at work, and build again.
@@ -416,58 +420,12 @@ def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> Non
     assert hashes(checkout) == files
 
 
-def test_merge_conflict(stock_copy: Environment, checkout: Path) -> None:
-    CHANGES["composite"].make(checkout)
-    commit(checkout, "Ours")
-    run_git(checkout, "checkout", "--quiet", "-b", "theirs", "HEAD~1")
-    edit(checkout, INTEGRATION, SUM, SUM.replace("dx;", "dx + 0;"))
-    commit(checkout, "Theirs")
-    run_git(checkout, "checkout", "--quiet", "main")
-    with pytest.raises(subprocess.CalledProcessError):
-        run_git(checkout, "merge", "--quiet", "theirs")
-    before, files = trees(stock_copy), hashes(checkout)
-    line = line_of(checkout, INTEGRATION, "<<<<<<<")
-    assert f"{checkout / INTEGRATION}:{line}: a merge conflict" in develop(stock_copy, checkout, is_right=False)
-    assert trees(stock_copy) == before
-    assert hashes(checkout) == files
-
-
-def test_worktree(stock_copy: Environment, pytorch: Path, place: Path, tmp_path: Path) -> None:
-    tree = clone(pytorch, tmp_path / "main")
-    shutil.rmtree(place, ignore_errors=True)
-    run_git(tree, "worktree", "add", "--quiet", place, "-b", "fix")
-    CHANGES["composite"].make(place)
-    files = hashes(tree)
-    develop(stock_copy, place)
-    assert is_there(stock_copy, "composite")
-    assert hashes(tree) == files
-
-
-@pytest.fixture
-def upstream(pytorch: Path, tmp_path: Path) -> Path:
-    """A repository to clone, with a commit since the one that torch was built from."""
-    tree = clone(pytorch, tmp_path / "upstream")
-    run_git(tree, "config", "uploadpack.allowFilter", "true")
-    edit(tree, INTEGRATION, *OF_UPSTREAM)
-    commit(tree, "Of main since")
-    return tree
-
-
-def test_shallow_clone(stock_copy: Environment, upstream: Path, place: Path) -> None:
-    """It is built. What the line in the message fetches tells the rest."""
-    tree = clone(upstream, place, "--depth=1")
-    CHANGES["composite"].make(tree)
-    said = develop(stock_copy, tree)
-    assert is_there(stock_copy, "composite")
-    (line,) = re.findall(r"`(git .*? fetch .*)`", said)
-    run_git(tree, *shlex.split(line)[1:])
-    assert f"upstream changed these, too, since the installed torch, so they may not fit: {INTEGRATION}" in develop(
-        stock_copy, tree
-    )
-
-
-def test_partial_clone(stock_copy: Environment, upstream: Path, place: Path) -> None:
+def test_partial_clone(stock_copy: Environment, pytorch: Path, place: Path, tmp_path: Path) -> None:
     """Nothing is fetched, though the remote would answer. What the line in the message fetches is enough."""
+    upstream = clone(pytorch, tmp_path / "upstream")
+    run_git(upstream, "config", "uploadpack.allowFilter", "true")
+    edit(upstream, INTEGRATION, *OF_UPSTREAM)
+    commit(upstream, "Of main since the one that torch was built from")
     tree = clone(upstream, place, "--filter=blob:none")
     CHANGES["composite"].make(tree)
     files = hashes(tree)

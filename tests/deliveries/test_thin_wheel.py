@@ -290,16 +290,6 @@ def test_metadata_asks_for_exactly_its_torch(clips: Path, base_wheel: Path) -> N
     assert clips.name == f"clip_ops-0.1+torch{version.replace('+', '.')}-" + "-".join(clips.name.split("-")[2:])
 
 
-@pytest.mark.parametrize(("name", "value"), [("--name", "torch"), ("--name", "my-ops"), ("--version", "one")])
-def test_impossible_names_are_refused_before_anything_is_built(
-    environment: Environment, tmp_path: Path, name: str, value: str
-) -> None:
-    folder = write_clip(tmp_path / "ops")
-    arguments = ("--pin", "installed", "--native", folder, "--out", tmp_path / "out", name, value)
-    assert value in make("thin-wheel", environment, *arguments, is_right=False)
-    assert not (tmp_path / "out").exists()
-
-
 PROGRAM = """#include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/soft_clip.h>
