@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clipped import CUBED, CUBED_ENTRY, INLINE, SMALL, variant
+from clipped import CUBED, CUBED_ENTRY, INLINE, SMALL
 from graft.core.layout import PACKAGES
 from sessions import Folder, Session
-from users import Environment, make
+from users import Environment, make, thin_wheel
 
 TRACE = {
     "native_functions.yaml": "- func: trace(Tensor self) -> Tensor\n  replace: True\n  dispatch:\n    CPU: own_trace\n",
@@ -77,6 +77,12 @@ def session(only: Session) -> Iterator[Session]:
     """The session, with nothing loaded."""
     yield only
     only.run("for name in graft.loaded(): graft.unload(name)")
+
+
+@pytest.fixture
+def small(where: Path) -> Folder:
+    """A folder with one operator. Tests edit it in the same ways: each state is compiled once for all of them."""
+    return Folder(where / "small", SMALL)
 
 
 def replaced(where: Path, name: str, factor: int) -> Folder:
@@ -162,39 +168,41 @@ def test_stock_in_any_order(session: Session, where: Path, order: tuple[int, ...
     assert session.value("results()") == now
 
 
-def test_operator_of_another_load_is_refused(session: Session) -> None:
-    session.load(variant("first"))
-    said = session.error(f"graft.load({str(variant('header'))!r}, name='second')")
-    assert "aten::cubed: the load clipped has this operator" in said and 'graft.unload("clipped")' in said
-    assert session.value("[torch.twice(torch.tensor(5.)).item(), list(graft.loaded())]") == [10.0, ["clipped"]]
-    session.load(variant("header"), name="clipped")
-    assert session.value("torch.twice(torch.tensor(5.)).item()") == 350.0
+def test_operator_of_another_load_is_refused(session: Session, small: Folder) -> None:
+    session.load(small.path)
+    small.edit("Twice.cpp", "2 *", "100 *")
+    said = session.error(f"graft.load({str(small.path)!r}, name='second')")
+    assert "aten::twice: the load small has this operator" in said and 'graft.unload("small")' in said
+    assert session.value("[torch.twice(torch.tensor(5.)).item(), list(graft.loaded())]") == [10.0, ["small"]]
+    session.load(small.path)
+    assert session.value("torch.twice(torch.tensor(5.)).item()") == 500.0
 
 
-def test_two_loads_beside_each_other(session: Session, where: Path) -> None:
-    session.load(variant("first"))
+def test_two_loads_beside_each_other(session: Session, small: Folder, where: Path) -> None:
+    session.load(small.path)
     session.load(replaced(where, "one", 5).path)
     both = "torch.twice(torch.tensor(5.)).item(), torch.trace(torch.ones(2, 2)).item()"
     assert session.value(both) == (10.0, 20.0)
-    for name, result in (("header", 350.0), ("formula", 10.0)):
-        session.load(variant(name))
-        assert session.value(both) == (result, 20.0)
-    session.run("graft.unload('clipped')")
+    for name, factor in (("Twice.cpp", 100), ("derivatives.yaml", 3)):
+        small.edit(name, "2 *", f"{factor} *")
+        session.load(small.path)
+        assert session.value(both) == (500.0, 20.0)
+    session.run("graft.unload('small')")
     assert session.value("hasattr(torch, 'twice'), torch.trace(torch.ones(2, 2)).item()") == (False, 20.0)
 
 
-def test_operator_of_another_package_is_refused_by_name(session: Session) -> None:
+def test_operator_of_another_package_is_refused_by_name(session: Session, small: Folder) -> None:
     session.run(
         "library = torch.library.Library('aten', 'FRAGMENT')\n"
         "library.define('twice(Tensor self) -> Tensor')\n"
         "library.impl('twice', lambda self: self + 1, 'CompositeExplicitAutograd')"
     )
-    said = session.error(f"graft.load({str(variant('first'))!r})")
+    said = session.error(f"graft.load({str(small.path)!r})")
     assert "twice" in said and "another package" in said
     assert session.value("torch.ops.aten.twice(torch.tensor(5.)).item()") == 6.0
     assert session.value("list(graft.loaded())") == []
     session.run("library._destroy(); del library")
-    session.load(variant("first"))
+    session.load(small.path)
     assert session.value("torch.twice(torch.tensor(5.)).item()") == 10.0
 
 
@@ -205,15 +213,10 @@ def test_operator_of_pytorch_is_refused(session: Session, where: Path) -> None:
     assert session.value("round(torch.tanh(torch.tensor(5.)).item(), 2)") == 1.0
 
 
-@pytest.fixture(scope="module")
-def delivered(stock_copy: Environment, where: Path) -> Path:
-    """The folder of an operator that the environments below have."""
-    return Folder(where / "delivered", SMALL).path
-
-
 @pytest.fixture(scope="module", params=["develop", "thin wheel"])
-def beside(request: pytest.FixtureRequest, environment: Environment, delivered: Path, where: Path) -> Iterator[Session]:
+def beside(request: pytest.FixtureRequest, environment: Environment, where: Path) -> Iterator[Session]:
     """A session whose torch has an operator by another delivery."""
+    delivered = Folder(where / "delivered", SMALL).path
     copy = environment.copied_to(where / f"environment-{request.param.replace(' ', '-')}")
     make("undevelop", copy)
     paths = [str(copy.packages), str(PACKAGES)]
@@ -223,34 +226,34 @@ def beside(request: pytest.FixtureRequest, environment: Environment, delivered: 
             0, copy.run("import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))").stdout.strip()
         )
     else:
-        make("thin-wheel", copy, "--pin", "installed", "--native", delivered, "--out", where / "thin")
-        copy.pip("install", "--no-deps", *(where / "thin").glob("*.whl"))
+        copy.pip("install", "--no-deps", thin_wheel(copy, delivered, where / "thin"))
     with Session(where, PYTHONPATH=os.pathsep.join(paths)) as session:
         assert session.value("torch.twice(torch.tensor(5.)).item()") == 10.0
         yield session
         assert session.ended() == 0
 
 
-def test_new_kernels_over_those_of_another_delivery(beside: Session, where: Path) -> None:
-    folder = Folder(where / "over", SMALL)
-    folder.edit("Twice.cpp", "2 *", "100 *")
+def test_new_kernels_over_those_of_another_delivery(beside: Session, small: Folder) -> None:
+    small.edit("Twice.cpp", "2 *", "100 *")
     beside.run("function, leaf = torch.twice, torch.tensor(5., requires_grad=True)")
     beside.run("def slope(): return torch.autograd.grad(leaf.twice(), leaf)[0].item()")
     both = "torch.twice(leaf).item(), leaf.twice().item(), slope()"
     assert beside.value(both) == (10.0, 10.0, 2.0)
-    beside.load(folder.path)
+    beside.load(small.path)
     assert beside.value(both) == (500.0, 500.0, 2.0)
-    folder.edit("derivatives.yaml", "2 *", "3 *")
-    beside.load(folder.path)
+    small.edit("derivatives.yaml", "2 *", "3 *")
+    beside.load(small.path)
     assert beside.value(both) == (500.0, 500.0, 3.0)
-    beside.run("graft.unload('over')")
+    beside.run("graft.unload('small')")
     assert beside.value(both) == (10.0, 10.0, 2.0)
     assert beside.value("torch.twice is function")
     assert all("twice has a kernel for CPU and none for Meta" in line for line in beside.said().splitlines())
 
 
-def test_other_schema_than_that_of_another_delivery_is_refused(beside: Session) -> None:
-    said = beside.error(f"graft.load({str(variant('result'))!r})")
+def test_other_schema_than_that_of_another_delivery_is_refused(beside: Session, small: Folder) -> None:
+    for name, kind in (("native_functions.yaml", "int"), ("derivatives.yaml", "int"), ("Twice.cpp", "int64_t")):
+        small.edit(name, "self)", f"self, {kind} n)")
+    said = beside.error(f"graft.load({str(small.path)!r})")
     assert said.startswith("graft.core.errors.") and "twice" in said and len(said.splitlines()) <= 3
     assert beside.value("torch.twice(torch.tensor(5.)).item(), list(graft.loaded())") == (10.0, [])
 

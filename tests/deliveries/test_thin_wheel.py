@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 from helpers import alter_build_id, write
-from users import AS_WRITTEN, CLIPPED, CLIPS, Environment, make, write_clip
+from users import AS_WRITTEN, CLIPPED, CLIPS, Environment, make, thin_wheel, write_clip
 
 MODULE = """from torch import Tensor, nn
 
@@ -41,13 +41,6 @@ Tensor roll_by_half(const Tensor& self, bool half) {
 """
 
 
-def build(environment: Environment, out: Path, folder: Path, name: str = "") -> Path:
-    """Build the thin wheel of ``folder`` for the torch of an environment."""
-    make("thin-wheel", environment, "--pin", "installed", "--native", folder, "--out", out, "--name", name)
-    (wheel,) = out.glob("*.whl")
-    return wheel
-
-
 @pytest.fixture(scope="session")
 def clips_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with three operators and a module."""
@@ -62,7 +55,7 @@ def clips_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def clips(environment: Environment, clips_folder: Path) -> Path:
     """A thin wheel of that folder."""
-    return build(environment, clips_folder.parent / "out", clips_folder)
+    return thin_wheel(environment, clips_folder, clips_folder.parent / "out")
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +63,7 @@ def rolled(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -
     """A thin wheel with an overload of a name that torch has."""
     files = {"native_functions.yaml": OVERLOAD, "RollByHalf.cpp": OVERLOAD_KERNEL}
     folder = write(tmp_path_factory.mktemp("rolled") / "rolled", files)
-    return build(environment, folder.parent / "out", folder, "rolled_ops")
+    return thin_wheel(environment, folder, folder.parent / "out", "--name", "rolled_ops")
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +212,7 @@ def test_threads_call_operators_while_a_wheel_is_imported(both: Environment) -> 
 
 
 def test_same_operator_twice_names_both(both: Environment, clips_folder: Path, tmp_path: Path) -> None:
-    again = build(both, tmp_path / "out", clips_folder, "other_ops")
+    again = thin_wheel(both, clips_folder, tmp_path / "out", "--name", "other_ops")
     both.pip("install", "--no-deps", again)
     try:
         done = both.run("import torch; print(torch.soft_clip(torch.ones(1) * 50).item())")
