@@ -60,19 +60,6 @@ def test_folders_with_any_name_and_another_ninja(where: Path) -> None:
         assert session.value("torch.twice(torch.ones(1)).item()") == 70
 
 
-def test_content_decides_not_dates(session: Session, folder: Folder) -> None:
-    source = folder.path / "Factor.h"
-    for name, when, result in (("first", time.time() + 1e8, 2), ("header", 1e8, 70), ("first", 1e8, 2)):
-        folder.become(VARIANTS[name])
-        os.utime(source, (when, when))
-        session.run("graft.load(folder)")
-        assert session.value("torch.twice(torch.ones(1)).item()") == result
-    before = session.run("graft.loaded()['clipped'].built")
-    os.utime(source, (2e9, 2e9))
-    session.run("graft.load(folder)")
-    assert session.run("graft.loaded()['clipped'].built") == before
-
-
 def test_crash_in_a_child_is_an_exit_code(session: Session, folder: Folder) -> None:
     """As the README says: try a kernel that may crash in a process of its own first."""
     folder.edit("Twice.cpp", "2 * factor()", "*static_cast<volatile int*>(nullptr)")
