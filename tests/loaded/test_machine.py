@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from clipped import VARIANTS
-from helpers import write
+from helpers import program
 from sessions import Folder, Raised, Session, compilers, home_with_objects
 
 
@@ -51,8 +51,7 @@ def test_compiles_until_a_compiler_is_killed_which_is_reported(session: Session,
 
 def test_folders_with_any_name_and_another_ninja(where: Path) -> None:
     """A notebook's kernel may have another PATH than the environment."""
-    broken = write(where / "bin", {"ninja": "#!/bin/sh\nexit 77\n"})
-    (broken / "ninja").chmod(0o755)
+    broken = program(where / "bin/ninja", "exit 77").parent
     odd = Folder(where / "Ordner mit Ümlaut 'und' \"Quotes\" $x", VARIANTS["header"]).path
     path = os.pathsep.join([str(broken), os.environ["PATH"]])
     with Session(where, GRAFT_HOME=home_with_objects(odd / "the home"), HOME=str(odd), PATH=path) as session:

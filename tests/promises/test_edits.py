@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from helpers import DERIVED, kernel, write
+from helpers import DERIVED, kernel, program, write
 from place import Place, sha256
 
 FUNCTIONS = "native_functions.yaml"
@@ -51,7 +51,6 @@ EDITED = {
 # g++ that records what it compiles, reports the version in the file `version`, and saves the files in `hook` when it
 # first compiles.
 COMPILER = """\
-#!/bin/sh
 here={here}
 case " $* " in
 *" --version "*) g++ --version | sed "1s/$/ $(cat $here/version)/"; exit;;
@@ -119,9 +118,8 @@ class Watched(Place):
         shares = ("base", *DERIVED)
         super().__init__(folder, base, shares=shares, LC_ALL="C.UTF-8", CXX=str(self._compiler / "g++"))
         self.natives = [write(self.home / name, files) for name, files in FOLDERS.items()]
-        text = COMPILER.format(here=self._compiler, folder=self.natives[0])
-        write(self._compiler, {"g++": text, "version": "first"})
-        (self._compiler / "g++").chmod(0o755)
+        write(self._compiler, {"version": "first"})
+        program(self._compiler / "g++", COMPILER.format(here=self._compiler, folder=self.natives[0]))
 
     def made(self, saved_meanwhile: dict[str, str] | None = None) -> Built:
         """Build. Once something is compiled, save files in the first folder."""
@@ -139,11 +137,11 @@ class Watched(Place):
     def use_compiler(self, version: str) -> None:
         (self._compiler / "version").write_text(version)
 
-    def says(self, program: str) -> object:
-        """Return the output of a program with the wheel installed."""
+    def says(self, code: str) -> object:
+        """Return the output of Python code with the wheel installed."""
         installed = self.install(self.home / "installed")
         env = {**os.environ, "PYTHONPATH": str(installed)}
-        done = subprocess.run([sys.executable, "-c", program], cwd=installed, env=env, capture_output=True, check=True)
+        done = subprocess.run([sys.executable, "-c", code], cwd=installed, env=env, capture_output=True, check=True)
         return json.loads(done.stdout)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from helpers import write
+from helpers import program
 from place import Place
 
 KERNEL, FUNCTIONS, FORMULAS = "SoftClip.cpp", "native_functions.yaml", "derivatives.yaml"
@@ -47,11 +47,10 @@ def test_compile_error(plain: Place, texts: dict[str, str]) -> None:
 
 def test_wrong_formula_is_compiled_once(plain: Place, texts: dict[str, str]) -> None:
     """The formula is in a generated source, which takes seconds to compile."""
-    write(plain.home, {"log": f'#!/bin/sh\necho "$*" >>{plain.home}/calls\nexec "$@"\n'})
-    (plain.home / "log").chmod(0o755)
+    launcher = program(plain.home / "log", f'echo "$*" >>{plain.home}/calls\nexec "$@"')
     formula = (plain.home / "my_ops" / FORMULAS).read_text(encoding="utf-8")
     with plain.edited({FORMULAS: formula.replace(".pow(2)", '.pow("two")')}):
-        done = plain.build("--launcher", plain.home / "log")
+        done = plain.build("--launcher", launcher)
     line = line_of(formula, ".pow(2)")
     assert f"{FORMULAS}:{line}: error: a formula of soft_clip is not valid C++: " in done.said
     assert "two" in done.said
@@ -70,13 +69,6 @@ def test_names_that_nothing_defines(plain: Place, texts: dict[str, str]) -> None
     for missing in (r"at::native::check_limit\(c10::Scalar const&\)", "at::metal::g_metal_impl_registry"):
         assert re.search(rf"^(?:error: )?{KERNEL}(:\d+)?: calls {missing}, which is not defined", said, re.M)
     assert "hidden variables of libtorch_cpu.so" in said
-
-
-def test_missing_kernel(plain: Place, texts: dict[str, str]) -> None:
-    missing = texts[KERNEL].replace("Tensor soft_clip(", "Tensor soft_clap(")
-    said = failed(plain, {KERNEL: missing})
-    assert f"{FUNCTIONS}:{line_of(texts[FUNCTIONS], 'dispatch:')}:3: no file of the folder defines" in said
-    assert "define `at::Tensor soft_clip(const at::Tensor & self, const at::Scalar & limit)` in a .cpp file" in said
 
 
 def test_warnings_stop_no_build(plain: Place, texts: dict[str, str]) -> None:
