@@ -242,20 +242,6 @@ def test_first_calls(folder: Path, installed: Environment) -> None:
     assert done.stdout == ""
 
 
-def test_spawned_worker(folder: Path, installed: Environment, tmp_path: Path) -> None:
-    script = tmp_path / "spawns.py"
-    script.write_text(
-        "import torch, torch.multiprocessing as mp\n"
-        "def work(queue):\n    queue.put(torch.scale_by(torch.ones(2), 3.0).tolist())\n"
-        "if __name__ == '__main__':\n"
-        "    context = mp.get_context('spawn')\n    queue = context.Queue()\n"
-        "    process = context.Process(target=work, args=(queue,))\n"
-        "    process.start()\n    print(queue.get(timeout=100))\n    process.join()\n",
-        encoding="utf-8",
-    )
-    assert installed.run(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')").stdout == "[3.0, 3.0]\n"
-
-
 PROGRAM = """
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/nonzero_of.h>

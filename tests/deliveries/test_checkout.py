@@ -13,7 +13,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -49,21 +50,18 @@ FILES = (
 )
 
 
-@dataclass(frozen=True)
 class Change:
     """What someone changes.
 
     Args:
-        edits: of files: a text that each has once, and another.
         shown: an expression that shows it.
         value: its value then, which stock torch does not give; text of an error.
+        edits: of files: a text that each has once, and another.
         files: new files.
     """
 
-    edits: tuple[tuple[str, str, str], ...]
-    shown: str
-    value: Any
-    files: dict[str, str] = field(default_factory=dict)
+    def __init__(self, shown: str, value: Any, *edits: tuple[str, str, str], files: Mapping[str, str] = {}) -> None:
+        self.shown, self.value, self.edits, self.files = shown, value, edits, files
 
     def make(self, tree: Path) -> None:
         for name, old, new in self.edits:
@@ -94,123 +92,107 @@ IS_LONG = """      indices_.scalar_type() == at::ScalarType::Long,
 
 CHANGES = {
     "stub": Change(
-        (
-            (
-                LERP,
-                "  return vec::fmadd(coeff, end - start, base);",
-                "  return vec_t::blendv(vec::fmadd(coeff, end - start, base), start, start == end);",
-            ),
-        ),
         "torch.full((64,), inf).lerp(torch.full((64,), inf), 0.5).tolist() == [inf] * 64",
         True,
+        (
+            LERP,
+            "  return vec::fmadd(coeff, end - start, base);",
+            "  return vec_t::blendv(vec::fmadd(coeff, end - start, base), start, start == end);",
+        ),
     ),
     "header": Change(
-        (
-            (
-                LERP_HEADER,
-                "  return is_lerp_weight_small(weight)\n",
-                "  if (self == end) {\n    return self;\n  }\n  return is_lerp_weight_small(weight)\n",
-            ),
-        ),
         "torch.full((3,), inf).lerp(torch.full((3,), inf), 0.5).tolist() == [inf] * 3",
         True,
+        (
+            LERP_HEADER,
+            "  return is_lerp_weight_small(weight)\n",
+            "  if (self == end) {\n    return self;\n  }\n  return is_lerp_weight_small(weight)\n",
+        ),
     ),
     "table": Change(
-        (
-            (
-                UNPOOLING,
-                IS_LONG,
-                IS_LONG.replace("scalar_type() == at::ScalarType::Long", "scalar_type() != at::ScalarType::Float"),
-            ),
-            (
-                UNPOOLING,
-                "  auto indices = indices_.contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
-                "  auto indices = indices_.to(kLong).contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
-            ),
-        ),
         "torch.ops.aten.max_unpool2d(torch.ones(1, 1, 1), torch.tensor([[[3]]], dtype=torch.int32), [2, 2]).tolist()",
         [[[0, 0], [0, 1]]],
+        (
+            UNPOOLING,
+            IS_LONG,
+            IS_LONG.replace("scalar_type() == at::ScalarType::Long", "scalar_type() != at::ScalarType::Float"),
+        ),
+        (
+            UNPOOLING,
+            "  auto indices = indices_.contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
+            "  auto indices = indices_.to(kLong).contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
+        ),
     ),
     "structured": Change(
-        (
-            (
-                CROSS,
-                "  auto x_d = input.dim();",
-                '  TORCH_CHECK(input.scalar_type() != kBool, "linalg.cross: truth has no direction");\n'
-                "  auto x_d = input.dim();",
-            ),
-        ),
         "torch.linalg.cross(*torch.ones(2, 3, dtype=torch.bool))",
         "linalg.cross: truth has no direction",
+        (
+            CROSS,
+            "  auto x_d = input.dim();",
+            '  TORCH_CHECK(input.scalar_type() != kBool, "linalg.cross: truth has no direction");\n'
+            "  auto x_d = input.dim();",
+        ),
     ),
     "composite": Change(
-        ((INTEGRATION, SUM, SUM_OF_NEIGHBORS),),
         "[torch.trapezoid(torch.tensor([inf, 1, 1])).item(), torch.trapz(torch.tensor([inf, 1, 1])).item()]",
         [float("inf")] * 2,
+        (INTEGRATION, SUM, SUM_OF_NEIGHBORS),
     ),
     "formula": Change(
-        (
-            (
-                DERIVATIVES,
-                "  self: grad / (1 + exp(other - self)).conj()\n",
-                "  self: at::where(self == other, grad / 2, grad / (1 + exp(other - self)).conj())\n",
-            ),
-        ),
         "gradient(lambda x: torch.logaddexp(x, x.detach()), inf)",
         0.5,
+        (
+            DERIVATIVES,
+            "  self: grad / (1 + exp(other - self)).conj()\n",
+            "  self: at::where(self == other, grad / 2, grad / (1 + exp(other - self)).conj())\n",
+        ),
     ),
     "function of a formula": Change(
-        (
-            (
-                MANUAL,
-                "      self_squared_pi == 0.0, at::scalar_tensor(0.0, grad.options()), out);",
-                "      self.abs() < 1e-8, grad * (self * (-M_PI * M_PI / 3)).conj(), out);",
-            ),
-        ),
         "round(gradient(torch.sinc, 1e-10) * 1e10, 6)",
         -3.289868,
+        (
+            MANUAL,
+            "      self_squared_pi == 0.0, at::scalar_tensor(0.0, grad.options()), out);",
+            "      self.abs() < 1e-8, grad * (self * (-M_PI * M_PI / 3)).conj(), out);",
+        ),
     ),
     "batching rule": Change(
-        (
-            (
-                POOLING,
-                "  VMAP_SUPPORT(max_pool3d_with_indices,",
-                "  EXISTING_BDIM_ALL_BOXED(max_unpool3d);\n  VMAP_SUPPORT(max_pool3d_with_indices,",
-            ),
-        ),
         "batched()",
         [True, True],
+        (
+            POOLING,
+            "  VMAP_SUPPORT(max_pool3d_with_indices,",
+            "  EXISTING_BDIM_ALL_BOXED(max_unpool3d);\n  VMAP_SUPPORT(max_pool3d_with_indices,",
+        ),
     ),
     "Python": Change(
-        ((FLATTEN, "end_dim={self.end_dim}", "to {self.end_dim}"),),
         "repr(torch.nn.Flatten())",
         "Flatten(start_dim=1, to -1)",
+        (FLATTEN, "end_dim={self.end_dim}", "to {self.end_dim}"),
     ),
     "operator": Change(
-        (
-            (
-                FUNCTIONS,
-                "- func: trapz.x(",
-                f"- func: {SCHEMA}\n  dispatch:\n    CompositeExplicitAutograd: midpoint\n\n- func: trapz.x(",
-            ),
-            (DERIVATIVES, "- name: trace(", f"- name: {SCHEMA}\n  self: grad / 2\n  other: grad / 2\n\n- name: trace("),
-            ("torch/functional.py", '    "atleast_1d",', '    "atleast_1d",\n    "midpoints",'),
-            (
-                "torch/functional.py",
-                "def block_diag(",
-                "def midpoints(x):\n    return torch.midpoint(x[:-1], x[1:])\n\n\ndef block_diag(",
-            ),
-            (
-                "torch/_decomp/decompositions.py",
-                "aten = torch._ops.ops.aten\n",
-                "aten = torch._ops.ops.aten\n\n\n@register_decomposition(aten.midpoint)\n"
-                "def midpoint(self, other):\n    return self + (other - self) / 2\n",
-            ),
-        ),
         "[torch.midpoints(torch.tensor([1.0, 3, 7])).tolist(), gradient(lambda x: torch.midpoint(x, x), 1),"
         " decomposed(torch.ops.aten.midpoint.default, *torch.tensor([1.0, 3])).item()]",
         [[2, 5], 1, 2],
-        {f"{NATIVE}/Midpoint.cpp": MIDPOINT},
+        (
+            FUNCTIONS,
+            "- func: trapz.x(",
+            f"- func: {SCHEMA}\n  dispatch:\n    CompositeExplicitAutograd: midpoint\n\n- func: trapz.x(",
+        ),
+        (DERIVATIVES, "- name: trace(", f"- name: {SCHEMA}\n  self: grad / 2\n  other: grad / 2\n\n- name: trace("),
+        ("torch/functional.py", '    "atleast_1d",', '    "atleast_1d",\n    "midpoints",'),
+        (
+            "torch/functional.py",
+            "def block_diag(",
+            "def midpoints(x):\n    return torch.midpoint(x[:-1], x[1:])\n\n\ndef block_diag(",
+        ),
+        (
+            "torch/_decomp/decompositions.py",
+            "aten = torch._ops.ops.aten\n",
+            "aten = torch._ops.ops.aten\n\n\n@register_decomposition(aten.midpoint)\n"
+            "def midpoint(self, other):\n    return self + (other - self) / 2\n",
+        ),
+        files={f"{NATIVE}/Midpoint.cpp": MIDPOINT},
     ),
 }
 

@@ -245,34 +245,24 @@ def test_operators_of_develop_are_taken_instead_of_a_wheel_s(
     assert line in said
 
 
-def test_another_torch_is_refused_in_one_line(both: Environment) -> None:
-    version = both.own("torch/version.py")
-    text = version.read_text()
-    version.write_text(text.replace("git_version = '", "git_version = '0"))
-    try:
-        done = both.run("import torch; print(torch.ones(1).item(), hasattr(torch, 'soft_clip'))")
-        assert done.stdout.split() == ["1.0", "False"]
-        lines = done.stderr.splitlines()
-        assert len(lines) == 2
-        assert all("were built for torch" in line and "install torch==" in line for line in lines)
-    finally:
-        version.write_text(text)
-
-
-@pytest.mark.parametrize("name", ["libc10.so", "libtorch_python.so"])
-def test_library_of_another_build_is_refused_in_one_line(name: str, both: Environment) -> None:
-    """Of the same size and commit, as a nightly of another index may be."""
-    library = both.packages / "torch/lib" / name
-    content, version = library.read_bytes(), both.print("torch.__version__")
-    alter_build_id(library)
+@pytest.mark.parametrize("name", ["version.py", "lib/libc10.so", "lib/libtorch_python.so"])
+def test_another_torch_is_refused_in_one_line(both: Environment, name: str) -> None:
+    """Of another commit; or another build of the same size and commit, as a nightly of another index may be."""
+    path, version = both.own(f"torch/{name}"), both.print("torch.__version__")
+    content, is_library = path.read_bytes(), path.suffix == ".so"
+    if is_library:
+        alter_build_id(path)
+    else:
+        path.write_bytes(content.replace(b"git_version = '", b"git_version = '0"))
     try:
         done = both.run("import torch; print(torch.ones(1).item(), hasattr(torch, 'soft_clip'))")
     finally:
-        library.write_bytes(content)
+        path.write_bytes(content)
     assert done.stdout.split() == ["1.0", "False"]
     lines = done.stderr.splitlines()
     assert len(lines) == 2
-    assert all(f"but this is another build of torch {version}; `pip install torch==" in line for line in lines)
+    said = f"but this is another build of torch {version}; `pip install" if is_library else "were built for torch"
+    assert all(said in line and "install torch==" in line for line in lines)
 
 
 def test_metadata_asks_for_exactly_its_torch(clips: Path, base_wheel: Path) -> None:

@@ -48,12 +48,10 @@ EDITED = {
     for name in ("TrapProbe.cpp", "docs/trap_probe.rst", "autocast.yaml", "python/trap_module.py")
 }
 
-# g++ that records what it compiles, reports the version in the file `version`, and saves the files in `hook` when it
-# first compiles.
+# g++ that records what it compiles, and saves the files in `hook` when it first compiles.
 COMPILER = """\
 here={here}
 case " $* " in
-*" --version "*) g++ --version | sed "1s/$/ $(cat $here/version)/"; exit;;
 *" -c "*)
     mv $here/hook $here/taken 2>/dev/null && cp -R $here/taken/. {folder}
     previous=
@@ -118,7 +116,6 @@ class Watched(Place):
         shares = ("base", *DERIVED)
         super().__init__(folder, base, shares=shares, LC_ALL="C.UTF-8", CXX=str(self._compiler / "g++"))
         self.natives = [write(self.home / name, files) for name, files in FOLDERS.items()]
-        write(self._compiler, {"version": "first"})
         program(self._compiler / "g++", COMPILER.format(here=self._compiler, folder=self.natives[0]))
 
     def made(self, saved_meanwhile: dict[str, str] | None = None) -> Built:
@@ -133,9 +130,6 @@ class Watched(Place):
         assert not (self._compiler / "hook").exists(), outcome.said
         compiled = frozenset(log.read_text().split())
         return Built(outcome.code, outcome.said, compiled, self.wheel.name, sha256(self.wheel))
-
-    def use_compiler(self, version: str) -> None:
-        (self._compiler / "version").write_text(version)
 
     def says(self, code: str) -> object:
         """Return the output of Python code with the wheel installed."""
@@ -238,25 +232,3 @@ def test_stub_gains_the_folder_s_text_once(story: Story) -> None:
     text = story.place.members()["torch/_C/_nn.pyi"].decode()
     assert text.count("class TrapHint: ...  # Größe\n") == 1
     assert text.count("def trap_gate(") == 1
-
-
-def test_clash_of_two_folders_names_both_places(story: Story) -> None:
-    place = story.place
-    one, three = place.natives[0], place.home / "three"
-    write(three, {FUNCTIONS: "\n" + FOLDERS["one"][FUNCTIONS], "Three.cpp": ""})
-    place.natives = [one, three]
-    done = place.build()
-    assert done.code == 1
-    mistakes = (line for line in done.said.splitlines() if FUNCTIONS in line and "warning" not in line)
-    (line,) = (line for line in mistakes if "trap_probe" in line)
-    assert f"{three}/{FUNCTIONS}:3" in line
-    assert f"{one}/{FUNCTIONS}:2" in line
-
-
-@pytest.mark.slow
-def test_another_compiler_compiles_everything_again(story: Story) -> None:
-    story.place.natives = [story.place.home / name for name in FOLDERS]
-    story.place.use_compiler("second")
-    again = story.place.made()
-    assert again.code == 0, again.said
-    assert again.compiled == story.builds["edited meanwhile"].compiled
