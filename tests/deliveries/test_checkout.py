@@ -32,7 +32,7 @@ from checkout_repository import (
     run_git,
 )
 from graft.core.layout import HOME, PACKAGES, REPOSITORY
-from helpers import write
+from helpers import kernel, write
 from users import Environment, make
 
 POOLING = "aten/src/ATen/functorch/BatchRulesPooling.cpp"
@@ -69,17 +69,7 @@ class Change:
         write(tree, self.files)
 
 
-MIDPOINT = """#include <ATen/TensorOperators.h>
-#include <ATen/ops/midpoint_native.h>
-
-namespace at::native {
-
-Tensor midpoint(const Tensor& self, const Tensor& other) {
-  return self + (other - self) / 2;
-}
-
-} // namespace at::native
-"""
+MIDPOINT = kernel("midpoint", "const Tensor& self, const Tensor& other", "return self.add(other.sub(self).div(2));")
 SCHEMA = "midpoint(Tensor self, Tensor other) -> Tensor"
 SUM = "    return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * (0.5)) * dx;"
 SUM_OF_NEIGHBORS = "    return (y.slice(dim, 0, -1) + y.slice(dim, 1)).sum(dim) * (dx / 2);"
@@ -341,16 +331,6 @@ def test_stash_and_back(stock_copy: Environment, checkout: Path) -> None:
     run_git(checkout, "stash", "pop", "--quiet")
     develop(stock_copy, checkout)
     assert is_there(stock_copy, "composite")
-
-
-def test_comments_build_nothing(stock_copy: Environment, checkout: Path) -> None:
-    edit(checkout, INTEGRATION, SUM, f"    // A shorter way.\n  {SUM.strip()}")
-    edit(checkout, INTEGRATION, "namespace at::native {\nnamespace {", "namespace at { namespace native {\nnamespace {")
-    edit(checkout, INTEGRATION, "} // namespace at::native", "}} // namespace at::native")
-    edit(checkout, FUNCTIONS, "- func: trapz.x(", "# Of the rule.\n- func: trapz.x(")
-    said = develop(stock_copy, checkout)
-    assert "nothing that changes what is built" in said and "compile" not in said
-    assert not is_there(stock_copy, "composite")
 
 
 def test_head_that_does_not_descend_from_the_commit_of_the_wheel(

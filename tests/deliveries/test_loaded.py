@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from clipped import CUBED, CUBED_ENTRY, INLINE, SMALL
 from graft.core.layout import PACKAGES
+from helpers import kernel
 from sessions import Folder, Session
 from users import Environment, make, thin_wheel
 
@@ -16,18 +17,7 @@ TRACE = {
     "native_functions.yaml": "- func: trace(Tensor self) -> Tensor\n  replace: True\n  dispatch:\n    CPU: own_trace\n",
     "derivatives.yaml": "- name: log1p(Tensor self) -> Tensor\n  replace: True\n  self: 7 * grad\n"
     "  result: auto_linear\n",
-    "Trace.cpp": """#include <ATen/core/Tensor.h>
-#include <ATen/ops/sum.h>
-#include <ATen/ops/trace_native.h>
-
-namespace at::native {
-
-Tensor own_trace(const Tensor& self) {
-  return self.sum().mul(5);
-}
-
-} // namespace at::native
-""",
+    "Trace.cpp": kernel("trace", "const Tensor& self", "return self.sum().mul(5);").replace("trace(", "own_trace("),
     "cpu/DigammaKernel.cpp": """#define TORCH_ASSERT_NO_OPERATORS
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/TensorIterator.h>

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clipped import CUBED_ENTRY, INLINE, TEXTS
+from clipped import INLINE
 from helpers import write
 from sessions import Session
 
@@ -56,29 +56,6 @@ def test_same_cell_again_replaces(session: Session) -> None:
     assert "derivative for aten::times is not implemented" in session.error("gradient()")
 
 
-def test_other_schema_replaces(session: Session) -> None:
-    session.run("if hasattr(torch, 'times'): graft.unload('times')")
-    for schema, arguments in (
-        ("*, bool flip=False", "bool flip"),
-        ("Scalar limit=1, *, bool flip=False", "const Scalar& limit, bool flip"),
-    ):
-        session.run(
-            f'graft.load_inline("times(Tensor self, {schema}) -> Tensor",'
-            f' cpp=kernel("flip ? -1 : 1").replace("self)", "self, {arguments})", 1))'
-        )
-        assert session.value("close(torch.times(x, flip=True), -1) and close(torch.times(x), 1)")
-    assert session.value("close(torch.times(x, 3, flip=True), -1)")
-
-
-def test_other_name_with_the_same_operator_is_refused(session: Session) -> None:
-    session.run("times()")
-    text = session.error("times('2', name='other')")
-    assert "times" in text and 'graft.unload("times")' in text
-    assert session.value("close(torch.times(x), 1)")
-    session.run("times('4', name='times')")
-    assert session.value("close(torch.times(x), 4)")
-
-
 def test_with_unloads_at_the_end(session: Session) -> None:
     session.run("with times() as ops: inside = close(ops.times(x), 1) and ops.times is torch.times")
     assert session.value("inside")
@@ -103,15 +80,6 @@ def test_headers_python_and_docs(session: Session) -> None:
         session.run(f"all_of({factor})")
         assert session.value(f"close(torch.times(x), {factor}) and close(compiled(x.detach()), {factor})")
         assert session.value(f"'Two, {factor} times.' in torch.times.__doc__")
-
-
-def test_entries_and_cpu_kernels(session: Session) -> None:
-    headers = {"Cubed.h": TEXTS["Cubed.h"]}
-    session.run(
-        f"graft.load_inline({CUBED_ENTRY!r}, cpp={TEXTS['Cubed.cpp']!r}, cpu={TEXTS['cpu/CubedKernel.cpp']!r},"
-        f" headers={headers!r})"
-    )
-    assert session.value("x.detach().double().cubed().tolist()") == [27.0, -0.125]
 
 
 def test_compiles_failures_that_have_findings_and_are_not_cached(session: Session) -> None:
