@@ -47,7 +47,8 @@ def results():
 
 CALL = "stock::of(digamma_stub)(kCPU, iter)"
 
-STOCK = [2.0, -0.577, 0.5]
+# With PyTorch's kernels and formula, and with the folder's, whose trace is 5 times the sum of four ones.
+STOCK, CHANGED = [2.0, -0.577, 0.5], [20.0, 3.0, 7.0]
 
 
 @pytest.fixture(scope="module")
@@ -75,60 +76,54 @@ def small(where: Path) -> Folder:
     return Folder(where / "small", SMALL)
 
 
-def replaced(where: Path, name: str, factor: int) -> Folder:
-    """Return a folder that replaces kernels and a formula of PyTorch."""
-    folder = Folder(where / name, TRACE)
-    folder.edit("Trace.cpp", "mul(5)", f"mul({factor})")
-    folder.edit("derivatives.yaml", "7 *", f"{factor} *")
-    folder.edit("cpu/DigammaKernel.cpp", "a * 3", f"a * {factor}")
-    return folder
+@pytest.fixture
+def replaced(where: Path) -> Folder:
+    """A folder that replaces kernels and a formula of PyTorch."""
+    return Folder(where / "one", TRACE)
 
 
-def test_replaced_kernels_and_formulas_load_and_unload(session: Session, where: Path) -> None:
-    folder = replaced(where, "one", 5)
-    session.load(folder.path)
+def test_replaced_kernels_and_formulas_load_and_unload(session: Session, replaced: Folder) -> None:
+    session.load(replaced.path)
     session.run(TOOLS)
-    assert session.value("results()") == [20.0, 5.0, 5.0]
-    folder.edit("Trace.cpp", "mul(5)", "mul(6)")
-    session.load(folder.path)
-    assert session.value("results()") == [24.0, 5.0, 5.0]
-    folder.edit("cpu/DigammaKernel.cpp", "a * 5", "a * 6")
-    folder.edit("derivatives.yaml", "5 *", "6 *")
-    session.load(folder.path)
+    assert session.value("results()") == CHANGED
+    replaced.edit("Trace.cpp", "mul(5)", "mul(6)")
+    session.load(replaced.path)
+    assert session.value("results()") == [24.0, *CHANGED[1:]]
+    replaced.edit("cpu/DigammaKernel.cpp", "a * 3", "a * 6")
+    replaced.edit("derivatives.yaml", "7 *", "6 *")
+    session.load(replaced.path)
     assert session.value("results()") == [24.0, 6.0, 6.0]
     session.run("with _graft.stock(): inside = results()")
     assert session.value("inside") == STOCK
     assert session.value("results()") == [24.0, 6.0, 6.0]
     session.run("graft.unload('one')")
     assert session.value("results()") == STOCK
-    session.load(folder.path)
+    session.load(replaced.path)
     assert session.value("results()") == [24.0, 6.0, 6.0]
 
 
-def test_kernels_that_call_pytorchs_call_no_earlier_load(session: Session, where: Path) -> None:
-    folder = replaced(where, "one", 5)
-    session.load(folder.path)
+def test_kernels_that_call_pytorchs_call_no_earlier_load(session: Session, replaced: Folder) -> None:
+    session.load(replaced.path)
     session.run(TOOLS)
-    folder.edit("Trace.cpp", "self.sum().mul(5)", "stock::trace_cpu(self).mul(8)")
-    folder.edit("cpu/DigammaKernel.cpp", "cpu_kernel(iter, [](float a) -> float { return a * 5; })", CALL)
-    folder.edit("derivatives.yaml", "self: 5 * grad", "self: 8 * stock")
-    session.load(folder.path)
+    replaced.edit("Trace.cpp", "self.sum().mul(5)", "stock::trace_cpu(self).mul(8)")
+    replaced.edit("cpu/DigammaKernel.cpp", "cpu_kernel(iter, [](float a) -> float { return a * 3; })", CALL)
+    replaced.edit("derivatives.yaml", "self: 7 * grad", "self: 8 * stock")
+    session.load(replaced.path)
     assert session.value("results()") == [16.0, STOCK[1], 4.0]
-    folder.edit("Trace.cpp", "mul(8)", "mul(9)")
-    folder.edit("cpu/DigammaKernel.cpp", CALL, f"{CALL}; (void)0")
-    session.load(folder.path)
+    replaced.edit("Trace.cpp", "mul(8)", "mul(9)")
+    replaced.edit("cpu/DigammaKernel.cpp", CALL, f"{CALL}; (void)0")
+    session.load(replaced.path)
     assert session.value("results()") == [18.0, STOCK[1], 4.0]
 
 
-def test_part_that_is_no_longer_replaced_is_pytorchs_own(session: Session, where: Path) -> None:
-    folder = replaced(where, "one", 5)
-    session.load(folder.path)
+def test_part_that_is_no_longer_replaced_is_pytorchs_own(session: Session, replaced: Folder) -> None:
+    session.load(replaced.path)
     session.run(TOOLS)
-    folder.remove("cpu/DigammaKernel.cpp")
-    session.load(folder.path)
-    assert session.value("results()") == [20.0, STOCK[1], 5.0]
-    folder.remove("derivatives.yaml")
-    session.load(folder.path)
+    replaced.remove("cpu/DigammaKernel.cpp")
+    session.load(replaced.path)
+    assert session.value("results()") == [20.0, STOCK[1], 7.0]
+    replaced.remove("derivatives.yaml")
+    session.load(replaced.path)
     assert session.value("results()") == [20.0, STOCK[1], STOCK[2]]
 
 
@@ -139,12 +134,11 @@ def test_stock_in_any_order(session: Session, where: Path, order: tuple[int, ...
     folders = [
         Folder(where / f"part_{number}", {name: TRACE[name] for name in part}) for number, part in enumerate(parts)
     ]
-    changed = [20.0, 3.0, 7.0]  # trace is the sum of four ones, times 5
     for folder in folders:
         session.load(folder.path)
     session.run(TOOLS)
-    assert session.value("results()") == changed
-    now = list(changed)
+    assert session.value("results()") == CHANGED
+    now = list(CHANGED)
     for number in order:
         session.run(
             f"with _graft.stock():\n    inside = results()\n    graft.unload('part_{number}')\n    after = results()"
@@ -154,7 +148,7 @@ def test_stock_in_any_order(session: Session, where: Path, order: tuple[int, ...
         assert session.value("results()") == now
     session.run(f"with _graft.stock():\n    graft.load({str(folders[order[0]].path)!r})\n    inside = results()")
     assert session.value("inside") == STOCK
-    now[order[0]] = changed[order[0]]
+    now[order[0]] = CHANGED[order[0]]
     assert session.value("results()") == now
 
 
@@ -168,9 +162,9 @@ def test_operator_of_another_load_is_refused(session: Session, small: Folder) ->
     assert session.value("torch.twice(torch.tensor(5.)).item()") == 500.0
 
 
-def test_two_loads_beside_each_other(session: Session, small: Folder, where: Path) -> None:
+def test_two_loads_beside_each_other(session: Session, small: Folder, replaced: Folder) -> None:
     session.load(small.path)
-    session.load(replaced(where, "one", 5).path)
+    session.load(replaced.path)
     both = "torch.twice(torch.tensor(5.)).item(), torch.trace(torch.ones(2, 2)).item()"
     assert session.value(both) == (10.0, 20.0)
     for name, factor in (("Twice.cpp", 100), ("derivatives.yaml", 3)):
