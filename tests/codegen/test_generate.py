@@ -106,12 +106,6 @@ def test_docstring_that_a_stub_cannot_hold_is_left_out() -> None:
     assert [ast.get_docstring(ast.parse(text).body[0]) for text in documented] == ["Says it."] * 2
 
 
-def test_header_that_loses_a_line_is_refused() -> None:
-    headers.require_additions_only(Path("a.h"), "one\ntwo\n", "one\nadded\ntwo\n")
-    with pytest.raises(ValueError, match=r"a\.h:2: .*`two`"):
-        headers.require_additions_only(Path("a.h"), "one\ntwo\n", "two\none\n")
-
-
 PROBES = """
 - func: graft_probe(Tensor self, Scalar factor) -> Tensor
   variants: function, method
@@ -210,14 +204,6 @@ def test_view_of_all_operators_is_the_wheel_s_header(generated: Path, base: Path
     only_add = views.of("at::add(self, other)")
     assert only_add is not None
     assert "graft_probe" not in "".join(path.read_text() for path in only_add.rglob("*.h"))
-
-
-def test_operator_methods_of_an_overloaded_name_are_bound_again(generated: Path) -> None:
-    """``+`` is bound to the C function of ``add``. If that is generated again, so are ``__add__`` and ``__radd__``."""
-    bindings = (generated / "units/graft_probe/bindings.cpp").read_text()
-    for name in ("__add__", "__radd__"):
-        assert f'{{"{name}", ' in bindings
-    assert '{"__mul__", ' not in bindings
 
 
 @pytest.mark.parametrize(

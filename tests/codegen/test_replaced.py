@@ -98,20 +98,6 @@ def test_only_what_is_replaced_is_registered(made: Path) -> None:
     }
 
 
-def test_header_declares_pytorchs_kernels_again(made: Path) -> None:
-    def stock(name: str) -> str:
-        return (made / f"include/ATen/ops/{name}_native.h").read_text().partition("namespace at::native::stock {")[2]
-
-    assert "Tensor trace_cpu(const at::Tensor & self);" in stock("trace")
-    assert "trace_and_one" not in stock("trace")
-    assert (
-        "inline void sgn_out(at::meta::structured_sgn& op, const at::Tensor & self, const at::Tensor & out)"
-        in stock("sgn")
-    )
-    assert "Tensor & sgn_sparse_out(" in stock("sgn")
-    assert "Tensor kron(" in stock("kron")
-
-
 def test_what_is_shipped_has_nothing_of_it(made: Path, base: Path) -> None:
     """Headers of the wheel only gain the new operator; its YAML has the base's entries."""
     for name in ("trace", "renorm", "fliplr", "rot90", "sinh"):
