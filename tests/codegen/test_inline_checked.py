@@ -43,15 +43,6 @@ def test_schema_becomes_the_entry_that_new_op_writes(base: Path, tmp_path: Path,
     assert Texts(schema, cpp="x").files()["native_functions.yaml"] == written
 
 
-def test_schema_with_a_kernel_is_enough(known: BaseOperators, tmp_path: Path) -> None:
-    texts = Texts(SCHEMA, FORMULA, KERNEL, docs={"in_soft": "Clip."})
-    assert said_of(tmp_path / "built", known, texts.files()) == []
-    path = texts.save(tmp_path / "saved")
-    files = {str(each.relative_to(path)): each.read_text() for each in path.rglob("*") if each.is_file()}
-    assert said_of(tmp_path / "copied", known, files) == []
-    assert "graft_includes.h" not in files
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -13,7 +13,6 @@ from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.codegen import torchgen
 from graft.codegen.__main__ import generate
-from graft.codegen.description import Description
 from graft.codegen.headers import generate_replaced_headers
 from graft.codegen.operators import Operators
 from graft.codegen.output import Output
@@ -99,20 +98,6 @@ def test_only_what_is_replaced_is_registered(made: Path) -> None:
     }
 
 
-def test_header_declares_pytorchs_kernels_again(made: Path) -> None:
-    def stock(name: str) -> str:
-        return (made / f"include/ATen/ops/{name}_native.h").read_text().partition("namespace at::native::stock {")[2]
-
-    assert "Tensor trace_cpu(const at::Tensor & self);" in stock("trace")
-    assert "trace_and_one" not in stock("trace")
-    assert (
-        "inline void sgn_out(at::meta::structured_sgn& op, const at::Tensor & self, const at::Tensor & out)"
-        in stock("sgn")
-    )
-    assert "Tensor & sgn_sparse_out(" in stock("sgn")
-    assert "Tensor kron(" in stock("kron")
-
-
 def test_what_is_shipped_has_nothing_of_it(made: Path, base: Path) -> None:
     """Headers of the wheel only gain the new operator; its YAML has the base's entries."""
     for name in ("trace", "renorm", "fliplr", "rot90", "sinh"):
@@ -123,43 +108,6 @@ def test_what_is_shipped_has_nothing_of_it(made: Path, base: Path) -> None:
     assert ours.keys() - theirs.keys() == {"beside_replaced"}
     assert all(fields_of(ours[name]) == fields_of(theirs[name]) for name in ("trace", "renorm.out", "rot90"))
     assert "replace:" not in (made / "wheel" / place).read_text()
-
-
-def test_nodes_keep_their_names_in_a_namespace_of_their_own(made: Path) -> None:
-    header = (made / "units/Replaced__/own/torch/csrc/autograd/generated/Functions.h").read_text()
-    before, inside = header.split("inline namespace graft {")
-    assert "struct" not in before.partition("namespace torch")[2].replace("inline std::vector", "")
-    assert 'std::string name() const override { return "SinhBackward0"; }' in inside
-    assert "SavedVariable self_;" not in inside.partition("struct TORCH_API SinhBackward0")[2]
-
-
-def test_description_says_what_is_replaced(made: Path) -> None:
-    assert Description.load(made / "operators.json").replaced == {
-        "trace": ["CPU", "FuncTorchBatched"],
-        "renorm.out": ["CPU"],
-        "fliplr": ["CompositeImplicitAutograd"],
-        "rot90": ["CompositeExplicitAutograd"],
-        "_spsolve": ["Meta"],
-        "cholesky_inverse": ["Meta"],
-        "flipud": ["CPU", "derivatives"],
-        "vander": ["CPU"],
-        "bincount": ["CPU"],
-        "sgn.out": ["CPU"],
-        "kron": ["CompositeImplicitAutograd"],
-        "sinh": ["derivatives"],
-        "lerp.Scalar": ["derivatives"],
-        "cosh": ["derivatives"],
-        "lerp.Tensor": ["derivatives"],
-        "cholesky": ["derivatives"],
-        "histc": ["AutocastCPU", "FuncTorchBatched"],
-    }
-
-
-def test_dispatch_stubs_are_named_and_are_no_operators() -> None:
-    """Python looks the operators of this module up."""
-    description = Description(replaced={"trace": ["CPU"]}, stubs=["lerp_kernel"])
-    assert description.replaced_lines == ["trace (CPU)", "lerp_kernel (dispatch stub)"]
-    assert "lerp_kernel" not in description.module()
 
 
 def test_in_the_yaml_of_a_source_tree_the_entry_takes_the_place_of_pytorch_s(base: Path) -> None:

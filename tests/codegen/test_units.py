@@ -164,14 +164,6 @@ def test_unit_does_not_depend_on_the_others(units_of: Generate, four_and_one: Te
     assert not any("u_first" in text or "u_plus" in text for text in four_and_one["u_last"].values())
 
 
-def test_each_operator_is_registered_in_one_unit(four_and_one: Texts) -> None:
-    defined = {
-        unit: set(re.findall(r'm\.def\("([\w.]+)\(', "".join(texts.values()))) for unit, texts in four_and_one.items()
-    }
-    of_first = {"u_first", "u_first.out", "u_plus", "u_plus.out", "u_third", "u_fourth"}
-    assert defined == {"u_first": of_first, "u_last": {"u_last"}}
-
-
 def test_a_large_unit_has_two_parts_and_what_depends_on_formulas_is_in_one(units_of: Generate) -> None:
     names = [f"l_{number}" for number in range(LARGE + 3)]
     entries = [entry(name, more=EXPLICIT + "  variants: function, method\n") for name in names]
@@ -216,15 +208,6 @@ def test_function_of_the_base_in_a_new_one_s_group_is_not_registered_again(units
     (files,) = units_of([entry("max_unpool2d_", schema, more)], []).values()
     text = "".join(text for name, text in files.items() if "Functionalization" in name)
     assert re.findall(r'm\.impl\("([\w.]+)"', text) == ["max_unpool2d_"]
-
-
-def test_headers_of_autograd_declare_just_the_unit_s_nodes(four: Texts, four_and_one: Texts) -> None:
-    def nodes(texts: dict[str, str]) -> set[str]:
-        header = texts.get("own/torch/csrc/autograd/generated/Functions.h", "")
-        return set(re.findall(r"struct (?:TORCH_API )?(\w+Backward\d+)\b", header))
-
-    assert nodes(four["u_first"]) == {"UFirstBackward0", "UPlusBackward0"}
-    assert nodes(four_and_one["u_last"]) == set()
 
 
 ON_CUDA = "  dispatch:\n    CPU: {name}_cpu\n    CUDA: {name}_cuda\n"

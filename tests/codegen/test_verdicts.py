@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
-from graft.check.generated import check_generated
 from graft.codegen import NO_CUDA
-from graft.codegen.__main__ import generate, generate_sources
+from graft.codegen.__main__ import generate_sources
 from graft.codegen.describe import describe
 from graft.codegen.headers import WheelOutput
 from graft.codegen.operators import Operators
@@ -27,6 +25,7 @@ from graft.inputs.native import load_natives
 from helpers import write
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from test_names import refused
 from test_types import TYPES, errors_of
 
 # Many in one folder, since a compiler mostly reads headers; one folder, since it takes minutes. Of what check refuses
@@ -114,12 +113,10 @@ def refused_by_check(folder: Path, base: Path, out: Path) -> dict[str, str]:
     ]
     said = {name_at(error.file, error.line): error.what for error in found}
     if not said:
-        try:
-            generate(base, load_natives([folder]), out, judge=partial(check_generated, load_natives([folder])))
-        except ValueError as error:
-            places = re.findall(r"^(\S+?):(\d+):\d+: (.*)", str(error), re.M)
-            said = {name_at(Path(file), int(line)): what for file, line, what in places}
-            assert said, error
+        text = refused(folder, base, out)
+        places = re.findall(r"^(\S+?):(\d+):\d+: (.*)", text, re.M)
+        said = {name_at(Path(file), int(line)): what for file, line, what in places}
+        assert bool(said) == bool(text), text
     return said
 
 
@@ -141,21 +138,21 @@ def name_at(file: Path, line: int) -> str:
 def test_verdict_is_the_build_s(base: Path, tmp_path_factory: pytest.TempPathFactory, chosen: list[Operator]) -> None:
     place = tmp_path_factory.mktemp("verdicts")
     left = {f"vd_{number}": operator for number, operator in enumerate(chosen)}
-    refused: dict[str, str] = {}
+    told: dict[str, str] = {}
     number = 0
     # An error may hide others.
     while found := refused_by_check(write_folder(place / str(number), left), base, place / "judged"):
-        refused |= found
+        told |= found
         left = {name: operator for name, operator in left.items() if name not in found}
         number += 1
     assert errors_of(place / str(number), base, place / "out") == ""
-    each_refused = ((name, chosen[int(name[3:])]) for name, said in refused.items() if _AT_RUN_TIME not in said)
+    each_refused = ((name, chosen[int(name[3:])]) for name, said in told.items() if _AT_RUN_TIME not in said)
     accepted = (pair for pair in each_refused if is_generated(place / pair[0], *pair, base))
     generated = dict(islice(accepted, _REFUSED))
     said = errors_of(write_folder(place / "refused", generated), base, place / "compiled") if generated else ""
     # Errors name a function, or the class of a formula: Vd17Backward0.
     failed = {f"vd_{number}" for number in re.findall(r"vd_?(\d+)", said, re.I)}
-    wrong = [f"{each}: {refused[name]}" for name, each in generated.items() if name not in failed]
+    wrong = [f"{each}: {told[name]}" for name, each in generated.items() if name not in failed]
     assert not wrong, "\n".join(wrong)
 
 

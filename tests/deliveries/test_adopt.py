@@ -160,11 +160,7 @@ def installed(stock_copy: Environment) -> Environment:
     package = stock_copy.packages / "heads"
     package.mkdir()
     (package / "__init__.py").write_bytes((_HERE / "heads.py").read_bytes())
-    torch = stock_copy.packages / "torch"
-    headers = [f"-I{torch}/include", f"-I{torch}/include/torch/csrc/api/include"]
-    libraries = [f"-L{torch}/lib", "-ltorch_cpu", "-lc10", "-ltorch"]
-    command = ["g++", "-std=c++20", "-O1", "-fPIC", "-shared", _HERE / "heads.cpp", "-o", package / "_ops.so"]
-    subprocess.run([*command, *headers, *libraries], check=True)
+    stock_copy.compile((_HERE / "heads.cpp").read_text(encoding="utf-8"), package / "_ops.so", "-shared")
     return stock_copy
 
 
@@ -173,19 +169,8 @@ def folder(installed: Environment, tmp_path_factory: pytest.TempPathFactory) -> 
     """The adopted folder; its operators are in the environment."""
     native = tmp_path_factory.mktemp("adopted") / "heads_ops"
     before = _hash_of(installed.packages / "heads")
-    said = make(
-        "adopt",
-        installed,
-        "heads",
-        "--native",
-        native,
-        "--own",
-        "nonzero_of",
-        "--own",
-        "heads::python_twice",
-        "--report",
-        native.parent / "r",
-    )
+    own = ("--own", "nonzero_of", "--own", "heads::python_twice")
+    said = make("adopt", installed, "heads", "--native", native, *own, "--report", native.parent / "r")
     assert "20 operators: 19 whole, 1 cannot be" in said
     make("develop", installed, "--native", native)
     assert _hash_of(installed.packages / "heads") == before
@@ -257,20 +242,6 @@ def test_first_calls(folder: Path, installed: Environment) -> None:
     assert done.stdout == ""
 
 
-def test_spawned_worker(folder: Path, installed: Environment, tmp_path: Path) -> None:
-    script = tmp_path / "spawns.py"
-    script.write_text(
-        "import torch, torch.multiprocessing as mp\n"
-        "def work(queue):\n    queue.put(torch.scale_by(torch.ones(2), 3.0).tolist())\n"
-        "if __name__ == '__main__':\n"
-        "    context = mp.get_context('spawn')\n    queue = context.Queue()\n"
-        "    process = context.Process(target=work, args=(queue,))\n"
-        "    process.start()\n    print(queue.get(timeout=100))\n    process.join()\n",
-        encoding="utf-8",
-    )
-    assert installed.run(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')").stdout == "[3.0, 3.0]\n"
-
-
 PROGRAM = """
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/nonzero_of.h>
@@ -290,11 +261,7 @@ int main() {
 
 def test_program_without_python(folder: Path, installed: Environment, tmp_path: Path) -> None:
     torch = Path(installed.print("torch.__path__[0]"))
-    program = tmp_path / "program"
-    headers = [f"-I{torch}/include", f"-I{torch}/include/torch/csrc/api/include"]
-    libraries = [f"-L{torch}/lib", f"-Wl,-rpath,{torch}/lib", "-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-lc10"]
-    command = ["g++", "-std=c++20", "-x", "c++", "-", "-o", program, *headers, *libraries]
-    subprocess.run(command, input=PROGRAM, text=True, check=True)
+    program = installed.compile(PROGRAM, tmp_path / "program", f"-Wl,-rpath,{torch}/lib", torch=torch)
     value, error = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()[:2]
     assert value == "6"
     assert error.startswith("heads::nonzero_of is not registered, though heads is loaded"), error

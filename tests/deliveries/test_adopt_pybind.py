@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 from graft.core.layout import PACKAGES
 from helpers import write
@@ -58,25 +55,11 @@ x = torch.arange(3.0)
 @pytest.fixture(scope="module")
 def extended(environment: Environment) -> Environment:
     """An environment with the package ``their``, whose ``_C`` is a pybind11 module."""
-    folder = write(
-        environment.packages / "their", {"__init__.py": "from . import _C\n", "fakes.py": _FAKES, "c.cpp": _SOURCE}
-    )
+    folder = write(environment.packages / "their", {"__init__.py": "from . import _C\n", "fakes.py": _FAKES})
     include, suffix = environment.run(
         "import sysconfig as s; print(s.get_paths()['include'], s.get_config_var('EXT_SUFFIX'))"
     ).stdout.split()
-    torch = environment.packages / "torch"
-    command: list[str | Path] = [
-        "g++",
-        "-std=c++20",
-        "-shared",
-        "-fPIC",
-        folder / "c.cpp",
-        "-o",
-        folder / f"_C{suffix}",
-    ]
-    command += [f"-I{include}", f"-I{torch / 'include'}", f"-I{torch / 'include/torch/csrc/api/include'}"]
-    command += [f"-L{torch / 'lib'}", "-ltorch_python", "-ltorch", "-ltorch_cpu", "-lc10"]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    environment.compile(_SOURCE, folder / f"_C{suffix}", "-shared", f"-I{include}", "-ltorch_python")
     return environment
 
 

@@ -13,7 +13,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -31,7 +32,7 @@ from checkout_repository import (
     run_git,
 )
 from graft.core.layout import HOME, PACKAGES, REPOSITORY
-from helpers import write
+from helpers import kernel, write
 from users import Environment, make
 
 POOLING = "aten/src/ATen/functorch/BatchRulesPooling.cpp"
@@ -49,21 +50,18 @@ FILES = (
 )
 
 
-@dataclass(frozen=True)
 class Change:
     """What someone changes.
 
     Args:
-        edits: of files: a text that each has once, and another.
         shown: an expression that shows it.
         value: its value then, which stock torch does not give; text of an error.
+        edits: of files: a text that each has once, and another.
         files: new files.
     """
 
-    edits: tuple[tuple[str, str, str], ...]
-    shown: str
-    value: Any
-    files: dict[str, str] = field(default_factory=dict)
+    def __init__(self, shown: str, value: Any, *edits: tuple[str, str, str], files: Mapping[str, str] = {}) -> None:
+        self.shown, self.value, self.edits, self.files = shown, value, edits, files
 
     def make(self, tree: Path) -> None:
         for name, old, new in self.edits:
@@ -71,17 +69,7 @@ class Change:
         write(tree, self.files)
 
 
-MIDPOINT = """#include <ATen/TensorOperators.h>
-#include <ATen/ops/midpoint_native.h>
-
-namespace at::native {
-
-Tensor midpoint(const Tensor& self, const Tensor& other) {
-  return self + (other - self) / 2;
-}
-
-} // namespace at::native
-"""
+MIDPOINT = kernel("midpoint", "const Tensor& self, const Tensor& other", "return self.add(other.sub(self).div(2));")
 SCHEMA = "midpoint(Tensor self, Tensor other) -> Tensor"
 SUM = "    return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * (0.5)) * dx;"
 SUM_OF_NEIGHBORS = "    return (y.slice(dim, 0, -1) + y.slice(dim, 1)).sum(dim) * (dx / 2);"
@@ -94,123 +82,107 @@ IS_LONG = """      indices_.scalar_type() == at::ScalarType::Long,
 
 CHANGES = {
     "stub": Change(
-        (
-            (
-                LERP,
-                "  return vec::fmadd(coeff, end - start, base);",
-                "  return vec_t::blendv(vec::fmadd(coeff, end - start, base), start, start == end);",
-            ),
-        ),
         "torch.full((64,), inf).lerp(torch.full((64,), inf), 0.5).tolist() == [inf] * 64",
         True,
+        (
+            LERP,
+            "  return vec::fmadd(coeff, end - start, base);",
+            "  return vec_t::blendv(vec::fmadd(coeff, end - start, base), start, start == end);",
+        ),
     ),
     "header": Change(
-        (
-            (
-                LERP_HEADER,
-                "  return is_lerp_weight_small(weight)\n",
-                "  if (self == end) {\n    return self;\n  }\n  return is_lerp_weight_small(weight)\n",
-            ),
-        ),
         "torch.full((3,), inf).lerp(torch.full((3,), inf), 0.5).tolist() == [inf] * 3",
         True,
+        (
+            LERP_HEADER,
+            "  return is_lerp_weight_small(weight)\n",
+            "  if (self == end) {\n    return self;\n  }\n  return is_lerp_weight_small(weight)\n",
+        ),
     ),
     "table": Change(
-        (
-            (
-                UNPOOLING,
-                IS_LONG,
-                IS_LONG.replace("scalar_type() == at::ScalarType::Long", "scalar_type() != at::ScalarType::Float"),
-            ),
-            (
-                UNPOOLING,
-                "  auto indices = indices_.contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
-                "  auto indices = indices_.to(kLong).contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
-            ),
-        ),
         "torch.ops.aten.max_unpool2d(torch.ones(1, 1, 1), torch.tensor([[[3]]], dtype=torch.int32), [2, 2]).tolist()",
         [[[0, 0], [0, 1]]],
+        (
+            UNPOOLING,
+            IS_LONG,
+            IS_LONG.replace("scalar_type() == at::ScalarType::Long", "scalar_type() != at::ScalarType::Float"),
+        ),
+        (
+            UNPOOLING,
+            "  auto indices = indices_.contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
+            "  auto indices = indices_.to(kLong).contiguous(memory_format);\n\n  if (self.ndimension() == 3) {",
+        ),
     ),
     "structured": Change(
-        (
-            (
-                CROSS,
-                "  auto x_d = input.dim();",
-                '  TORCH_CHECK(input.scalar_type() != kBool, "linalg.cross: truth has no direction");\n'
-                "  auto x_d = input.dim();",
-            ),
-        ),
         "torch.linalg.cross(*torch.ones(2, 3, dtype=torch.bool))",
         "linalg.cross: truth has no direction",
+        (
+            CROSS,
+            "  auto x_d = input.dim();",
+            '  TORCH_CHECK(input.scalar_type() != kBool, "linalg.cross: truth has no direction");\n'
+            "  auto x_d = input.dim();",
+        ),
     ),
     "composite": Change(
-        ((INTEGRATION, SUM, SUM_OF_NEIGHBORS),),
         "[torch.trapezoid(torch.tensor([inf, 1, 1])).item(), torch.trapz(torch.tensor([inf, 1, 1])).item()]",
         [float("inf")] * 2,
+        (INTEGRATION, SUM, SUM_OF_NEIGHBORS),
     ),
     "formula": Change(
-        (
-            (
-                DERIVATIVES,
-                "  self: grad / (1 + exp(other - self)).conj()\n",
-                "  self: at::where(self == other, grad / 2, grad / (1 + exp(other - self)).conj())\n",
-            ),
-        ),
         "gradient(lambda x: torch.logaddexp(x, x.detach()), inf)",
         0.5,
+        (
+            DERIVATIVES,
+            "  self: grad / (1 + exp(other - self)).conj()\n",
+            "  self: at::where(self == other, grad / 2, grad / (1 + exp(other - self)).conj())\n",
+        ),
     ),
     "function of a formula": Change(
-        (
-            (
-                MANUAL,
-                "      self_squared_pi == 0.0, at::scalar_tensor(0.0, grad.options()), out);",
-                "      self.abs() < 1e-8, grad * (self * (-M_PI * M_PI / 3)).conj(), out);",
-            ),
-        ),
         "round(gradient(torch.sinc, 1e-10) * 1e10, 6)",
         -3.289868,
+        (
+            MANUAL,
+            "      self_squared_pi == 0.0, at::scalar_tensor(0.0, grad.options()), out);",
+            "      self.abs() < 1e-8, grad * (self * (-M_PI * M_PI / 3)).conj(), out);",
+        ),
     ),
     "batching rule": Change(
-        (
-            (
-                POOLING,
-                "  VMAP_SUPPORT(max_pool3d_with_indices,",
-                "  EXISTING_BDIM_ALL_BOXED(max_unpool3d);\n  VMAP_SUPPORT(max_pool3d_with_indices,",
-            ),
-        ),
         "batched()",
         [True, True],
+        (
+            POOLING,
+            "  VMAP_SUPPORT(max_pool3d_with_indices,",
+            "  EXISTING_BDIM_ALL_BOXED(max_unpool3d);\n  VMAP_SUPPORT(max_pool3d_with_indices,",
+        ),
     ),
     "Python": Change(
-        ((FLATTEN, "end_dim={self.end_dim}", "to {self.end_dim}"),),
         "repr(torch.nn.Flatten())",
         "Flatten(start_dim=1, to -1)",
+        (FLATTEN, "end_dim={self.end_dim}", "to {self.end_dim}"),
     ),
     "operator": Change(
-        (
-            (
-                FUNCTIONS,
-                "- func: trapz.x(",
-                f"- func: {SCHEMA}\n  dispatch:\n    CompositeExplicitAutograd: midpoint\n\n- func: trapz.x(",
-            ),
-            (DERIVATIVES, "- name: trace(", f"- name: {SCHEMA}\n  self: grad / 2\n  other: grad / 2\n\n- name: trace("),
-            ("torch/functional.py", '    "atleast_1d",', '    "atleast_1d",\n    "midpoints",'),
-            (
-                "torch/functional.py",
-                "def block_diag(",
-                "def midpoints(x):\n    return torch.midpoint(x[:-1], x[1:])\n\n\ndef block_diag(",
-            ),
-            (
-                "torch/_decomp/decompositions.py",
-                "aten = torch._ops.ops.aten\n",
-                "aten = torch._ops.ops.aten\n\n\n@register_decomposition(aten.midpoint)\n"
-                "def midpoint(self, other):\n    return self + (other - self) / 2\n",
-            ),
-        ),
         "[torch.midpoints(torch.tensor([1.0, 3, 7])).tolist(), gradient(lambda x: torch.midpoint(x, x), 1),"
         " decomposed(torch.ops.aten.midpoint.default, *torch.tensor([1.0, 3])).item()]",
         [[2, 5], 1, 2],
-        {f"{NATIVE}/Midpoint.cpp": MIDPOINT},
+        (
+            FUNCTIONS,
+            "- func: trapz.x(",
+            f"- func: {SCHEMA}\n  dispatch:\n    CompositeExplicitAutograd: midpoint\n\n- func: trapz.x(",
+        ),
+        (DERIVATIVES, "- name: trace(", f"- name: {SCHEMA}\n  self: grad / 2\n  other: grad / 2\n\n- name: trace("),
+        ("torch/functional.py", '    "atleast_1d",', '    "atleast_1d",\n    "midpoints",'),
+        (
+            "torch/functional.py",
+            "def block_diag(",
+            "def midpoints(x):\n    return torch.midpoint(x[:-1], x[1:])\n\n\ndef block_diag(",
+        ),
+        (
+            "torch/_decomp/decompositions.py",
+            "aten = torch._ops.ops.aten\n",
+            "aten = torch._ops.ops.aten\n\n\n@register_decomposition(aten.midpoint)\n"
+            "def midpoint(self, other):\n    return self + (other - self) / 2\n",
+        ),
+        files={f"{NATIVE}/Midpoint.cpp": MIDPOINT},
     ),
 }
 
@@ -361,16 +333,6 @@ def test_stash_and_back(stock_copy: Environment, checkout: Path) -> None:
     assert is_there(stock_copy, "composite")
 
 
-def test_comments_build_nothing(stock_copy: Environment, checkout: Path) -> None:
-    edit(checkout, INTEGRATION, SUM, f"    // A shorter way.\n  {SUM.strip()}")
-    edit(checkout, INTEGRATION, "namespace at::native {\nnamespace {", "namespace at { namespace native {\nnamespace {")
-    edit(checkout, INTEGRATION, "} // namespace at::native", "}} // namespace at::native")
-    edit(checkout, FUNCTIONS, "- func: trapz.x(", "# Of the rule.\n- func: trapz.x(")
-    said = develop(stock_copy, checkout)
-    assert "nothing that changes what is built" in said and "compile" not in said
-    assert not is_there(stock_copy, "composite")
-
-
 def test_head_that_does_not_descend_from_the_commit_of_the_wheel(
     stock_copy: Environment, pytorch: Path, checkout: Path, tmp_path: Path
 ) -> None:
@@ -394,6 +356,7 @@ def test_head_that_does_not_descend_from_the_commit_of_the_wheel(
 
 @pytest.mark.slow
 def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> None:
+    """A save with a mistake is reported, and the next one builds."""
     for name in ("Python", "composite"):
         run_git(checkout, "checkout", "--quiet", "-b", name, "main")
         CHANGES[name].make(checkout)
@@ -407,6 +370,9 @@ def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> Non
         try:
             assert any("ready" in line for line in lines)
             assert is_there(stock_copy, "composite") and not is_there(stock_copy, "Python")
+            edit(checkout, INTEGRATION, SUM_OF_NEIGHBORS, SUM_OF_NEIGHBORS.replace("dx / 2", "ex / 2"))
+            assert any("waiting for the next save; torch is unchanged" in line for line in lines)
+            run_git(checkout, "checkout", "--quiet", INTEGRATION)
             run_git(checkout, "rebase", "--quiet", "Python")
             files = hashes(checkout)
             # It may have seen git at work, and build again.
@@ -416,58 +382,12 @@ def test_rebase_while_it_watches(stock_copy: Environment, checkout: Path) -> Non
     assert hashes(checkout) == files
 
 
-def test_merge_conflict(stock_copy: Environment, checkout: Path) -> None:
-    CHANGES["composite"].make(checkout)
-    commit(checkout, "Ours")
-    run_git(checkout, "checkout", "--quiet", "-b", "theirs", "HEAD~1")
-    edit(checkout, INTEGRATION, SUM, SUM.replace("dx;", "dx + 0;"))
-    commit(checkout, "Theirs")
-    run_git(checkout, "checkout", "--quiet", "main")
-    with pytest.raises(subprocess.CalledProcessError):
-        run_git(checkout, "merge", "--quiet", "theirs")
-    before, files = trees(stock_copy), hashes(checkout)
-    line = line_of(checkout, INTEGRATION, "<<<<<<<")
-    assert f"{checkout / INTEGRATION}:{line}: a merge conflict" in develop(stock_copy, checkout, is_right=False)
-    assert trees(stock_copy) == before
-    assert hashes(checkout) == files
-
-
-def test_worktree(stock_copy: Environment, pytorch: Path, place: Path, tmp_path: Path) -> None:
-    tree = clone(pytorch, tmp_path / "main")
-    shutil.rmtree(place, ignore_errors=True)
-    run_git(tree, "worktree", "add", "--quiet", place, "-b", "fix")
-    CHANGES["composite"].make(place)
-    files = hashes(tree)
-    develop(stock_copy, place)
-    assert is_there(stock_copy, "composite")
-    assert hashes(tree) == files
-
-
-@pytest.fixture
-def upstream(pytorch: Path, tmp_path: Path) -> Path:
-    """A repository to clone, with a commit since the one that torch was built from."""
-    tree = clone(pytorch, tmp_path / "upstream")
-    run_git(tree, "config", "uploadpack.allowFilter", "true")
-    edit(tree, INTEGRATION, *OF_UPSTREAM)
-    commit(tree, "Of main since")
-    return tree
-
-
-def test_shallow_clone(stock_copy: Environment, upstream: Path, place: Path) -> None:
-    """It is built. What the line in the message fetches tells the rest."""
-    tree = clone(upstream, place, "--depth=1")
-    CHANGES["composite"].make(tree)
-    said = develop(stock_copy, tree)
-    assert is_there(stock_copy, "composite")
-    (line,) = re.findall(r"`(git .*? fetch .*)`", said)
-    run_git(tree, *shlex.split(line)[1:])
-    assert f"upstream changed these, too, since the installed torch, so they may not fit: {INTEGRATION}" in develop(
-        stock_copy, tree
-    )
-
-
-def test_partial_clone(stock_copy: Environment, upstream: Path, place: Path) -> None:
+def test_partial_clone(stock_copy: Environment, pytorch: Path, place: Path, tmp_path: Path) -> None:
     """Nothing is fetched, though the remote would answer. What the line in the message fetches is enough."""
+    upstream = clone(pytorch, tmp_path / "upstream")
+    run_git(upstream, "config", "uploadpack.allowFilter", "true")
+    edit(upstream, INTEGRATION, *OF_UPSTREAM)
+    commit(upstream, "Of main since the one that torch was built from")
     tree = clone(upstream, place, "--filter=blob:none")
     CHANGES["composite"].make(tree)
     files = hashes(tree)

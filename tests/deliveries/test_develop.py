@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from graft.core.layout import REPOSITORY
 from helpers import write
 from users import AS_EDITED, AS_WRITTEN, CLIP, CLIP_EDITED, CLIPPED, Environment, make, write_clip
 
@@ -126,16 +121,6 @@ def test_running_processes_and_their_children_keep_their_torch(
     assert stock.content() == before
 
 
-def test_start_runs_nothing_outside_the_environment(developed: Environment, tmp_path: Path) -> None:
-    (tmp_path / "_torch_graft_start.py").write_text("print('outside')\n")
-    program = "import torch; print(torch.soft_clip(torch.zeros(1)))"
-    env = {**os.environ, "TORCH_GRAFT_TREE": str(tmp_path), "PYTHONPATH": ""}
-    for flags in ([], ["-I"], ["-E"]):
-        command = [developed.python, *flags, "-B", "-c", program]
-        done = subprocess.run(command, env=env, capture_output=True, text=True)
-        assert (done.stdout, done.stderr) == ("tensor([0.])\n", ""), flags
-
-
 def test_mistakes_leave_what_was_there(developed: Environment, folder: Path) -> None:
     """In C++, and in Python: a torch that cannot be imported is not used."""
     save(folder, CLIP["SoftClip.cpp"].replace("(limit)", "(limits)"))
@@ -150,44 +135,6 @@ def test_mistakes_leave_what_was_there(developed: Environment, folder: Path) -> 
     assert developed.print(CLIPPED) == AS_WRITTEN
 
 
-@pytest.mark.slow
-def test_killed_build_leaves_a_torch_that_imports(developed: Environment, folder: Path) -> None:
-    """At the last step, which writes into the environment; tests/promises kills builds at others."""
-    save(folder)
-    command = [sys.executable, "-m", "graft", "develop", "--python", developed.python, "--native", folder]
-    reader, terminal = os.openpty()  # on a terminal each step is shown when it begins
-    with subprocess.Popen(command, cwd=REPOSITORY, stderr=terminal, start_new_session=True) as process:
-        os.close(terminal)
-        said = ""
-        while "add to" not in said:
-            said += os.read(reader, 4096).decode()
-        os.killpg(process.pid, signal.SIGKILL)
-    os.close(reader)
-    assert developed.print(CLIPPED) == AS_WRITTEN
-    make("develop", developed, "--native", folder)
-    assert developed.print(CLIPPED) == AS_EDITED
-
-
-def test_another_torch_is_noticed(developed: Environment, folder: Path) -> None:
-    (record,) = developed.packages.glob("torch-*.dist-info/RECORD")
-    version, record = developed.own("torch/version.py"), developed.own(f"{record.parent.name}/RECORD")
-    status, before = version.stat(), record.read_text()
-    os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    assert developed.print(CLIPPED) == AS_WRITTEN  # a copy of the same torch
-    record.write_text(before.replace("torch/version.py,sha256=", "torch/version.py,sha256=another"))  # an update
-    try:
-        done = developed.run("import torch; print(hasattr(torch, 'soft_clip'))")
-        assert done.stdout.strip() == "False"
-        (line,) = done.stderr.splitlines()
-        assert "make" in line
-        assert f"develop NATIVE={folder} PYTHON={developed.python}" in line
-        assert not developed.run("import sys").stderr
-    finally:
-        os.utime(version, ns=(status.st_atime_ns, status.st_mtime_ns))
-        record.write_text(before)
-    assert developed.print(CLIPPED) == AS_WRITTEN
-
-
 def test_uninstalled_torch_is_noticed(stock: Environment, folder: Path, tmp_path: Path) -> None:
     other = stock.copied_to(tmp_path / "environment")
     make("develop", other, "--native", folder)
@@ -199,42 +146,6 @@ def test_uninstalled_torch_is_noticed(stock: Environment, folder: Path, tmp_path
     make("undevelop", other)
     done = other.run("import importlib.util; print(importlib.util.find_spec('torch'))")
     assert done.stdout.strip() == "None"
-
-
-def test_tree_that_was_deleted_leaves_the_installed_torch(developed: Environment, folder: Path) -> None:
-    trees = developed.packages / "torch.graft"
-    trees.rename(developed.packages / "moved")
-    try:
-        assert developed.print("hasattr(torch, 'soft_clip')") == "False"
-    finally:
-        (developed.packages / "moved").rename(trees)
-
-
-def test_environment_without_torch_is_refused(tmp_path: Path, folder: Path) -> None:
-    command = [sys.executable, "-m", "graft", "develop", "--python", "/usr/bin/env", "--native", folder]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "PYTHON=/usr/bin/env" in done.stderr
-
-
-@pytest.mark.slow
-def test_every_save_builds(stock: Environment, folder: Path) -> None:
-    command = [sys.executable, "-m", "graft", "develop", "--watch", "--python", stock.python, "--native", folder]
-    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr
-
-        def wait_for(text: str) -> None:
-            assert process.stderr
-            assert any(text in line for line in process.stderr), "it ended"
-
-        wait_for("ready")
-        save(folder, CLIP_EDITED.replace("(limit)", "(limits)"))
-        wait_for("waiting for the next save")
-        time.sleep(0.01)
-        save(folder)
-        wait_for("ready")
-        process.terminate()
-    assert stock.print(CLIPPED) == AS_EDITED
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from graft.adopt.builds import as_settings, their_build
 from graft.core.errors import UsageError
 from graft.core.layout import INTERPRETER
 from helpers import write
-from users import CLIP_EDITED, Environment, make, write_clip
+from users import CLIP_EDITED, Environment, make, thin_wheel, write_clip
 
 # One with pybind11, whose module Python imports.
 ALPHA = {
@@ -220,11 +220,7 @@ def test_copies_are_refused(folder: Path, stock: Environment) -> None:
 
 @pytest.mark.slow
 def test_thin_wheel(folder: Path, stock: Environment) -> None:
-    out = folder / "out"
-    make(
-        "thin-wheel", stock, "--pin", "installed", "--native", folder / "ops/native", "--name", "adopted", "--out", out
-    )
-    (wheel,) = out.glob("*.whl")
+    wheel = thin_wheel(stock, folder / "ops/native", folder / "out", "--name", "adopted")
     with ZipFile(wheel) as archive:
         names = archive.namelist()
         (licence,) = (name for name in names if name.endswith("licenses/alpha/LICENSE"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from graft.core.layout import REPOSITORY
-from users import Environment, make
+from users import Environment, make, thin_wheel
 
 MY_OPS = REPOSITORY / "tests/bases/my_ops"
 
@@ -21,9 +21,8 @@ def test_develop_and_thin_wheel(tmp_path: Path) -> None:
     make("develop", stock, "--native", MY_OPS, CUDA_ARCHS="90")
     assert stock.print(f"{FOUND}, {KERNEL}") == "2.0 True"
     make("undevelop", stock)
-    out = tmp_path / "out"
-    make("thin-wheel", stock, "--pin", "installed", "--native", MY_OPS, "--out", out, CUDA_ARCHS="90")
-    (wheel,) = out.glob("my_ops-0.1+torch2.14.1-*.whl")
+    wheel = thin_wheel(stock, MY_OPS, tmp_path / "out", CUDA_ARCHS="90")
+    assert wheel.name.startswith("my_ops-0.1+torch2.14.1-")
     stock.pip("install", wheel)
     assert stock.print(f"{FOUND}, {KERNEL}") == "2.0 True"
     stock.pip("uninstall", "-y", "my_ops")

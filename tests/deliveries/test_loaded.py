@@ -7,27 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clipped import CUBED, CUBED_ENTRY, INLINE, SMALL, variant
+from clipped import CUBED, CUBED_ENTRY, INLINE, SMALL
 from graft.core.layout import PACKAGES
+from helpers import kernel
 from sessions import Folder, Session
-from users import Environment, make
+from users import Environment, make, thin_wheel
 
 TRACE = {
     "native_functions.yaml": "- func: trace(Tensor self) -> Tensor\n  replace: True\n  dispatch:\n    CPU: own_trace\n",
     "derivatives.yaml": "- name: log1p(Tensor self) -> Tensor\n  replace: True\n  self: 7 * grad\n"
     "  result: auto_linear\n",
-    "Trace.cpp": """#include <ATen/core/Tensor.h>
-#include <ATen/ops/sum.h>
-#include <ATen/ops/trace_native.h>
-
-namespace at::native {
-
-Tensor own_trace(const Tensor& self) {
-  return self.sum().mul(5);
-}
-
-} // namespace at::native
-""",
+    "Trace.cpp": kernel("trace", "const Tensor& self", "return self.sum().mul(5);").replace("trace(", "own_trace("),
     "cpu/DigammaKernel.cpp": """#define TORCH_ASSERT_NO_OPERATORS
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/TensorIterator.h>
@@ -57,7 +47,8 @@ def results():
 
 CALL = "stock::of(digamma_stub)(kCPU, iter)"
 
-STOCK = [2.0, -0.577, 0.5]
+# With PyTorch's kernels and formula, and with the folder's, whose trace is 5 times the sum of four ones.
+STOCK, CHANGED = [2.0, -0.577, 0.5], [20.0, 3.0, 7.0]
 
 
 @pytest.fixture(scope="module")
@@ -79,60 +70,60 @@ def session(only: Session) -> Iterator[Session]:
     only.run("for name in graft.loaded(): graft.unload(name)")
 
 
-def replaced(where: Path, name: str, factor: int) -> Folder:
-    """Return a folder that replaces kernels and a formula of PyTorch."""
-    folder = Folder(where / name, TRACE)
-    folder.edit("Trace.cpp", "mul(5)", f"mul({factor})")
-    folder.edit("derivatives.yaml", "7 *", f"{factor} *")
-    folder.edit("cpu/DigammaKernel.cpp", "a * 3", f"a * {factor}")
-    return folder
+@pytest.fixture
+def small(where: Path) -> Folder:
+    """A folder with one operator. Tests edit it in the same ways: each state is compiled once for all of them."""
+    return Folder(where / "small", SMALL)
 
 
-def test_replaced_kernels_and_formulas_load_and_unload(session: Session, where: Path) -> None:
-    folder = replaced(where, "one", 5)
-    session.load(folder.path)
+@pytest.fixture
+def replaced(where: Path) -> Folder:
+    """A folder that replaces kernels and a formula of PyTorch."""
+    return Folder(where / "one", TRACE)
+
+
+def test_replaced_kernels_and_formulas_load_and_unload(session: Session, replaced: Folder) -> None:
+    session.load(replaced.path)
     session.run(TOOLS)
-    assert session.value("results()") == [20.0, 5.0, 5.0]
-    folder.edit("Trace.cpp", "mul(5)", "mul(6)")
-    session.load(folder.path)
-    assert session.value("results()") == [24.0, 5.0, 5.0]
-    folder.edit("cpu/DigammaKernel.cpp", "a * 5", "a * 6")
-    folder.edit("derivatives.yaml", "5 *", "6 *")
-    session.load(folder.path)
+    assert session.value("results()") == CHANGED
+    replaced.edit("Trace.cpp", "mul(5)", "mul(6)")
+    session.load(replaced.path)
+    assert session.value("results()") == [24.0, *CHANGED[1:]]
+    replaced.edit("cpu/DigammaKernel.cpp", "a * 3", "a * 6")
+    replaced.edit("derivatives.yaml", "7 *", "6 *")
+    session.load(replaced.path)
     assert session.value("results()") == [24.0, 6.0, 6.0]
     session.run("with _graft.stock(): inside = results()")
     assert session.value("inside") == STOCK
     assert session.value("results()") == [24.0, 6.0, 6.0]
     session.run("graft.unload('one')")
     assert session.value("results()") == STOCK
-    session.load(folder.path)
+    session.load(replaced.path)
     assert session.value("results()") == [24.0, 6.0, 6.0]
 
 
-def test_kernels_that_call_pytorchs_call_no_earlier_load(session: Session, where: Path) -> None:
-    folder = replaced(where, "one", 5)
-    session.load(folder.path)
+def test_kernels_that_call_pytorchs_call_no_earlier_load(session: Session, replaced: Folder) -> None:
+    session.load(replaced.path)
     session.run(TOOLS)
-    folder.edit("Trace.cpp", "self.sum().mul(5)", "stock::trace_cpu(self).mul(8)")
-    folder.edit("cpu/DigammaKernel.cpp", "cpu_kernel(iter, [](float a) -> float { return a * 5; })", CALL)
-    folder.edit("derivatives.yaml", "self: 5 * grad", "self: 8 * stock")
-    session.load(folder.path)
+    replaced.edit("Trace.cpp", "self.sum().mul(5)", "stock::trace_cpu(self).mul(8)")
+    replaced.edit("cpu/DigammaKernel.cpp", "cpu_kernel(iter, [](float a) -> float { return a * 3; })", CALL)
+    replaced.edit("derivatives.yaml", "self: 7 * grad", "self: 8 * stock")
+    session.load(replaced.path)
     assert session.value("results()") == [16.0, STOCK[1], 4.0]
-    folder.edit("Trace.cpp", "mul(8)", "mul(9)")
-    folder.edit("cpu/DigammaKernel.cpp", CALL, f"{CALL}; (void)0")
-    session.load(folder.path)
+    replaced.edit("Trace.cpp", "mul(8)", "mul(9)")
+    replaced.edit("cpu/DigammaKernel.cpp", CALL, f"{CALL}; (void)0")
+    session.load(replaced.path)
     assert session.value("results()") == [18.0, STOCK[1], 4.0]
 
 
-def test_part_that_is_no_longer_replaced_is_pytorchs_own(session: Session, where: Path) -> None:
-    folder = replaced(where, "one", 5)
-    session.load(folder.path)
+def test_part_that_is_no_longer_replaced_is_pytorchs_own(session: Session, replaced: Folder) -> None:
+    session.load(replaced.path)
     session.run(TOOLS)
-    folder.remove("cpu/DigammaKernel.cpp")
-    session.load(folder.path)
-    assert session.value("results()") == [20.0, STOCK[1], 5.0]
-    folder.remove("derivatives.yaml")
-    session.load(folder.path)
+    replaced.remove("cpu/DigammaKernel.cpp")
+    session.load(replaced.path)
+    assert session.value("results()") == [20.0, STOCK[1], 7.0]
+    replaced.remove("derivatives.yaml")
+    session.load(replaced.path)
     assert session.value("results()") == [20.0, STOCK[1], STOCK[2]]
 
 
@@ -143,12 +134,11 @@ def test_stock_in_any_order(session: Session, where: Path, order: tuple[int, ...
     folders = [
         Folder(where / f"part_{number}", {name: TRACE[name] for name in part}) for number, part in enumerate(parts)
     ]
-    changed = [20.0, 3.0, 7.0]  # trace is the sum of four ones, times 5
     for folder in folders:
         session.load(folder.path)
     session.run(TOOLS)
-    assert session.value("results()") == changed
-    now = list(changed)
+    assert session.value("results()") == CHANGED
+    now = list(CHANGED)
     for number in order:
         session.run(
             f"with _graft.stock():\n    inside = results()\n    graft.unload('part_{number}')\n    after = results()"
@@ -158,43 +148,45 @@ def test_stock_in_any_order(session: Session, where: Path, order: tuple[int, ...
         assert session.value("results()") == now
     session.run(f"with _graft.stock():\n    graft.load({str(folders[order[0]].path)!r})\n    inside = results()")
     assert session.value("inside") == STOCK
-    now[order[0]] = changed[order[0]]
+    now[order[0]] = CHANGED[order[0]]
     assert session.value("results()") == now
 
 
-def test_operator_of_another_load_is_refused(session: Session) -> None:
-    session.load(variant("first"))
-    said = session.error(f"graft.load({str(variant('header'))!r}, name='second')")
-    assert "aten::cubed: the load clipped has this operator" in said and 'graft.unload("clipped")' in said
-    assert session.value("[torch.twice(torch.tensor(5.)).item(), list(graft.loaded())]") == [10.0, ["clipped"]]
-    session.load(variant("header"), name="clipped")
-    assert session.value("torch.twice(torch.tensor(5.)).item()") == 350.0
+def test_operator_of_another_load_is_refused(session: Session, small: Folder) -> None:
+    session.load(small.path)
+    small.edit("Twice.cpp", "2 *", "100 *")
+    said = session.error(f"graft.load({str(small.path)!r}, name='second')")
+    assert "aten::twice: the load small has this operator" in said and 'graft.unload("small")' in said
+    assert session.value("[torch.twice(torch.tensor(5.)).item(), list(graft.loaded())]") == [10.0, ["small"]]
+    session.load(small.path)
+    assert session.value("torch.twice(torch.tensor(5.)).item()") == 500.0
 
 
-def test_two_loads_beside_each_other(session: Session, where: Path) -> None:
-    session.load(variant("first"))
-    session.load(replaced(where, "one", 5).path)
+def test_two_loads_beside_each_other(session: Session, small: Folder, replaced: Folder) -> None:
+    session.load(small.path)
+    session.load(replaced.path)
     both = "torch.twice(torch.tensor(5.)).item(), torch.trace(torch.ones(2, 2)).item()"
     assert session.value(both) == (10.0, 20.0)
-    for name, result in (("header", 350.0), ("formula", 10.0)):
-        session.load(variant(name))
-        assert session.value(both) == (result, 20.0)
-    session.run("graft.unload('clipped')")
+    for name, factor in (("Twice.cpp", 100), ("derivatives.yaml", 3)):
+        small.edit(name, "2 *", f"{factor} *")
+        session.load(small.path)
+        assert session.value(both) == (500.0, 20.0)
+    session.run("graft.unload('small')")
     assert session.value("hasattr(torch, 'twice'), torch.trace(torch.ones(2, 2)).item()") == (False, 20.0)
 
 
-def test_operator_of_another_package_is_refused_by_name(session: Session) -> None:
+def test_operator_of_another_package_is_refused_by_name(session: Session, small: Folder) -> None:
     session.run(
         "library = torch.library.Library('aten', 'FRAGMENT')\n"
         "library.define('twice(Tensor self) -> Tensor')\n"
         "library.impl('twice', lambda self: self + 1, 'CompositeExplicitAutograd')"
     )
-    said = session.error(f"graft.load({str(variant('first'))!r})")
+    said = session.error(f"graft.load({str(small.path)!r})")
     assert "twice" in said and "another package" in said
     assert session.value("torch.ops.aten.twice(torch.tensor(5.)).item()") == 6.0
     assert session.value("list(graft.loaded())") == []
     session.run("library._destroy(); del library")
-    session.load(variant("first"))
+    session.load(small.path)
     assert session.value("torch.twice(torch.tensor(5.)).item()") == 10.0
 
 
@@ -205,15 +197,10 @@ def test_operator_of_pytorch_is_refused(session: Session, where: Path) -> None:
     assert session.value("round(torch.tanh(torch.tensor(5.)).item(), 2)") == 1.0
 
 
-@pytest.fixture(scope="module")
-def delivered(stock_copy: Environment, where: Path) -> Path:
-    """The folder of an operator that the environments below have."""
-    return Folder(where / "delivered", SMALL).path
-
-
 @pytest.fixture(scope="module", params=["develop", "thin wheel"])
-def beside(request: pytest.FixtureRequest, environment: Environment, delivered: Path, where: Path) -> Iterator[Session]:
+def beside(request: pytest.FixtureRequest, environment: Environment, where: Path) -> Iterator[Session]:
     """A session whose torch has an operator by another delivery."""
+    delivered = Folder(where / "delivered", SMALL).path
     copy = environment.copied_to(where / f"environment-{request.param.replace(' ', '-')}")
     make("undevelop", copy)
     paths = [str(copy.packages), str(PACKAGES)]
@@ -223,34 +210,34 @@ def beside(request: pytest.FixtureRequest, environment: Environment, delivered: 
             0, copy.run("import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))").stdout.strip()
         )
     else:
-        make("thin-wheel", copy, "--pin", "installed", "--native", delivered, "--out", where / "thin")
-        copy.pip("install", "--no-deps", *(where / "thin").glob("*.whl"))
+        copy.pip("install", "--no-deps", thin_wheel(copy, delivered, where / "thin"))
     with Session(where, PYTHONPATH=os.pathsep.join(paths)) as session:
         assert session.value("torch.twice(torch.tensor(5.)).item()") == 10.0
         yield session
         assert session.ended() == 0
 
 
-def test_new_kernels_over_those_of_another_delivery(beside: Session, where: Path) -> None:
-    folder = Folder(where / "over", SMALL)
-    folder.edit("Twice.cpp", "2 *", "100 *")
+def test_new_kernels_over_those_of_another_delivery(beside: Session, small: Folder) -> None:
+    small.edit("Twice.cpp", "2 *", "100 *")
     beside.run("function, leaf = torch.twice, torch.tensor(5., requires_grad=True)")
     beside.run("def slope(): return torch.autograd.grad(leaf.twice(), leaf)[0].item()")
     both = "torch.twice(leaf).item(), leaf.twice().item(), slope()"
     assert beside.value(both) == (10.0, 10.0, 2.0)
-    beside.load(folder.path)
+    beside.load(small.path)
     assert beside.value(both) == (500.0, 500.0, 2.0)
-    folder.edit("derivatives.yaml", "2 *", "3 *")
-    beside.load(folder.path)
+    small.edit("derivatives.yaml", "2 *", "3 *")
+    beside.load(small.path)
     assert beside.value(both) == (500.0, 500.0, 3.0)
-    beside.run("graft.unload('over')")
+    beside.run("graft.unload('small')")
     assert beside.value(both) == (10.0, 10.0, 2.0)
     assert beside.value("torch.twice is function")
     assert all("twice has a kernel for CPU and none for Meta" in line for line in beside.said().splitlines())
 
 
-def test_other_schema_than_that_of_another_delivery_is_refused(beside: Session) -> None:
-    said = beside.error(f"graft.load({str(variant('result'))!r})")
+def test_other_schema_than_that_of_another_delivery_is_refused(beside: Session, small: Folder) -> None:
+    for name, kind in (("native_functions.yaml", "int"), ("derivatives.yaml", "int"), ("Twice.cpp", "int64_t")):
+        small.edit(name, "self)", f"self, {kind} n)")
+    said = beside.error(f"graft.load({str(small.path)!r})")
     assert said.startswith("graft.core.errors.") and "twice" in said and len(said.splitlines()) <= 3
     assert beside.value("torch.twice(torch.tensor(5.)).item(), list(graft.loaded())") == (10.0, [])
 

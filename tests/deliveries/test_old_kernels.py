@@ -8,17 +8,14 @@ from pathlib import Path
 
 import pytest
 from asking import asked
+from checkout_repository import commit, of_2_6_0, run_git
 from graft.checkout.branch import import_branch
-from graft.core.layout import PACKAGES, PATCHES, REPOSITORY
+from graft.core.layout import PACKAGES, REPOSITORY
 from graft.fork.apply import NATIVE, YAML_FILES
-from graft.fork.cache import cache_of
 from graft.inputs.cplusplus import parse
-from graft.inputs.pin import load_pin
-from helpers import git, write
+from helpers import write
 from tree_sitter import Node
 from users import Environment, make
-
-SOURCES = cache_of(load_pin(PATCHES / "2.6.0")).tree
 
 # Each with an OpInfo that runs it.
 FILES = {
@@ -114,17 +111,12 @@ def counting(name: str, text: str) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The import of a branch that makes the files count."""
-    if not SOURCES.is_dir():
-        pytest.skip("there are no sources of PyTorch 2.6.0 in the cache")
     top = tmp_path_factory.mktemp("old")
     names = [*YAML_FILES.values(), *(f"{NATIVE}/{file}" for file in FILES)]
-    # Not the fork that may be checked out there.
-    first = git(SOURCES, "rev-list", "--max-parents=0", "HEAD")
-    texts = {name: git(SOURCES, "show", f"{first}:{name}") + "\n" for name in names}
+    texts = {name: content.decode() for name, content in of_2_6_0(names).items()}
     tree = write(top / "pytorch", texts)
-    git(tree, "init", "--quiet")
-    git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", "--message=2.6.0")
+    run_git(tree, "init", "--quiet")
+    commit(tree, "2.6.0")
     formulas = texts["tools/autograd/derivatives.yaml"]
     old = "self: sinc_backward(grad, self)"
     assert old in formulas
@@ -132,8 +124,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = {f"{NATIVE}/{file}": counting(file, texts[f"{NATIVE}/{file}"]) for file in FILES}
     write(tree, {"tools/autograd/derivatives.yaml": counted, **sources})
     diff = top / "counting.diff"
-    diff.write_text(git(tree, "diff") + "\n")
-    git(tree, "checkout", "--quiet", ".")
+    diff.write_text(run_git(tree, "diff") + "\n")
+    run_git(tree, "checkout", "--quiet", ".")
     into = top / "imported"
     import_branch(asked(source=str(tree), diff=diff, native=(into,)))
     for name, text in COUNTER.items():

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import venv
-from contextlib import suppress
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -98,24 +95,6 @@ def test_edited_kernel_is_compiled_at_the_next_import(developer: Developer, proj
     assert done.stderr == "my_ops: building what was edited ...\n"
     assert not developer.run(VALUE).stderr
     edit(project, ".tanh().add(1)", ".tanh()")
-
-
-@pytest.mark.slow
-def test_builds_that_are_killed_at_any_moment(developer: Developer, project: Path) -> None:
-    """Each with all of its processes, in an import after an edit."""
-    kills = 12
-    for number in range(kills):
-        edit(project, f".tanh(){f'.add({number})' if number else ''}.", f".tanh().add({number + 1}).")
-        process = developer.start(VALUE)
-        time.sleep(8.4 / kills * number)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if number % 3 == 2:
-            assert developer.run(VALUE).stdout.startswith(f"{number + 1}.0 ")
-    edit(project, f".tanh().add({kills})", ".tanh()")
-    assert developer.run(VALUE).stdout.startswith("0.0 0.76")
-    assert not developer.run(VALUE).stderr
 
 
 def test_headers_that_no_folder_of_the_build_has(developer: Developer, project: Path, tmp_path: Path) -> None:
@@ -222,22 +201,9 @@ def test_isolated_build(
         assert f"Requires-Dist: torch=={pin}\n" in archive.read("my_ops-0.1.0.dist-info/METADATA").decode()
 
 
-def test_wrong_variable_of_a_frontend_is_named(developer: Developer, project: Path, tmp_path: Path) -> None:
-    command = ("python", "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, ".")
-    said = developer.command(*command, cwd=project, is_right=False, GRAFT_JOBS="x")
-    assert "error: GRAFT_JOBS: x is not a positive number" in said and "Traceback" not in said
-
-
 def test_nothing_is_written_into_the_tool(developer: Developer, project: Path, tool: Path) -> None:
     files = [path for path in (developer.packages / "graft").rglob("*") if path.is_file()]
     there = {path.relative_to(developer.packages).as_posix(): path.read_bytes() for path in files}
     with ZipFile(tool) as archive:
         shipped = {name: archive.read(name) for name in archive.namelist() if name.startswith("graft/")}
     assert {name: content for name, content in there.items() if "__pycache__" not in name} == shipped
-
-
-def test_messages_name_the_command_that_was_typed(developer: Developer, tmp_path: Path) -> None:
-    said = developer.command("graft", "develop", "--native", "/nowhere", cwd=tmp_path, is_right=False)
-    assert "/nowhere: no such folder" in said and "--native" in said
-    said = developer.command("graft", "new", cwd=tmp_path, is_right=False)
-    assert '--schema "' in said and "SCHEMA" not in said and "make" not in said

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from graft.core.layout import REPOSITORY
 from helpers import require_capability, write
-from users import Environment, make
+from users import Environment, make, thin_wheel
 
 FOLDER = REPOSITORY / "tests/replaced"
 
@@ -97,9 +97,7 @@ def printed(environment: Environment, expressions: list[str], **variables: str) 
 
 @pytest.fixture(scope="module")
 def wheel(stock_copy: Environment, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    out = tmp_path_factory.mktemp("wheel")
-    make("thin-wheel", stock_copy, "--pin", "installed", "--native", FOLDER, "--out", out)
-    stock_copy.pip("install", "--no-deps", *out.glob("*.whl"))
+    stock_copy.pip("install", "--no-deps", thin_wheel(stock_copy, FOLDER, tmp_path_factory.mktemp("wheel")))
     return stock_copy
 
 
@@ -274,9 +272,9 @@ _graft.main()
 def test_two_thin_wheels_that_replace_the_same_are_reported(wheel: Environment, tmp_path: Path) -> None:
     kernel = "cpu/LerpKernel.cpp"
     folder = write(tmp_path / "second", {kernel: (FOLDER / kernel).read_text()})
-    make("thin-wheel", wheel, "--pin", "installed", "--native", folder, "--out", tmp_path, "--name", "second")
+    second = thin_wheel(wheel, folder, tmp_path, "--name", "second")
     both = wheel.copied_to(tmp_path / "environment")
-    both.pip("install", "--no-deps", *tmp_path.glob("*.whl"))
+    both.pip("install", "--no-deps", second)
     done = both.run("import torch; print(torch.trace(torch.ones(2, 2)).item())")
     assert done.stdout.split() in (["3.0"], ["2.0"])
     assert "lerp_kernel_scalar_weight is already in " in done.stderr

@@ -203,12 +203,3 @@ def test_develop_follows_edits_of_the_project(native: Path, stock: Environment) 
     write(project, {"include/field/factor.hh": header})
     assert values() == ["10.0", "0.0", "107.0"]
     write(project, {"pyproject.toml": PYPROJECT, **FILES})
-
-
-def test_mistake_costs_nothing(native: Path, stock: Environment) -> None:
-    project = native.parent
-    write(project, {"pyproject.toml": PYPROJECT.replace("include-dirs", "include-dir")})
-    said = make("develop", stock, "--native", native, is_right=False)
-    line = PYPROJECT.splitlines().index('include-dirs = ["include"]') + 1
-    assert f"{project}/pyproject.toml:{line}: [tool.graft] has no key `include-dir`" in said
-    write(project, {"pyproject.toml": PYPROJECT})

@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 from helpers import alter_build_id, write
-from users import AS_WRITTEN, CLIPPED, CLIPS, Environment, make, write_clip
+from users import AS_WRITTEN, CLIPPED, CLIPS, Environment, make, thin_wheel, write_clip
 
 MODULE = """from torch import Tensor, nn
 
@@ -41,13 +40,6 @@ Tensor roll_by_half(const Tensor& self, bool half) {
 """
 
 
-def build(environment: Environment, out: Path, folder: Path, name: str = "") -> Path:
-    """Build the thin wheel of ``folder`` for the torch of an environment."""
-    make("thin-wheel", environment, "--pin", "installed", "--native", folder, "--out", out, "--name", name)
-    (wheel,) = out.glob("*.whl")
-    return wheel
-
-
 @pytest.fixture(scope="session")
 def clips_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with three operators and a module."""
@@ -62,7 +54,7 @@ def clips_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def clips(environment: Environment, clips_folder: Path) -> Path:
     """A thin wheel of that folder."""
-    return build(environment, clips_folder.parent / "out", clips_folder)
+    return thin_wheel(environment, clips_folder, clips_folder.parent / "out")
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +62,7 @@ def rolled(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -
     """A thin wheel with an overload of a name that torch has."""
     files = {"native_functions.yaml": OVERLOAD, "RollByHalf.cpp": OVERLOAD_KERNEL}
     folder = write(tmp_path_factory.mktemp("rolled") / "rolled", files)
-    return build(environment, folder.parent / "out", folder, "rolled_ops")
+    return thin_wheel(environment, folder, folder.parent / "out", "--name", "rolled_ops")
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +211,7 @@ def test_threads_call_operators_while_a_wheel_is_imported(both: Environment) -> 
 
 
 def test_same_operator_twice_names_both(both: Environment, clips_folder: Path, tmp_path: Path) -> None:
-    again = build(both, tmp_path / "out", clips_folder, "other_ops")
+    again = thin_wheel(both, clips_folder, tmp_path / "out", "--name", "other_ops")
     both.pip("install", "--no-deps", again)
     try:
         done = both.run("import torch; print(torch.soft_clip(torch.ones(1) * 50).item())")
@@ -252,52 +244,24 @@ def test_operators_of_develop_are_taken_instead_of_a_wheel_s(
     assert line in said
 
 
-def test_another_torch_is_refused_in_one_line(both: Environment) -> None:
-    version = both.own("torch/version.py")
-    text = version.read_text()
-    version.write_text(text.replace("git_version = '", "git_version = '0"))
-    try:
-        done = both.run("import torch; print(torch.ones(1).item(), hasattr(torch, 'soft_clip'))")
-        assert done.stdout.split() == ["1.0", "False"]
-        lines = done.stderr.splitlines()
-        assert len(lines) == 2
-        assert all("were built for torch" in line and "install torch==" in line for line in lines)
-    finally:
-        version.write_text(text)
-
-
-@pytest.mark.parametrize("name", ["libc10.so", "libtorch_python.so"])
-def test_library_of_another_build_is_refused_in_one_line(name: str, both: Environment) -> None:
-    """Of the same size and commit, as a nightly of another index may be."""
-    library = both.packages / "torch/lib" / name
-    content, version = library.read_bytes(), both.print("torch.__version__")
-    alter_build_id(library)
+@pytest.mark.parametrize("name", ["version.py", "lib/libc10.so", "lib/libtorch_python.so"])
+def test_another_torch_is_refused_in_one_line(both: Environment, name: str) -> None:
+    """Of another commit; or another build of the same size and commit, as a nightly of another index may be."""
+    path, version = both.own(f"torch/{name}"), both.print("torch.__version__")
+    content, is_library = path.read_bytes(), path.suffix == ".so"
+    if is_library:
+        alter_build_id(path)
+    else:
+        path.write_bytes(content.replace(b"git_version = '", b"git_version = '0"))
     try:
         done = both.run("import torch; print(torch.ones(1).item(), hasattr(torch, 'soft_clip'))")
     finally:
-        library.write_bytes(content)
+        path.write_bytes(content)
     assert done.stdout.split() == ["1.0", "False"]
     lines = done.stderr.splitlines()
     assert len(lines) == 2
-    assert all(f"but this is another build of torch {version}; `pip install torch==" in line for line in lines)
-
-
-def test_metadata_asks_for_exactly_its_torch(clips: Path, base_wheel: Path) -> None:
-    version = base_wheel.name.split("-")[1]
-    with ZipFile(clips) as archive:
-        (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
-        assert f"Requires-Dist: torch=={version}\n" in archive.read(metadata).decode()
-    assert clips.name == f"clip_ops-0.1+torch{version.replace('+', '.')}-" + "-".join(clips.name.split("-")[2:])
-
-
-@pytest.mark.parametrize(("name", "value"), [("--name", "torch"), ("--name", "my-ops"), ("--version", "one")])
-def test_impossible_names_are_refused_before_anything_is_built(
-    environment: Environment, tmp_path: Path, name: str, value: str
-) -> None:
-    folder = write_clip(tmp_path / "ops")
-    arguments = ("--pin", "installed", "--native", folder, "--out", tmp_path / "out", name, value)
-    assert value in make("thin-wheel", environment, *arguments, is_right=False)
-    assert not (tmp_path / "out").exists()
+    said = f"but this is another build of torch {version}; `pip install" if is_library else "were built for torch"
+    assert all(said in line and "install torch==" in line for line in lines)
 
 
 PROGRAM = """#include <ATen/core/Tensor.h>

@@ -11,7 +11,7 @@ import venv
 from pathlib import Path
 
 from graft.core.layout import PACKAGES, REPOSITORY
-from helpers import write
+from helpers import compiled, write
 from snippets import shown_operator
 
 from tests.kit.environments import copy_environment
@@ -95,6 +95,13 @@ class Environment:
         env = {**os.environ, "PIP_NO_COMPILE": "0"}  # means --no-compile: nothing reads the bytecode of all of torch
         subprocess.run(command, env=env, check=True, capture_output=True, text=True)
 
+    def compile(self, text: str, target: Path, *flags: str | Path, torch: Path | None = None) -> Path:
+        """Compile a text in C++ with the headers and libraries of its torch, or another one: to what ``flags`` say."""
+        torch = torch or self.packages / "torch"
+        headers = [f"-I{torch}/include", f"-I{torch}/include/torch/csrc/api/include"]
+        libraries = ["-Wl,--no-as-needed", f"-L{torch}/lib", "-ltorch", "-ltorch_cpu", "-lc10"]
+        return compiled(text, target, "-std=c++20", *headers, *libraries, *flags)
+
     def start(self, code: str, **variables: str) -> subprocess.Popen[str]:
         """Start Python code, in a process group of its own."""
         env = {**os.environ, "PYTHONPYCACHEPREFIX": self._bytecode, **variables}
@@ -146,3 +153,10 @@ def make(verb: str, environment: Environment, *arguments: str | Path, is_right: 
     done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == is_right, done.stderr
     return done.stderr
+
+
+def thin_wheel(environment: Environment, native: Path, out: Path, *arguments: str, **variables: str) -> Path:
+    """Build the thin wheel of a folder for the torch of an environment."""
+    make("thin-wheel", environment, "--pin", "installed", "--native", native, "--out", out, *arguments, **variables)
+    (wheel,) = out.glob("*.whl")
+    return wheel

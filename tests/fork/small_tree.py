@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from asking import asked
+from graft.checkout.branch import import_branch
 from graft.codegen.description import NAMESPACES, BoundName, Description
+from graft.core.layout import TorchVersion
 from graft.fork.apply import Fork
 from helpers import beside, git, write
 
@@ -25,13 +29,18 @@ def state(tree: Path) -> tuple[str, str, str]:
     return head, branch, git(tree, "status", "--porcelain")
 
 
+def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return the time and the content of each file in a folder, also of git's own."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+
 def contents(tree: Path) -> dict[str, bytes]:
-    paths = [path for path in tree.rglob("*") if path.is_file() and ".git" not in path.parts]
-    return {path.relative_to(tree).as_posix(): path.read_bytes() for path in paths}
+    return {name: content for name, (_, content) in everything(tree).items() if ".git" not in name.split("/")}
 
 
 def times(tree: Path) -> dict[str, int]:
-    return {name: (tree / name).stat().st_mtime_ns for name in contents(tree)}
+    return {name: time for name, (time, _) in everything(tree).items() if ".git" not in name.split("/")}
 
 
 def log(tree: Path, fork: Fork, form: str) -> list[str]:
@@ -52,6 +61,20 @@ def repository(folder: Path, files: Mapping[str, str]) -> Path:
     git(folder, "init", "--quiet", "--initial-branch=main")
     commit(folder, {})
     return folder
+
+
+def import_into(into: Path, tree: Path, **what: Any) -> dict[str, bytes]:
+    """Write the native folder that `make import` makes of a branch or a diff. Return its files."""
+    import_branch(asked(source=str(tree), native=(into,), pin=TorchVersion("1.2.0"), **what))
+    return contents(into)
+
+
+def of_branch(tree: Path, into: Path, changes: Mapping[str, str]) -> dict[str, str]:
+    """Return the imported files of a branch that makes changes."""
+    git(tree, "checkout", "--quiet", "-b", "fix")
+    commit(tree, changes)
+    git(tree, "checkout", "--quiet", "main")
+    return {name: content.decode() for name, content in import_into(into, tree, branch="fix").items()}
 
 
 def commit_upstream(tree: Path, patches: Path, files: Mapping[str, str]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -32,9 +33,7 @@ def upstream(tree: Path, patches: Path) -> Path:
 
 
 def folder(native: Path, files: dict[str, str]) -> None:
-    for path in native.rglob("*"):
-        if path.is_file() and path.suffix in (".cpp", ".yaml"):
-            path.unlink()
+    shutil.rmtree(native)
     write(native, {"native_functions.yaml": "", **files})
 
 

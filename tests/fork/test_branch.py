@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from asking import asked
-from graft.checkout.branch import import_branch
 from graft.core.errors import UsageError
-from graft.core.layout import Layout, TorchVersion
+from graft.core.layout import Layout
 from helpers import Capture, beside, git
-from small_tree import commit, commit_upstream
+from small_tree import commit_upstream, import_into, of_branch
 
 NATIVE = "aten/src/ATen/native"
 CASES = beside(__file__)
@@ -37,15 +35,6 @@ def upstream(tree: Path, patches: Path) -> Path:
 @pytest.fixture
 def into(tmp_path: Path, layout: Layout) -> Path:
     return tmp_path / "imported"
-
-
-def of_branch(tree: Path, into: Path, changes: dict[str, str]) -> dict[str, str]:
-    """Return the imported files of a branch that makes changes."""
-    git(tree, "checkout", "--quiet", "-b", "fix")
-    commit(tree, changes)
-    git(tree, "checkout", "--quiet", "main")
-    import_branch(asked(source=str(tree), branch="fix", native=(into,), pin=TorchVersion("1.2.0")))
-    return {path.relative_to(into).as_posix(): path.read_text() for path in into.rglob("*") if path.is_file()}
 
 
 def test_kernel_that_calls_a_changed_function_is_replaced(upstream: Path, into: Path) -> None:
@@ -102,22 +91,20 @@ def test_diff(upstream: Path, into: Path, tmp_path: Path) -> None:
     diff = tmp_path / "pr.diff"
     diff.write_text(git(upstream, "diff") + "\n")
     git(upstream, "checkout", "--quiet", "--", ".")
-    request = asked(source=str(upstream), diff=diff, native=(into,), pin=TorchVersion("1.2.0"))
-    import_branch(request)
-    assert "third_cpu" in (into / "native_functions.yaml").read_text()
+    assert b"third_cpu" in import_into(into, upstream, diff=diff)["native_functions.yaml"]
     assert source.read_text() == SOURCE
     with pytest.raises(UsageError, match="there is something already"):
-        import_branch(request)
+        import_into(into, upstream, diff=diff)
 
 
 def test_diff_that_does_not_apply(upstream: Path, into: Path, tmp_path: Path) -> None:
     diff = tmp_path / "pr.diff"
     diff.write_text("--- a/torch/other.py\n+++ b/torch/other.py\n@@ -1 +1 @@\n-y = 1\n+y = 2\n")
     with pytest.raises(UsageError, match="does not apply"):
-        import_branch(asked(source=str(upstream), diff=diff, native=(into,), pin=TorchVersion("1.2.0")))
+        import_into(into, upstream, diff=diff)
     assert not into.exists()
 
 
 def test_branch_that_is_not_there(upstream: Path, into: Path) -> None:
     with pytest.raises(UsageError, match="no branch nowhere"):
-        import_branch(asked(source=str(upstream), branch="nowhere", native=(into,), pin=TorchVersion("1.2.0")))
+        import_into(into, upstream, branch="nowhere")

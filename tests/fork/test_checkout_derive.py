@@ -108,7 +108,7 @@ def test_kernel_and_entry_are_at_their_lines(checkout: Path, site: Path) -> None
 
 @pytest.mark.parametrize(("old", "new"), CASES["alike"])
 def test_what_compiles_alike_builds_nothing(checkout: Path, site: Path, old: str, new: str) -> None:
-    edits = [(f"{NATIVE}/Others.cpp", old, new)]
+    edits = [(f"{NATIVE}/Others.cpp", old, new), (FUNCTIONS, "- func: fourth(", "# The fourth.\n- func: fourth(")]
     if "{ namespace" in new:
         edits.append((f"{NATIVE}/Others.cpp", "} // namespace at::native", "}} // namespaces"))
     answer = of(checkout, site, *edits)

@@ -17,7 +17,7 @@ import pytest
 from graft.checkout.repository import Repository, open_repository
 from graft.core.errors import UsageError
 from helpers import Patch, git, program, write
-from small_tree import TEXT, commit
+from small_tree import TEXT, commit, everything
 from small_tree import repository as repository_of
 
 ADD = "aten/src/ATen/native/Add.cpp"
@@ -37,12 +37,6 @@ def cloned(tmp_path: Path, tree: Path) -> Path:
 def clone(tree: Path, into: Path, *words: str) -> Repository:
     git(tree, "clone", "--quiet", *words, f"file://{tree}", str(into))
     return Repository(into)
-
-
-def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Return the times and contents of all files in a folder."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
 def read_all(repository: Repository, base: str) -> None:
@@ -280,20 +274,20 @@ def test_shallow_clone_names_the_line_that_fetches_a_commit(tree: Path, cloned: 
 def test_partial_clone_names_the_line_that_fetches_contents(tree: Path, cloned: Path, kind: str) -> None:
     base = git(tree, "rev-parse", "HEAD~1")
     repository = clone(tree, cloned, f"--filter={kind}")
-    before = contents(cloned / ".git")
+    before = everything(cloned / ".git")
     read_all(repository, base)
     if kind == "tree:0":
         with pytest.raises(UsageError, match="may lack its list of files") as error:
             repository.changed(base)
-        assert contents(cloned / ".git") == before
+        assert everything(cloned / ".git") == before
         type_line(error)
-        before = contents(cloned / ".git")
+        before = everything(cloned / ".git")
     assert repository.changed(base) == {ADD: "M", PYTHON: "M"}
     names = {"torch/untouched.py", "torch/new.py"}
     assert repository.texts(base, sorted(names)).keys() == names
     with pytest.raises(UsageError, match=f"without the contents of {ADD}") as error:
         repository.texts(base, [PYTHON, ADD, "torch/missing.py"])
-    assert contents(cloned / ".git") == before
+    assert everything(cloned / ".git") == before
     type_line(error)
     assert repository.texts(base, [PYTHON, ADD]) == {PYTHON: TEXT.encode(), ADD: b"// add\n"}
 
@@ -302,9 +296,9 @@ def test_partial_clone_names_the_line_that_fetches_contents(tree: Path, cloned: 
 def test_partial_clone_would_fetch(tree: Path, cloned: Path, kind: str) -> None:
     """The test above could fail: plain git fetches what it reads."""
     clone(tree, cloned, f"--filter={kind}")
-    before = contents(cloned / ".git")
+    before = everything(cloned / ".git")
     assert git(cloned, "cat-file", "blob", f"HEAD~1:{ADD}") == "// add"
-    assert contents(cloned / ".git") != before
+    assert everything(cloned / ".git") != before
 
 
 @pytest.fixture
@@ -338,11 +332,11 @@ def test_no_program_runs(tree: Path, programs: tuple[Repository, Path]) -> None:
     base = git(tree, "rev-parse", "HEAD~1")
     write(repository.path, {"torch/new.py": "", PYTHON: "edited\n"})
     os.utime(repository.path / "third_party/inner" / ADD, (1, 1))
-    before = contents(repository.path / ".git")
+    before = everything(repository.path / ".git")
     read_all(repository, base)
     assert repository.changed("HEAD") == {PYTHON: "M", "torch/new.py": "A"}
     assert repository.texts("HEAD", [PYTHON]) == {PYTHON: b"second = 1\n"}
-    assert contents(repository.path / ".git") == before
+    assert everything(repository.path / ".git") == before
     assert not marker.exists(), marker.read_text()
 
 
@@ -368,7 +362,7 @@ def test_killed_in_the_middle(tree: Path, cloned: Path) -> None:
     base = git(tree, "rev-parse", "HEAD~1")
     clone(tree, cloned, "--filter=blob:none")
     write(cloned, {f"torch/many{number}.py": str(number) for number in range(500)} | {ADD: "// edited\n"})
-    before = contents(cloned / ".git")
+    before = everything(cloned / ".git")
     code = """
 import sys, pathlib
 from graft.checkout.repository import Repository
@@ -389,4 +383,4 @@ while True:
             assert process.stdout.readline() == b"ready\n"
             time.sleep(delay / 1000)
             os.killpg(process.pid, signal.SIGKILL)
-        assert contents(cloned / ".git") == before
+        assert everything(cloned / ".git") == before

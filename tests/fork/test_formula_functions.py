@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from asking import asked
-from graft.checkout.branch import import_branch
-from graft.core.layout import Layout, TorchVersion
+from graft.core.layout import Layout
 from graft.fork.apply import HELPERS_HEADER, HELPERS_SOURCE, apply
 from graft.fork.helpers import statements
-from helpers import git, write
-from small_tree import commit_upstream
+from helpers import write
+from small_tree import commit_upstream, of_branch
 
 OPEN = "namespace torch::autograd::generated::details {\n"
 CLOSE = "} // namespace torch::autograd::generated::details\n"
@@ -42,20 +41,10 @@ def upstream(tree: Path, patches: Path) -> Path:
 
 
 def applied(tree: Path, layout: Layout, native: Path, files: dict[str, str]) -> tuple[str, str]:
-    for path in [path for path in native.rglob("*") if path.is_file()]:
-        path.unlink()
+    shutil.rmtree(native)
     write(native, files)
     apply(tree, layout)
     return (tree / HELPERS_SOURCE).read_text(), (tree / HELPERS_HEADER).read_text()
-
-
-def imported(tree: Path, into: Path, changed: dict[str, str]) -> dict[str, str]:
-    """Return what `make import` writes of a branch with files ``changed``."""
-    git(tree, "checkout", "--quiet", "-b", "theirs")
-    write(tree, changed)
-    git(tree, "-c", "user.name=They", "-c", "user.email=they@x.org", "commit", "--quiet", "--all", "--message=theirs")
-    import_branch(asked(source=str(tree), branch="theirs", native=(into,), pin=TorchVersion("1.2.0")))
-    return {path.name: path.read_text() for path in into.glob("*")}
 
 
 def codes(text: str) -> list[str]:
@@ -105,7 +94,7 @@ def test_two_folders(upstream: Path, layout: Layout, native: Path, tmp_path: Pat
 def test_import_takes_what_changes(
     after: str, taken: list[str], upstream: Path, layout: Layout, tmp_path: Path
 ) -> None:
-    found = imported(upstream, tmp_path / "into", {HELPERS_SOURCE: after})
+    found = of_branch(upstream, tmp_path / "into", {HELPERS_SOURCE: after})
     assert codes(found.get("FunctionsManual.cpp", "")) == (codes(source(*taken)) if taken else [])
 
 
@@ -115,6 +104,6 @@ def test_import_takes_new_declarations(upstream: Path, layout: Layout, tmp_path:
         HELPERS_HEADER: HEADER.replace(CLOSE, f"{new}\n\n{CLOSE}"),
         HELPERS_SOURCE: THEIRS.replace(CLOSE, f"{KEPT.replace('kept', 'new')}\n{CLOSE}"),
     }
-    found = imported(upstream, tmp_path / "into", changed)
+    found = of_branch(upstream, tmp_path / "into", changed)
     assert codes(found["FunctionsManual.h"]) == ["".join(new.split())]
     assert codes(found["FunctionsManual.cpp"]) == codes(source(KEPT.replace("kept", "new")))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from clipped import VARIANTS
-from helpers import write
+from helpers import program
 from sessions import Folder, Raised, Session, compilers, home_with_objects
 
 
@@ -51,26 +51,12 @@ def test_compiles_until_a_compiler_is_killed_which_is_reported(session: Session,
 
 def test_folders_with_any_name_and_another_ninja(where: Path) -> None:
     """A notebook's kernel may have another PATH than the environment."""
-    broken = write(where / "bin", {"ninja": "#!/bin/sh\nexit 77\n"})
-    (broken / "ninja").chmod(0o755)
+    broken = program(where / "bin/ninja", "exit 77").parent
     odd = Folder(where / "Ordner mit Ümlaut 'und' \"Quotes\" $x", VARIANTS["header"]).path
     path = os.pathsep.join([str(broken), os.environ["PATH"]])
     with Session(where, GRAFT_HOME=home_with_objects(odd / "the home"), HOME=str(odd), PATH=path) as session:
         session.run(f"graft.load({str(odd)!r}, name='odd')")
         assert session.value("torch.twice(torch.ones(1)).item()") == 70
-
-
-def test_content_decides_not_dates(session: Session, folder: Folder) -> None:
-    source = folder.path / "Factor.h"
-    for name, when, result in (("first", time.time() + 1e8, 2), ("header", 1e8, 70), ("first", 1e8, 2)):
-        folder.become(VARIANTS[name])
-        os.utime(source, (when, when))
-        session.run("graft.load(folder)")
-        assert session.value("torch.twice(torch.ones(1)).item()") == result
-    before = session.run("graft.loaded()['clipped'].built")
-    os.utime(source, (2e9, 2e9))
-    session.run("graft.load(folder)")
-    assert session.run("graft.loaded()['clipped'].built") == before
 
 
 def test_crash_in_a_child_is_an_exit_code(session: Session, folder: Folder) -> None:

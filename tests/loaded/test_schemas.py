@@ -217,17 +217,6 @@ def test_torch_is_stock_after_unload(where: Path) -> None:
         assert re.sub(r"'_(graft\w+|thin_wheels|added_operators)', ", "", session.run(surface)) == first
 
 
-def test_library_is_opened_again_after_its_definitions_were_taken_back(session: Session) -> None:
-    first = session.run("shown(apart(x()))")
-    for _ in range(3):
-        session.load(variant("argument"))
-        assert session.value("shown(torch.soft_clip(x(), 1, True))[2:]") == [
-            -each for each in session.value("shown(torch.soft_clip(x()))")[2:]
-        ]
-        session.load(variant("first"))
-        assert session.run("shown(apart(x()))") == first
-
-
 def test_schemas_are_edited_in_place(where: Path, folder: Folder) -> None:
     """All in one folder, whose builds find what the one before has left."""
     with Session(where) as session:

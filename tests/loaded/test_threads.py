@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from clipped import variant
 from sessions import Session
 
@@ -30,9 +31,9 @@ def descriptors():
 
 x = torch.tensor([3.0, -0.5, 0.25, 1.0], dtype=torch.double)
 
-def result():
+def result(function=lambda x: torch.soft_clip(x, 2)):
     leaf = x.clone().requires_grad_()
-    value = torch.soft_clip(leaf, 2)
+    value = function(leaf)
     value.sum().backward()
     return value.tolist(), leaf.grad.tolist()
 
@@ -61,44 +62,21 @@ BEGINNING = TOOLS
 LOADED = "first = built()"
 
 
-def test_threads_find_the_old_kernel_or_the_new_one(session: Session) -> None:
-    session.run("right = [result()[0]]")
-    session.load(variant("kernel"))
-    session.run("second = built(); right.append(result()[0])")
-    assert session.value("first != second and right[0] != right[1]")
-    assert session.value(
-        "stress(lambda: torch.soft_clip(x, 2).tolist(), right, lambda: exchange(100, [first, second]))"
-    ) == ([], True)
-
-
-def test_threads_run_backward_while_a_kernel_is_exchanged(session: Session) -> None:
-    session.load(variant("header"))
-    session.run(
-        "second = built()\n"
-        "def work():\n"
-        "    leaf = x.clone().requires_grad_()\n"
-        "    value = torch.twice(leaf)\n"
-        "    value.sum().backward()\n"
-        "    return value.tolist(), leaf.grad.tolist()\n"
-        "right = [work()]; loads.use('clipped', first); right.append(work())"
-    )
-    assert session.value("right[0] != right[1]")
-    assert session.value("stress(work, right, lambda: exchange(100, [second, first]))") == ([], True)
-
-
-def test_threads_call_while_a_formula_is_exchanged(session: Session) -> None:
-    session.load(variant("formula"))
-    session.run("second = built(); right = [result()]; loads.use('clipped', first); right.append(result())")
-    assert session.value("right[0] != right[1]")
-    assert session.value("stress(result, right, lambda: exchange(12, [second, first]))") == ([], True)
-
-
-def test_threads_call_while_a_meta_function_changes_the_size(session: Session) -> None:
-    session.run("work = lambda: torch.soft_clip(x, 2).tolist(); right = [work()]")
-    session.load(variant("size"))
+@pytest.mark.parametrize(
+    ("name", "work", "times"),
+    [
+        pytest.param("kernel", "torch.soft_clip(x, 2).tolist()", 100, id="a kernel"),
+        pytest.param("size", "torch.soft_clip(x, 2).tolist()", 100, id="a meta function"),
+        pytest.param("header", "result(torch.twice)", 100, id="a kernel and backward"),
+        pytest.param("formula", "result()", 12, id="a formula"),
+    ],
+)
+def test_threads_find_the_old_operators_or_the_new_ones(session: Session, name: str, work: str, times: int) -> None:
+    session.run(f"def work(): return {work}\nright = [work()]")
+    session.load(variant(name))
     session.run("second = built(); right.append(work())")
-    assert session.value("[len(each) for each in right]") == [4, 5]
-    assert session.value("stress(work, right, lambda: exchange(100, [first, second]))") == ([], True)
+    assert session.value("first != second and right[0] != right[1]")
+    assert session.value(f"stress(work, right, lambda: exchange({times}, [first, second]))") == ([], True)
 
 
 def test_threads_load_and_call(session: Session) -> None:

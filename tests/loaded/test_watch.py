@@ -105,25 +105,6 @@ def test_half_written_file_and_rename_are_one_save(session: Session, folder: Fol
     assert session.said() == ""
 
 
-@pytest.mark.slow
-def test_git_checkout_is_one_save(session: Session, folder: Folder) -> None:
-    git = ["git", "-C", str(folder.path), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "two"], ["checkout", "-qb", "nine"]):
-        subprocess.run([*git, *command], check=True)
-    folder.edit("Twice.cpp", "2 * factor()", "two + 1")
-    folder.edit("Twice.cpp", "#include <ATen/core", '#include "two.h"\n#include <ATen/core')
-    folder.add("two.h", "constexpr int two = 8;\n")
-    becomes(session, 9)
-    subprocess.run([*git, "add", "-A"], check=True)
-    subprocess.run([*git, "commit", "-qm", "nine"], check=True)
-    subprocess.run([*git, "checkout", "-q", "master"], check=True)
-    becomes(session, 2)
-    subprocess.run([*git, "checkout", "-q", "nine"], check=True)
-    becomes(session, 9)
-    assert session.value("swaps") == ["clipped"] * 3
-    assert session.said() == ""
-
-
 def test_compiles_a_mistake_that_prints_a_line(session: Session, folder: Folder) -> None:
     folder.edit("Twice.cpp", "mul(2", "mule(2")
     said = ""

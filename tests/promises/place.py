@@ -19,7 +19,7 @@ from zipfile import ZipFile
 from graft.core.environments import ENVIRONMENTS
 from graft.core.layout import REPOSITORY
 from graft.options import OF_MAKE, OPTIONS, SHARED
-from helpers import DERIVED, OBJECTS, interruptible, of_the_base_wheel, share_builds, write
+from helpers import DERIVED, OBJECTS, interruptible, of_the_base_wheel, program, share_builds, write
 
 # The steps of a build.
 STEPS = ("fetch the base wheel", "unpack it", "generate", "compile and link", "compose", "pack")
@@ -71,11 +71,9 @@ class Place:
             shutil.copytree(REPOSITORY / part, self.repository / part, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("Makefile", "noxfile.py"):
             shutil.copyfile(REPOSITORY / name, self.repository / name)
-        (self.home / "bin").mkdir(parents=True)
         # The names of Python, whatever PATH has.
         for name in ("python3", f"python3.{sys.version_info.minor}"):
-            write(self.home / "bin", {name: f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
-            (self.home / "bin" / name).chmod(0o755)
+            program(self.home / "bin" / name, f'exec {sys.executable} "$@"')
         share_builds(self.repository / "build", self.home / ".cache/graft", base, shares)
         self.natives, self.out = [self.home / "my_ops"], self.home / "my_wheel"
         self.prefix: list[str] = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from helpers import DERIVED, kernel, write
+from helpers import DERIVED, kernel, program, write
 from place import Place, sha256
 
 FUNCTIONS = "native_functions.yaml"
@@ -48,13 +48,10 @@ EDITED = {
     for name in ("TrapProbe.cpp", "docs/trap_probe.rst", "autocast.yaml", "python/trap_module.py")
 }
 
-# g++ that records what it compiles, reports the version in the file `version`, and saves the files in `hook` when it
-# first compiles.
+# g++ that records what it compiles, and saves the files in `hook` when it first compiles.
 COMPILER = """\
-#!/bin/sh
 here={here}
 case " $* " in
-*" --version "*) g++ --version | sed "1s/$/ $(cat $here/version)/"; exit;;
 *" -c "*)
     mv $here/hook $here/taken 2>/dev/null && cp -R $here/taken/. {folder}
     previous=
@@ -119,9 +116,7 @@ class Watched(Place):
         shares = ("base", *DERIVED)
         super().__init__(folder, base, shares=shares, LC_ALL="C.UTF-8", CXX=str(self._compiler / "g++"))
         self.natives = [write(self.home / name, files) for name, files in FOLDERS.items()]
-        text = COMPILER.format(here=self._compiler, folder=self.natives[0])
-        write(self._compiler, {"g++": text, "version": "first"})
-        (self._compiler / "g++").chmod(0o755)
+        program(self._compiler / "g++", COMPILER.format(here=self._compiler, folder=self.natives[0]))
 
     def made(self, saved_meanwhile: dict[str, str] | None = None) -> Built:
         """Build. Once something is compiled, save files in the first folder."""
@@ -136,14 +131,11 @@ class Watched(Place):
         compiled = frozenset(log.read_text().split())
         return Built(outcome.code, outcome.said, compiled, self.wheel.name, sha256(self.wheel))
 
-    def use_compiler(self, version: str) -> None:
-        (self._compiler / "version").write_text(version)
-
-    def says(self, program: str) -> object:
-        """Return the output of a program with the wheel installed."""
+    def says(self, code: str) -> object:
+        """Return the output of Python code with the wheel installed."""
         installed = self.install(self.home / "installed")
         env = {**os.environ, "PYTHONPATH": str(installed)}
-        done = subprocess.run([sys.executable, "-c", program], cwd=installed, env=env, capture_output=True, check=True)
+        done = subprocess.run([sys.executable, "-c", code], cwd=installed, env=env, capture_output=True, check=True)
         return json.loads(done.stdout)
 
 
@@ -240,25 +232,3 @@ def test_stub_gains_the_folder_s_text_once(story: Story) -> None:
     text = story.place.members()["torch/_C/_nn.pyi"].decode()
     assert text.count("class TrapHint: ...  # Größe\n") == 1
     assert text.count("def trap_gate(") == 1
-
-
-def test_clash_of_two_folders_names_both_places(story: Story) -> None:
-    place = story.place
-    one, three = place.natives[0], place.home / "three"
-    write(three, {FUNCTIONS: "\n" + FOLDERS["one"][FUNCTIONS], "Three.cpp": ""})
-    place.natives = [one, three]
-    done = place.build()
-    assert done.code == 1
-    mistakes = (line for line in done.said.splitlines() if FUNCTIONS in line and "warning" not in line)
-    (line,) = (line for line in mistakes if "trap_probe" in line)
-    assert f"{three}/{FUNCTIONS}:3" in line
-    assert f"{one}/{FUNCTIONS}:2" in line
-
-
-@pytest.mark.slow
-def test_another_compiler_compiles_everything_again(story: Story) -> None:
-    story.place.natives = [story.place.home / name for name in FOLDERS]
-    story.place.use_compiler("second")
-    again = story.place.made()
-    assert again.code == 0, again.said
-    assert again.compiled == story.builds["edited meanwhile"].compiled

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from helpers import write
+from helpers import program
 from place import Place
 
 KERNEL, FUNCTIONS, FORMULAS = "SoftClip.cpp", "native_functions.yaml", "derivatives.yaml"
@@ -14,74 +14,46 @@ RETURN = "return self.div(limit).tanh().mul(limit);"
 
 
 @pytest.fixture
-def texts(plain: Place) -> Iterator[dict[str, str]]:
-    """The folder's files. Afterwards the wheel must be unchanged, with content and time, and match these files."""
+def kernel(plain: Place) -> Iterator[str]:
+    """The text of the kernel. Afterwards the wheel must be unchanged, with content and time, and match the folder."""
     before = plain.state()
-    yield {name: (plain.home / "my_ops" / name).read_text(encoding="utf-8") for name in (KERNEL, FUNCTIONS)}
+    yield (plain.home / "my_ops" / KERNEL).read_text(encoding="utf-8")
     assert plain.state() == before
     again = plain.build()
     assert again.code == 0 and again.said.startswith(f"nothing changed: {plain.wheel}\n")
 
 
-def failed(place: Place, files: dict[str, str]) -> str:
-    """Return the messages of a build of the folder with these files, which fails."""
-    with place.edited(files):
-        done = place.build()
-    assert done.code == 1, done.said
-    assert "Traceback" not in done.said and "snapshot" not in done.said
-    return done.said.replace(f"{place.home}/my_ops/", "")
-
-
-def line_of(text: str, part: str) -> int:
-    return text[: text.index(part)].count("\n") + 1
-
-
-def test_compile_error(plain: Place, texts: dict[str, str]) -> None:
-    broken = texts[KERNEL].replace(RETURN, RETURN.replace("mul(", "multiplied("))
-    said = failed(plain, {KERNEL: broken})
-    line = line_of(broken, "multiplied")
-    column = broken.splitlines()[line - 1].index("multiplied(") + 1
-    assert f"{KERNEL}:{line}:{column}: error: " in said
-    assert "multiplied" in said
-
-
-def test_wrong_formula_is_compiled_once(plain: Place, texts: dict[str, str]) -> None:
+def test_wrong_formula_is_compiled_once(plain: Place, kernel: str) -> None:
     """The formula is in a generated source, which takes seconds to compile."""
-    write(plain.home, {"log": f'#!/bin/sh\necho "$*" >>{plain.home}/calls\nexec "$@"\n'})
-    (plain.home / "log").chmod(0o755)
+    launcher = program(plain.home / "log", f'echo "$*" >>{plain.home}/calls\nexec "$@"')
     formula = (plain.home / "my_ops" / FORMULAS).read_text(encoding="utf-8")
     with plain.edited({FORMULAS: formula.replace(".pow(2)", '.pow("two")')}):
-        done = plain.build("--launcher", plain.home / "log")
-    line = line_of(formula, ".pow(2)")
+        done = plain.build("--launcher", launcher)
+    line = formula.partition(".pow(2)")[0].count("\n") + 1
     assert f"{FORMULAS}:{line}: error: a formula of soft_clip is not valid C++: " in done.said
     assert "two" in done.said
     calls = (plain.home / "calls").read_text(encoding="utf-8").splitlines()
     assert len([call for call in calls if call.endswith("library.o.part")]) == 1
 
 
-def test_names_that_nothing_defines(plain: Place, texts: dict[str, str]) -> None:
+def test_names_that_nothing_defines(plain: Place, kernel: str) -> None:
     """A function, and a variable that is in no header, but hidden in libtorch_cpu: Metal's registry."""
-    calls = texts[KERNEL].replace(
-        RETURN, f"check_limit(limit); TORCH_CHECK(!at::metal::g_metal_impl_registry); {RETURN}"
-    )
+    calls = kernel.replace(RETURN, f"check_limit(limit); TORCH_CHECK(!at::metal::g_metal_impl_registry); {RETURN}")
     calls = calls.replace("Tensor soft_clip(", "void check_limit(const Scalar&);\n\nTensor soft_clip(")
     declared = "namespace at::metal { extern void* g_metal_impl_registry; }\n\n"
-    said = failed(plain, {KERNEL: calls.replace("namespace at::native {", f"{declared}namespace at::native {{", 1)})
+    with plain.edited({KERNEL: calls.replace("namespace at::native {", f"{declared}namespace at::native {{", 1)}):
+        done = plain.build()
+    assert done.code == 1, done.said
+    assert "Traceback" not in done.said and "snapshot" not in done.said
+    said = done.said.replace(f"{plain.home}/my_ops/", "")
     for missing in (r"at::native::check_limit\(c10::Scalar const&\)", "at::metal::g_metal_impl_registry"):
         assert re.search(rf"^(?:error: )?{KERNEL}(:\d+)?: calls {missing}, which is not defined", said, re.M)
     assert "hidden variables of libtorch_cpu.so" in said
 
 
-def test_missing_kernel(plain: Place, texts: dict[str, str]) -> None:
-    missing = texts[KERNEL].replace("Tensor soft_clip(", "Tensor soft_clap(")
-    said = failed(plain, {KERNEL: missing})
-    assert f"{FUNCTIONS}:{line_of(texts[FUNCTIONS], 'dispatch:')}:3: no file of the folder defines" in said
-    assert "define `at::Tensor soft_clip(const at::Tensor & self, const at::Scalar & limit)` in a .cpp file" in said
-
-
-def test_warnings_stop_no_build(plain: Place, texts: dict[str, str]) -> None:
+def test_warnings_stop_no_build(plain: Place, kernel: str) -> None:
     """Warnings of the compiler and of the check."""
-    warned = texts[KERNEL].replace("Tensor soft_clip(", "#warning look here\nTensor soft_clip(")
+    warned = kernel.replace("Tensor soft_clip(", "#warning look here\nTensor soft_clip(")
     with plain.edited({KERNEL: warned, "helper.cc": ""}):
         done = plain.build("--out", plain.home / "warned")
     assert done.code == 0, done.said
@@ -96,16 +68,3 @@ def test_files_are_listed_on_request_also_if_one_has_an_error(plain: Place) -> N
     assert done.code == 1
     listed = [line for line in done.said.splitlines() if line in map(str, files)]
     assert listed == [str(file) for file in files]
-
-
-def test_verbose_shows_an_error_once(plain: Place) -> None:
-    """The errors of two files, which are checked separately, follow the traceback."""
-    mistakes = {FUNCTIONS: "- func: soft_clip(Tensor self) -> Tensro\n", "docs/soft_clap.rst": "Clips.\n"}
-    with plain.edited(mistakes):
-        done = plain.run(plain.command("check", "-v"))
-    assert done.code == 1
-    before, traceback, after = done.said.partition("Traceback (most recent call last):\n")
-    assert traceback and "my_ops" not in before
-    for name in mistakes:
-        assert len(re.findall(rf"^(?:error: )?{plain.home}/my_ops/{name}:", after, re.M)) == 1
-    assert "snapshot" not in after.partition("error: ")[2]

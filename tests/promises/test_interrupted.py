@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 import signal
-from pathlib import Path
 
-import pytest
-from place import STEPS, Disturbed, Place, sha256
+from place import Disturbed, Place, sha256
 
 GOES_ON = "interrupted; run the same command again to continue\n"
 
@@ -57,26 +55,3 @@ def test_wheel_is_the_same_in_other_surroundings_and_after_failures(plain: Place
 def test_wheel_can_be_read_as_its_folder_s_umask_says(disturbed: Disturbed) -> None:
     """The other umask was in effect, although no member of the wheel shows it."""
     assert disturbed.place.wheel.stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.slow
-def test_builds_stopped_at_every_step_give_the_same_wheel(base: Path, plain: Place, fetching: Place) -> None:
-    place = fetching
-    (wheel,) = base.glob("*.whl")
-    command = place.command("build", "--wheel", wheel)
-    for step in STEPS:
-        interrupted = place.stop_at(f"{step}: ", signal.SIGINT, command)
-        assert interrupted.code == 130, interrupted.said
-        assert interrupted.said.endswith(f"{step}: failed\n{GOES_ON}")
-        assert "Traceback" not in interrupted.said
-        assert not list(place.out.glob("*"))
-        killed = place.stop_at(f"{step}: ", signal.SIGKILL, command)
-        assert killed.code == -signal.SIGKILL
-        assert not list(place.out.glob("*.whl"))
-    # A build that was killed while writing the wheel leaves a file, which the next build of another text deletes.
-    kernel = (place.home / "my_ops/SoftClip.cpp").read_text(encoding="utf-8")
-    with place.edited({"SoftClip.cpp": f"{kernel}// edited\n"}):
-        assert place.run(command).code == 0
-        assert place.wheel.name != plain.wheel.name
-    assert place.run(command).code == 0
-    assert (place.wheel.name, sha256(place.wheel)) == (plain.wheel.name, sha256(plain.wheel))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from graft.core.layout import REPOSITORY
-from helpers import write
+from helpers import program, write
 from place import Place
 
 COMMAND = "python -m tests.kit.opinfos ~/pytorch/test/test_ops.py -k soft_clip"
@@ -38,8 +38,8 @@ if __name__ == "__main__":
 
 
 def test_command_runs_the_tests_of_the_operator(plain: Place, tmp_path: Path) -> None:
-    write(plain.home, {"pytorch/test/test_ops.py": TEST_OPS, "bin/python": f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
-    (plain.home / "bin/python").chmod(0o755)
+    write(plain.home, {"pytorch/test/test_ops.py": TEST_OPS})
+    program(plain.home / "bin/python", f'exec {sys.executable} "$@"')
     installed = plain.install(tmp_path / "installed")
     variables = {
         **os.environ,

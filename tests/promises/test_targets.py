@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from graft import cli as command_line
 from graft.core.layout import REPOSITORY
-from helpers import write
+from helpers import program, write
 from place import Place
 
 from tests.kit import __main__ as kit
@@ -42,14 +42,13 @@ def test_help_names_every_target() -> None:
 @pytest.mark.parametrize("target", sorted({*targets()} - {"help", "clean"}))
 def test_builder_understands_the_recipe(target: str, tmp_path: Path) -> None:
     """A Python that records its arguments instead of the builder."""
-    write(tmp_path, {"python": f'#!/bin/sh\nprintf "%s\\n" "$@" --end-- >>{tmp_path}/told\n'})
-    (tmp_path / "python").chmod(0o755)
-    done = make(REPOSITORY, target, f"PYTHON={tmp_path / 'python'}", "SCHEMA=f() -> ()", "TORCH=2.16.0", "SOURCE=tree")
+    python = program(tmp_path / "python", f'printf "%s\\n" "$@" --end-- >>{tmp_path}/told')
+    done = make(REPOSITORY, target, f"PYTHON={python}", "SCHEMA=f() -> ()", "TORCH=2.16.0", "SOURCE=tree")
     assert done.returncode == 0, done.stderr
     *before, last = (tmp_path / "told").read_text(encoding="utf-8").split("--end--\n")[:-1]
     for each in (*before, last):
-        flag, program, module, *told = each.splitlines()
-        assert (flag, program) == ("-E", "scripts/environment.py")
+        flag, script, module, *told = each.splitlines()
+        assert (flag, script) == ("-E", "scripts/environment.py")
     if module == "nox":
         sessions = {"-s lint": "lint", "-s matrix -j 1 --": "test-matrix"}
         assert sessions[" ".join(told)] == target

@@ -68,7 +68,7 @@ def make_checkout(folder: Path, site: Path, files: Collection[str] = (), sources
     """
     version = of_version_file((site / VERSION_FILE).read_text(encoding="utf-8"), "__version__").partition("+")[0]
     found = {
-        **_of_2_6_0(sources),
+        **of_2_6_0(sources),
         **_of_wheel(site, (*_YAML, *files)),
         "version.txt": f"{version}\n".encode(),
         ".gitignore": _IGNORED.encode(),
@@ -136,8 +136,8 @@ def _placed(site: Path) -> Iterator[tuple[Path, str]]:
                     yield path, name
 
 
-def _of_2_6_0(patterns: Collection[str]) -> dict[str, bytes]:
-    """Return files of PyTorch 2.6.0, without the fork that may be checked out in the cache."""
+def of_2_6_0(patterns: Collection[str]) -> dict[str, bytes]:
+    """Return files of PyTorch 2.6.0, without the fork that may be checked out in the cache, or skip the test."""
     tree = cache_of(load_pin(PATCHES / "2.6.0")).tree
     if not patterns:
         return {}
