@@ -48,16 +48,6 @@ def test_other_files_do_not_count(tmp_path: Path) -> None:
         assert settings_of(native) == NO_SETTINGS == Settings() and NO_SETTINGS.stamp == ()
 
 
-def test_flags_are_those_of_their_folder_for_both_compilers_or_one(tmp_path: Path) -> None:
-    table = 'define = ["A", "B=2"]\ncxx-flags = "-ffast-math"\nnvcc-flags = ["--use_fast_math"]'
-    one = folder(tmp_path / "one", table, {"native/One.cpp": ""})
-    natives = load_natives([one, folder(tmp_path / "two", "", {"native/Two.cpp": ""})])
-    own, other = (natives.owner(Path(name)).settings.flags for name in ("One.cpp", "Two.cpp"))
-    assert own == settings_of(one).flags
-    assert own.cflags == ("-DA", "-DB=2", "-ffast-math") and own.cuda_cflags == ("-DA", "-DB=2", "--use_fast_math")
-    assert other.cflags == other.cuda_cflags == ()
-
-
 def test_stamp_holds_what_is_written_and_no_path(tmp_path: Path) -> None:
     stamps = {}
     for name in ("one", "two"):
@@ -81,13 +71,6 @@ def test_layouts(tmp_path: Path) -> None:
     assert native.place(Path("Own.cpp")) == tmp_path.resolve() / "native/Own.cpp"
     # Sources may be at their paths in the build, but headers of include-dirs are not installed.
     assert [*map(str, native.installed)] == ["csrc/impl.cpp", "csrc/local.hpp"]
-
-
-CUDA = {"csrc/cuda/a.cc": "", "csrc/cuda/b.cu": "", "native/cuda/c.cpp": "", "csrc/cpu/d.cc": ""}
-PYTHON = {"python/pkg/csrc/a.cc": '#include "a.h"\n', "python/pkg/csrc/a.h": "", "docs/x/b.cc": ""}
-TOOLS = {"csrc/a.cc": "", "csrc/.ipynb_checkpoints/a-checkpoint.cc": "", "csrc/~b.cc~": "", ".own/c.cc": ""}
-COMPUTED = {"native/A.cpp": "#include FIELD_CONFIG\n", "include/config.h": '#include "more.ipp"\n'}
-COMPUTED |= {"include/more.ipp": "", "include/other.hh": "", "include/notes.txt": ""}
 
 
 @pytest.mark.parametrize(

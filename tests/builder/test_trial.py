@@ -53,11 +53,6 @@ def build(environment: Environment, folder: Path, library: str = "") -> Path:
     return tree
 
 
-def test_right_folder_is_imported(environment: Environment, tmp_path: Path) -> None:
-    tree = build(environment, write(tmp_path / "ops", FOLDER))
-    assert tree.name in (environment.packages / "torch_graft.pth").read_text()
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new", "expected"),
     [
