@@ -22,7 +22,7 @@ from graft.deliver.shipped import publish
 from graft.deliver.thin import package_name, thin_version, write_wheel
 from graft.deliver.wheel import pack
 from graft.verbs import dependencies_of
-from helpers import Patch, beside, write
+from helpers import Patch, beside, refused, write
 from packaging.version import Version
 
 CASES = beside(__file__)
@@ -49,9 +49,8 @@ def test_package_has_the_name_that_was_given_or_the_folder_s(name: str, folder: 
     ],
 )
 def test_name_that_python_or_pip_cannot_take_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"^NAME={name}: ") as caught:
-        package_name(name, Path("/home/me/fine"))
-    assert caught.value.todo.startswith("set NAME to ")
+    error = refused(UsageError, package_name, name, Path("/home/me/fine"), match=f"^NAME={name}: ")
+    assert error.todo.startswith("set NAME to ")
     with pytest.raises(UsageError, match=r"^NAME=2d: "):
         package_name("", Path("/home/me/2d"))
 
@@ -90,7 +89,7 @@ def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_wheel_has_the_operators_and_the_name_of_their_torch(tmp_path: Path) -> None:
+def test_wheel_has_the_operators_and_their_torch(tmp_path: Path) -> None:
     path, tag = packed(tmp_path), f"{INTERPRETER}-{INTERPRETER}-manylinux_2_28_x86_64"
     assert path.name == f"my_ops-0.1+torch2.13.0.cpu-{tag}.whl"
     with ZipFile(path) as wheel:
@@ -104,6 +103,7 @@ def test_wheel_has_the_operators_and_the_name_of_their_torch(tmp_path: Path) -> 
         assert sorted(rows) == sorted(members)
         metadata, about = (message_from_bytes(wheel.read(f"{info}/{name}")) for name in ("METADATA", "WHEEL"))
         assert (metadata["Version"], metadata["Summary"]) == ("0.1+torch2.13.0.cpu", "Operators: cut")
+        assert metadata["Requires-Dist"] == "torch==2.13.0+cpu"
         assert (about["Root-Is-Purelib"], about["Tag"]) == ("false", tag)
 
 

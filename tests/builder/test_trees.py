@@ -288,15 +288,6 @@ input()
         yield process
 
 
-@contextmanager
-def parent_with(environment: Environment, tree: Path) -> Iterator[None]:
-    """A process that uses a tree, and runs until the body ends."""
-    with running(environment) as process:
-        assert process.stdout and process.stdout.readline() == with_tree(tree)
-        yield
-        process.communicate("\n")
-
-
 def ran(environment: Environment, *flags: str, named: str | None = None) -> tuple[str, str]:
     """What a process prints, which is started with the name of a tree in its environment, and its messages."""
     with running(environment, *flags, **({} if named is None else {VARIABLE: named})) as process:
@@ -314,7 +305,8 @@ def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
     says so.
     """
     first = add(environment)
-    with parent_with(environment, first):
+    with running(environment) as parent:
+        assert parent.stdout and parent.stdout.readline() == with_tree(first)
         second = add(environment, CHANGED, "second")
         for named, expected in (first.name, first), ("deleted", second), ("", second):
             assert ran(environment, named=named) == (with_tree(expected), "")
@@ -323,6 +315,7 @@ def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
             assert out == with_tree(second)
             assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: ") and said.count("\n") == 1
             assert ran(environment, flag, named=second.name) == (with_tree(second), "")
+        parent.communicate("\n")
 
 
 @pytest.mark.parametrize("flags", [(), ("-I",), ("-E",)])
