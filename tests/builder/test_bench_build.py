@@ -15,7 +15,7 @@ from asking import asked
 from graft.core.errors import CommandError, UsageError
 from graft.core.layout import INTERPRETER, REPOSITORY
 from graft.inputs.native import load_native
-from helpers import write
+from helpers import Capture, Patch, program, write
 
 from tests.kit.benchmarks import inline_table
 from tests.kit.builds import TimedBuild, bench_build
@@ -29,8 +29,7 @@ SMALL = {
 }
 
 # Replaces make: the name of its wheel is a hash of the copy's native folder. It notes what it builds.
-MAKE = """#!/bin/sh
-[ "$1" = patch-and-build ] || exit 2
+MAKE = """[ "$1" = patch-and-build ] || exit 2
 for each; do case "$each" in NATIVE=*) native=${each#NATIVE=};; esac; done
 rm -rf dist; mkdir dist
 wheel=torch-$(cd "$native"; find . -type f | sort | xargs sha256sum | sha256sum | cut -c 1-10).whl
@@ -48,11 +47,10 @@ def small(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def make(tmp_path: Path, monkeypatch: Patch) -> Path:
     """Replace make. Returns its program."""
-    write(tmp_path, {"bin/make": MAKE}).joinpath("bin/make").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    return tmp_path / "bin/make"
+    return program(tmp_path / "bin/make", MAKE)
 
 
 def bench(folder: Path, native: Path, *only: str, repeat: int | None = None) -> list[TimedBuild]:
@@ -98,9 +96,7 @@ def test_edits_of_files_that_a_folder_has_not_are_left_out(small: Path) -> None:
     assert [edit.file for edit in edits_of(load_native(small))[:2]] == [Path("cpu/A.cpp"), Path("cpu/B.cpp")]
 
 
-def test_each_row_is_measured_as_often_as_asked(
-    tmp_path: Path, small: Path, make: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_row_is_measured_as_often_as_asked(tmp_path: Path, small: Path, make: Path, capsys: Capture) -> None:
     formula = "- name: only_one(Tensor self) -> Tensor\n  self: grad * 2\n"
     write(small, {"docs/only_one.rst": "Twice.\n", "derivatives.yaml": formula})
     names = ["from nothing", "unchanged", *EDITS]
@@ -139,7 +135,7 @@ def test_timeline_has_a_lane_for_each_core() -> None:
 def test_build_with_the_wrong_result_is_an_error(
     tmp_path: Path, small: Path, make: Path, row: str, hashed: str
 ) -> None:
-    make.write_text(MAKE.replace("find . -type f", hashed), encoding="utf-8")
+    program(make, MAKE.replace("find . -type f", hashed))
     with pytest.raises(CommandError, match=f"{row}: the build wrote torch-"):
         bench(tmp_path, small, row)
     assert not (tmp_path / "copy").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import graft
 import pytest
 import yaml
 from graft.core.errors import BuildError, Finding, GraftError, UsageError
@@ -12,7 +11,7 @@ from graft.session.cells import Cell, load_cell
 from graft.session.inline import Texts
 from graft.session.notebook import arguments
 from graft.session.told import Told
-from helpers import beside
+from helpers import beside, refused
 
 CASES = beside(__file__)
 
@@ -40,11 +39,6 @@ FOLDER = "/home/some one/.cache/graft/inline/soft_clip-0a1b2c3d"
 
 def told(cell: Cell) -> Told:
     return Told(cell, Texts(cell.functions, cell.derivatives, cpp=cell.cpp))
-
-
-def test_schema_in_the_line() -> None:
-    cell = Cell(KERNEL, SCHEMA)
-    assert (cell.functions, cell.derivatives, cell.cpp) == (SCHEMA, "", KERNEL)
 
 
 @pytest.mark.parametrize(("comments", "formulas"), CASES["formulas"])
@@ -89,12 +83,11 @@ def filled(text: str) -> str:
 
 @pytest.mark.parametrize(("text", "schema", "line", "word"), CASES["refused"])
 def test_what_is_no_cell_is_refused_with_its_line(text: str, schema: str, line: int, word: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        Cell(filled(text), filled(schema), magic="%%graft line")
-    first, shown = raised.value.what.split("\n")
+    error = refused(UsageError, Cell, filled(text), filled(schema), magic="%%graft line")
+    first, shown = error.what.split("\n")
     assert first.startswith(f"cell:{line}: ") and word in first
     assert shown == f"{line:>5} | {'%%graft line' if line == 1 else filled(text).splitlines()[line - 1]}"
-    assert raised.value.todo
+    assert error.todo
 
 
 def test_message_of_a_compiler() -> None:
@@ -157,9 +150,8 @@ def test_other_paths_stay() -> None:
 
 def test_error_of_the_texts_themselves_is_retold() -> None:
     of_cell = told(Cell(f"\nint a;{KERNEL}\n#include <vector>\n", SCHEMA))
-    with pytest.raises(UsageError) as raised:
-        of_cell.texts.files()
-    said = str(of_cell.retold(raised.value))
+    error = refused(UsageError, of_cell.texts.files)
+    said = str(of_cell.retold(error))
     assert said.startswith("cell:7: #include <vector> is behind code\n    7 | #include <vector>\n  next: ")
 
 
@@ -185,11 +177,5 @@ def test_line_of_the_magic(line: str, read: tuple[str, str, bool]) -> None:
     [("--nmae x", "--nmae"), ("--name", "--name"), ("--verbose=2", "--verbose"), (f'"{SCHEMA}" "{SCHEMA}"', "yaml")],
 )
 def test_wrong_line_is_refused(line: str, word: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        arguments(line)
-    assert word in str(raised.value)
-
-
-def test_extension_is_found_on_the_package() -> None:
-    assert callable(graft.load_ipython_extension) and callable(graft.unload_ipython_extension)
-    assert graft.load_cell is load_cell
+    error = refused(UsageError, arguments, line)
+    assert word in str(error)

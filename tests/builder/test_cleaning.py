@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from graft.core.errors import UsageError
 from graft.core.files import file_lock
 from graft.core.layout import store
 from graft.core.places import BUILDS, DEVELOPED, NATIVE, WHEEL, note_place
-from helpers import write
+from helpers import Capture, Patch, started, write
 
 BUILT = {"2.13.0+cpu/cp311/base/a": "ab", "environments/test-1/b": "c", "loads/a": ""}
 SHARED = {"objects/key/a.o": "abc", "bases/1/torch-1.whl": "", "environments/builder-1/a": "", "symbols/a": ""}
@@ -22,7 +20,7 @@ OF_USERS = {"notes.txt": "", "2.13/mine": ""}
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A folder of builds beside the store; both also have files that are not Graft's."""
     folder = write(tmp_path / "home", BUILT | OF_USERS)
     monkeypatch.setattr(cleaning, "HOME", folder)
@@ -40,7 +38,7 @@ def files(folder: Path) -> set[str]:
     return {name for name in found if not name.startswith("places/")}
 
 
-def test_builds_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_builds_alone(home: Path, capsys: Capture) -> None:
     (home / "symbols").symlink_to(home / "2.13")
     clean()
     assert files(home) == {*OF_USERS} and (home / "symbols").is_symlink()
@@ -72,7 +70,7 @@ def developed(tmp_path: Path) -> Path:
     return packages
 
 
-def test_all_is_listed_first(home: Path, developed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_is_listed_first(home: Path, developed: Path, capsys: Capture) -> None:
     with pytest.raises(UsageError, match="nothing was deleted"):
         clean(all=True)
     said = capsys.readouterr().err
@@ -96,8 +94,7 @@ def test_what_a_process_uses_stays_with_all_else(home: Path, tmp_path: Path) -> 
     lock = store() / "environments/builder-1.lock"
     script = "import sys; from pathlib import Path; from graft.core.files import file_lock\n"
     script += "with file_lock(Path(sys.argv[1]), ''): print(flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", script, lock]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    with started(script, lock) as other:
         assert other.stdout and other.stdout.readline()
         with pytest.raises(UsageError, match=f"{lock.parent}: another process {other.pid} uses what is there"):
             clean(cache=True)

@@ -17,7 +17,7 @@ from graft.compose.composition import Composition, installed_headers
 from graft.core.console import Steps
 from graft.core.errors import UsageError
 from graft.inputs.native import load_natives
-from helpers import Patch, beside, write
+from helpers import Patch, beside, refused, write
 
 CASES = beside(__file__)
 
@@ -91,9 +91,8 @@ def test_what_upstream_does_not_bind_at_its_top_is_missing(require: Require, ups
 
 
 def test_every_module_and_name_is_reported_with_the_text(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        require_names(tmp_path)
-    lines = caught.value.what.splitlines()
+    error = refused(UsageError, require_names, tmp_path)
+    lines = error.what.splitlines()
     files = our_files()
     path = files["torch/overrides.py"]
     assert f"torch/overrides.py: it has no `get_testing_overrides`, which {path} needs" in lines

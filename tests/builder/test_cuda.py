@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from zipfile import ZipFile, ZipInfo
+from zipfile import ZipInfo
 
 import pytest
 from builds import GXX, snapshot_of
@@ -28,7 +28,7 @@ from graft.core.layout import REPOSITORY
 from graft.core.pip import UnavailableError
 from graft.inputs.native import NativeFolders, load_natives
 from graft.inputs.pin import Pin, load_pin
-from helpers import Capture, Patch, program, write
+from helpers import Capture, Patch, make_installable, program, refused, write
 
 PIN = load_pin(REPOSITORY / "patches/2.14.1")
 SAYS = "case $1 in --version) echo 'release 13.0, V13.0.88';; *) echo sm_80; echo sm_90;; esac"
@@ -112,23 +112,15 @@ def test_cuda_home_is_taken_if_it_is_of_the_base_s_version(toolkit: Path, tmp_pa
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: Patch) -> Path:
     """pip's only source of packages, with an nvcc, for a repository in ``tmp_path``."""
-    folder, information = tmp_path / "index", "nvidia_cuda_nvcc-13.0.88.dist-info"
-    folder.mkdir()
-    wheel = folder / "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl"
-    texts = {f"nvidia/cu13/{name}": "" for name in ("include/cuda.h", "lib/libcudart.so.13", "nvvm/bin/cicc")}
-    texts[f"{information}/METADATA"] = (
-        "Metadata-Version: 2.1\nName: nvidia-cuda-nvcc\nVersion: 13.0.88\nRequires-Dist: nvidia-nvvm\n"
-    )
-    texts[f"{information}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    texts[f"{information}/RECORD"] = ""
-    with ZipFile(wheel, "w") as archive:
-        nvcc_program = ZipInfo("nvidia/cu13/bin/nvcc")
-        nvcc_program.external_attr = 0o100755 << 16
-        archive.writestr(nvcc_program, f"#!/bin/sh\n{SAYS}\n")
-        for name, text in texts.items():
-            archive.writestr(name, text)
+    nvcc_program = ZipInfo("nvidia/cu13/bin/nvcc")
+    nvcc_program.external_attr = 0o100755 << 16
+    members: dict[Any, str] = {nvcc_program: f"#!/bin/sh\n{SAYS}\n"}
+    members |= {f"nvidia/cu13/{name}": "" for name in ("include/cuda.h", "lib/libcudart.so.13", "nvvm/bin/cicc")}
+    metadata = "Metadata-Version: 2.1\nName: nvidia-cuda-nvcc\nVersion: 13.0.88\nRequires-Dist: nvidia-nvvm\n"
+    members["nvidia_cuda_nvcc-13.0.88.dist-info/METADATA"] = metadata
+    wheel = make_installable(tmp_path / "index/nvidia_cuda_nvcc-13.0.88-py3-none-any.whl", members)
     monkeypatch.setattr(nvcc, "store", lambda: tmp_path / "build")
-    for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(folder)), ("CONFIG_FILE", "/dev/null")):
+    for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(wheel.parent)), ("CONFIG_FILE", "/dev/null")):
         monkeypatch.setenv(f"PIP_{name}", value)
     return wheel
 
@@ -207,9 +199,8 @@ def test_kernels_that_are_left_out(tmp_path: Path, capsys: Capture, cuda: str, a
     ],
 )
 def test_kernels_that_are_required(tmp_path: Path, archs: CudaArchs, entry: str, what: str, todo: str) -> None:
-    with pytest.raises(UsageError, match=f"^{what}") as caught:
-        found(tmp_path, "13.0", archs, entry, is_required=True)
-    assert caught.value.todo == todo
+    error = refused(UsageError, found, tmp_path, "13.0", archs, entry, is_required=True, match=f"^{what}")
+    assert error.todo == todo
 
 
 def test_build_without_a_toolkit_goes_on_but_looks_again(tmp_path: Path, capsys: Capture) -> None:

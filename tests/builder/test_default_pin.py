@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import venv
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,17 +49,17 @@ def used(tmp_path: Path, monkeypatch: Patch) -> list[str]:
     return pins
 
 
+# Of the notes, one after the other.
+TIMES = count(1_000_000_000)
+
+
 def record(tmp_path: Path, pin: str, build: str = GRAFT, cuda: str = "", interpreter: str = INTERPRETER) -> None:
     wheel = tmp_path / "torch.whl"
     wheel.touch()
     made = Layout(TorchVersion(pin), (tmp_path,), tmp_path / "dist", interpreter=interpreter)
     save_built(made, Built("stamp", wheel, fingerprint_of(wheel), cuda), build)
     (note,) = made.work.glob(f"built-{build}-*.json")
-    record.time += 1  # type: ignore[attr-defined]
-    os.utime(note, (record.time, record.time))  # type: ignore[attr-defined]
-
-
-record.time = 1_000_000_000  # type: ignore[attr-defined]
+    os.utime(note, (0, next(TIMES)))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from graft.inputs.carried import carried
 from graft.inputs.native import load_native
 from graft.inputs.settings import Settings, settings_of
 from graft.inputs.toolchain import Toolchain
-from helpers import Capture, Patch, beside, compiled, write
+from helpers import Capture, Patch, beside, compiled, refused, write
 
 CASES = beside(__file__)
 
@@ -74,9 +74,8 @@ def test_packages_carry_no_sources(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("old", "new", "line", "said"), CASES["mistakes"])
 def test_mistakes(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
     assert old in TABLE
-    with pytest.raises(UsageError) as caught:
-        settings(tmp_path, TABLE.replace(old, new))
-    first, *others = caught.value.what.splitlines()
+    error = refused(UsageError, settings, tmp_path, TABLE.replace(old, new))
+    first, *others = error.what.splitlines()
     assert not others and first.startswith(f"{tmp_path.resolve()}/ops/pyproject.toml:{line}: ") and said in first
 
 

@@ -1,54 +1,46 @@
-"""Files that are written whole or deleted, links in folders, the lock on one; and how the builder opens text."""
+"""Files that are written whole or deleted, links in folders, locks; folders that are created once and shared, also if
+a process is killed or the content changes; and how the builder opens text.
+"""
 
 from __future__ import annotations
 
 import ast
 import os
+import shutil
+import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from graft.core import files
 from graft.core.errors import UsageError
-from graft.core.files import delete, files_below, lay_out_files, remove_others, write_atomically, write_if_changed
 from graft.core.layout import PACKAGE, REPOSITORY
-from helpers import write
+from helpers import Patch, refused, started, write
 
 
 def test_unchanged_file_keeps_its_time(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    assert write_if_changed(path, "a")
+    assert files.write_if_changed(path, "a")
     os.utime(path, ns=(1, 1))
-    assert not write_if_changed(path, "a")
+    assert not files.write_if_changed(path, "a")
     assert path.stat().st_mtime_ns == 1
-    assert write_if_changed(path, "b")
+    assert files.write_if_changed(path, "b")
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_no_planted_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("theirs")
     (tmp_path / f"mine.partial-{os.getpid()}").symlink_to("theirs")
-    write_atomically(tmp_path / "mine", "mine")
+    files.write_atomically(tmp_path / "mine", "mine")
     assert (tmp_path / "theirs").read_text() == "theirs" and (tmp_path / "mine").read_text() == "mine"
 
 
-def test_folder_that_is_laid_out_holds_nothing_else_and_keeps_times(tmp_path: Path) -> None:
-    lay_out_files(tmp_path, {"A.cpp": b"a", "A.h": b"h", "cpu/B.cpp": b"b"})
-    for name in ("A.cpp", "cpu/B.cpp"):
-        os.utime(tmp_path / name, ns=(1, 1))
-    lay_out_files(tmp_path, {"A.cpp": b"a", "cpu/B.cpp": b"other"})
-    assert files_below(tmp_path) == [Path("A.cpp"), Path("cpu/B.cpp")]
-    assert (tmp_path / "A.cpp").stat().st_mtime_ns == 1
-    assert (tmp_path / "cpu/B.cpp").read_bytes() == b"other"
-    assert (tmp_path / "cpu/B.cpp").stat().st_mtime_ns > 1
-
-
 def test_folder_and_file_take_each_other_s_place(tmp_path: Path) -> None:
-    lay_out_files(tmp_path, {"a/b.h": b"", "c": b""})
-    lay_out_files(tmp_path, {"a": b"", "c/d/e.h": b""})
-    assert files_below(tmp_path) == [Path("a"), Path("c/d/e.h")]
-    lay_out_files(tmp_path, {"a/b.h": b""})
+    files.lay_out_files(tmp_path, {"a/b.h": b"", "c": b""})
+    files.lay_out_files(tmp_path, {"a": b"", "c/d/e.h": b""})
+    assert files.files_below(tmp_path) == [Path("a"), Path("c/d/e.h")]
+    files.lay_out_files(tmp_path, {"a/b.h": b""})
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a/b.h"]
 
 
@@ -62,15 +54,14 @@ def theirs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "act", [lambda folder: lay_out_files(folder, {"a": b"mine"}), lambda folder: remove_others(folder, [])]
+    "act", [lambda folder: files.lay_out_files(folder, {"a": b"mine"}), lambda folder: files.remove_others(folder, [])]
 )
 def test_folder_that_is_a_link_is_refused(tmp_path: Path, theirs: Path, act: Callable[[Path], None]) -> None:
     folder = tmp_path / "link"
     folder.symlink_to(theirs)
-    with pytest.raises(UsageError) as caught:
-        act(folder)
-    assert str(caught.value).startswith(f"{folder}: it is a link to {theirs}") and caught.value.todo
-    assert files_below(theirs) == THEIRS and (theirs / "a").read_text() == "a"
+    error = refused(UsageError, act, folder)
+    assert str(error).startswith(f"{folder}: it is a link to {theirs}") and error.todo
+    assert files.files_below(theirs) == THEIRS and (theirs / "a").read_text() == "a"
 
 
 def test_links_in_a_folder_that_is_laid_out_are_deleted(tmp_path: Path, theirs: Path) -> None:
@@ -79,10 +70,10 @@ def test_links_in_a_folder_that_is_laid_out_are_deleted(tmp_path: Path, theirs: 
     folder.mkdir()
     for name, target in {"a": "a", "b": "b", "other": "b", "gone": "gone"}.items():
         (folder / name).symlink_to(theirs / target)
-    lay_out_files(folder, {"a": b"a", "b/c": b"mine", "b/d": b"d"})
+    files.lay_out_files(folder, {"a": b"a", "b/c": b"mine", "b/d": b"d"})
     assert not [path for path in folder.rglob("*") if path.is_symlink()]
-    assert files_below(folder) == [Path("a"), Path("b/c"), Path("b/d")]
-    assert files_below(theirs) == THEIRS and (theirs / "b/c").read_text() == "c"
+    assert files.files_below(folder) == [Path("a"), Path("b/c"), Path("b/d")]
+    assert files.files_below(theirs) == THEIRS and (theirs / "b/c").read_text() == "c"
 
 
 def test_deleting_follows_no_link(tmp_path: Path, theirs: Path) -> None:
@@ -91,19 +82,19 @@ def test_deleting_follows_no_link(tmp_path: Path, theirs: Path) -> None:
     for path in (folder / "link", link):
         path.symlink_to(theirs)
     for path in (folder, link, tmp_path / "nothing"):
-        delete(path)
+        files.delete(path)
         assert not os.path.lexists(path)
-    assert files_below(theirs) == THEIRS
+    assert files.files_below(theirs) == THEIRS
 
 
 def test_links_above_are_the_user_s(tmp_path: Path) -> None:
     """A home, or a checkout's build, may be on another disk."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "build").symlink_to(tmp_path / "disk")
-    lay_out_files(tmp_path / "build/folder", {"a": b"a", "b": b"b"})
-    lay_out_files(tmp_path / "build/folder", {"a": b"a"})
-    assert files_below(tmp_path / "disk") == [Path("folder/a")]
-    delete(tmp_path / "build/folder")
+    files.lay_out_files(tmp_path / "build/folder", {"a": b"a", "b": b"b"})
+    files.lay_out_files(tmp_path / "build/folder", {"a": b"a"})
+    assert files.files_below(tmp_path / "disk") == [Path("folder/a")]
+    files.delete(tmp_path / "build/folder")
     assert not list((tmp_path / "disk").iterdir())
 
 
@@ -112,16 +103,14 @@ def test_one_function_deletes_folders() -> None:
     assert others == [PACKAGE / "core/files.py"]
 
 
-HOLD = "from pathlib import Path\nfrom graft.core.files import build_lock\n" + (
+LOCK = "from pathlib import Path\nfrom graft.core.files import build_lock\n" + (
     "with build_lock(Path({folder!r})):\n    {body}\n"
 )
 
 
 def holding(folder: Path, body: str) -> subprocess.Popen[str]:
     """A process that holds the lock while it runs ``body``."""
-    command = [sys.executable, "-c", HOLD.format(folder=str(folder), body=body)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    return started(LOCK.format(folder=str(folder), body=body))
 
 
 def test_second_build_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
@@ -136,31 +125,101 @@ def test_second_build_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
     assert float(end_of_second) >= float(end_of_first)
 
 
-def test_lock_of_a_killed_build_is_free(tmp_path: Path) -> None:
-    body = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    subprocess.run([sys.executable, "-c", HOLD.format(folder=str(tmp_path), body=body)], cwd=REPOSITORY, check=False)
-    after = [sys.executable, "-c", HOLD.format(folder=str(tmp_path), body="print('mine')")]
-    done = subprocess.run(after, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("mine\n", "")
+# Add two layers to a folder, each a line in its log; then report, wait for a line of input and end.
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from graft.core.files import Layer, held
+folder = Path(sys.argv[1])
+def add(word):
+    def fill(folder):
+        folder.mkdir(exist_ok=True, parents=True)
+        with (folder / "log").open("a") as log:
+            log.write(f"{word}\\n")
+        if word == "killed":
+            os.kill(os.getpid(), 9)
+        time.sleep(0.2)
+    return fill
+with held(folder, [Layer(word, add(word)) for word in sys.argv[2:]]):
+    print("held", flush=True)
+    input()
+    print((folder / "log").read_text().split(), flush=True)
+"""
 
 
-TEXT = {"read_text", "write_text", "open", "run", "Popen"}
+def log_of(process: subprocess.Popen[str]) -> list[str]:
+    """Let the process end. Return the log of its folder as it saw it."""
+    out, errors = process.communicate("\n")
+    assert process.returncode == 0, errors
+    return list(ast.literal_eval(out.splitlines()[-1]))
+
+
+def test_two_at_once_make_it_once_and_hold_it_together(tmp_path: Path) -> None:
+    processes = [started(HOLD, tmp_path / "it", "a", "b") for _ in range(2)]
+    for process in processes:
+        assert process.stdout and process.stdout.readline() == "held\n"
+    assert [log_of(process) for process in processes] == [["a", "b"]] * 2
+
+
+def test_other_content_waits_for_those_who_use_it(tmp_path: Path) -> None:
+    user = started(HOLD, tmp_path / "it", "a", "b")
+    assert user.stdout and user.stdout.readline() == "held\n"
+    other = started(HOLD, tmp_path / "it", "other", "b")
+    assert other.stderr and f"another process uses {tmp_path / 'it'}" in other.stderr.readline()
+    assert log_of(user) == ["a", "b"]
+    assert log_of(other) == ["other", "b"]
+
+
+@pytest.mark.parametrize(
+    ("held_before", "log"),
+    [
+        # Only the layer that differs is added again.
+        ([["a", "b"]], ["a", "b"]),
+        ([["a", "c"]], ["a", "c", "b"]),
+        ([["d", "b"]], ["a", "b"]),
+        # A process that is killed leaves nothing half made.
+        ([["killed", "b"]], ["a", "b"]),
+        ([["a", "killed"]], ["a", "b"]),
+        ([["a", "b"], ["a", "killed"]], ["a", "b"]),
+    ],
+)
+def test_what_was_left_is_used_or_made_anew(tmp_path: Path, held_before: list[list[str]], log: list[str]) -> None:
+    for words in held_before:
+        process = started(HOLD, tmp_path / "it", *words)
+        process.communicate("\n")
+        assert process.returncode == (-signal.SIGKILL if "killed" in words else 0)
+    assert log_of(started(HOLD, tmp_path / "it", "a", "b")) == log
+
+
+def test_one_whose_creation_or_deletion_failed_is_made_anew(tmp_path: Path, monkeypatch: Patch) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "log").write_text("half\n")
+        raise ValueError(folder)
+
+    assert log_of(started(HOLD, tmp_path / "it", "a")) == ["a"]
+    with pytest.raises(ValueError), files.held(tmp_path / "it", [files.Layer("other", fail)]):
+        pass
+    for word in ("other", "a"):
+        assert log_of(started(HOLD, tmp_path / "it", word)) == [word]
+    monkeypatch.setattr(shutil, "rmtree", lambda _: (tmp_path / "it/log").write_text("half\n"))
+    files.delete(tmp_path / "it")
+    assert log_of(started(HOLD, tmp_path / "it", "a")) == ["a"]
+
+
 SCRIPTS = REPOSITORY / "scripts"
 FILES = sorted(path for path in SCRIPTS.rglob("*.py") if "appended" not in path.parts)
 
 
 def reads_or_writes_text(call: ast.Call) -> bool:
     """Return whether a call decodes or encodes text."""
-    is_method = isinstance(call.func, ast.Attribute)
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in ("ZipFile", "os"):
-        return False  # members are bytes, and descriptors are of bytes
-    if name not in TEXT or (name in ("read_text", "write_text") and not is_method):
-        return False
+    owner, _, name = ast.unparse(call.func).rpartition(".")
+    if name in ("read_text", "write_text"):
+        return owner != ""
     if name in ("run", "Popen"):
         return any(keyword.arg in ("text", "universal_newlines") for keyword in call.keywords)
     modes = [word.value for word in [*call.args, *(k.value for k in call.keywords)] if isinstance(word, ast.Constant)]
-    return name != "open" or not any("b" in mode for mode in modes if isinstance(mode, str) and len(mode) < 4)
+    is_open = name == "open" and owner not in ("ZipFile", "os")  # members are bytes, and descriptors are of bytes
+    return is_open and not any("b" in mode for mode in modes if isinstance(mode, str) and len(mode) < 4)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SCRIPTS)))

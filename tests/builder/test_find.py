@@ -1,28 +1,35 @@
-"""Which torch is used if PIN is not given. pip itself looks in small indexes on disk, whose wheels are empty."""
+"""Which torch is used if PIN is not given. pip itself looks in small indexes on disk, whose wheels are empty. Base
+wheels, and what is unpacked of them, are there once for all clones, and never half.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
+import stat
 import sys
+import traceback
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from graft.base import fetch as fetching
 from graft.base import find
 from graft.base.base import Base
-from graft.base.fetch import fetch, get_base
+from graft.base.fetch import fetch
 from graft.base.find import default_release, fetch_unpinned, find_pin, usable_pins
+from graft.base.shared import bases, share_tree, share_wheel
 from graft.core import layout as layout_module
 from graft.core.console import StepLine, Steps
 from graft.core.cuda_settings import NO_GPU, CudaArchs
 from graft.core.errors import MissingError
+from graft.core.files import delete
 from graft.core.layout import Layout, TorchVersion
 from graft.core.pip import UnavailableError
 from graft.inputs.pin import load_pin, pin_of, unpinned_sha256
-from helpers import Capture, Patch, make_wheel, program
+from helpers import Capture, Patch, make_installable, program, refused, write
 
 CP = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG, OTHER_TAG = f"{CP}-{CP}-linux_x86_64", "cp39-cp39-linux_x86_64"
@@ -42,16 +49,9 @@ class Sources:
     def wheel(self, version: str, index: Path | None = None, sha256: str = "", text: str = "") -> str:
         """Add a wheel to an index, or to none. Return its hash; ``sha256`` is the one that the index claims."""
         path = (index / "torch" if index else self.folder) / f"torch-{version}-{TAG}.whl"
-        information = f"torch-{version}.dist-info"
-        members = {
-            "torch/lib/libtorch_cpu.so": "",
-            "torch/lib/libtorch_python.so": "\0sm_80 sm_90 sm_100 compute_100\0",
-            f"{information}/METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n",
-            f"{information}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {TAG}\n",
-            f"{information}/RECORD": "",
-            "torch/text.py": text,
-        }
-        make_wheel(path, members)
+        libraries = {"cpu": "", "python": "\0sm_80 sm_90 sm_100 compute_100\0"}
+        members = {f"torch/lib/libtorch_{name}.so": content for name, content in libraries.items()}
+        make_installable(path, {**members, "torch/text.py": text})
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if index:
             with (index / "torch/index.html").open("a") as page:
@@ -182,13 +182,10 @@ def test_below_a_cap_of_pip_the_newest_pin_is_taken(sources: Sources, capsys: Ca
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     assert found(sources, capsys)[0] == "9.0.0"
     monkeypatch.delenv("PIP_NO_INDEX")
-    with pytest.raises(UnavailableError, match=r"forbids torch===9.1.0: it allows <=9.0") as caught:
-        sources.fetch("9.1.0")
-    assert "PIP_CONSTRAINT=/dev/null" in caught.value.todo
+    error = refused(UnavailableError, sources.fetch, "9.1.0", match=r"forbids torch===9.1.0: it allows <=9.0")
+    assert "PIP_CONSTRAINT=/dev/null" in error.todo
     # A version below it that does not exist.
-    with pytest.raises(UnavailableError) as missing:
-        sources.fetch("9.0.0+cpu")
-    assert caught.value.is_capped and not missing.value.is_capped
+    assert error.is_capped and not refused(UnavailableError, sources.fetch, "9.0.0+cpu").is_capped
     sources.cap(monkeypatch, "torch<8")
     sources.forget()
     with pytest.raises(UnavailableError, match=r"it allows <8"):
@@ -249,9 +246,8 @@ def test_environment_without_pip_is_named(sources: Sources, tmp_path: Path, monk
     sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
     venv.EnvBuilder(symlinks=True).create(tmp_path / "bare")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
-    with pytest.raises(MissingError, match=r"pip is not installed for .*/bare/bin/python") as caught:
-        sources.fetch("9.1.0")
-    assert caught.value.todo == "install it there: `uv pip install pip`, or `python -m ensurepip`"
+    error = refused(MissingError, sources.fetch, "9.1.0", match=r"pip is not installed for .*/bare/bin/python")
+    assert error.todo == "install it there: `uv pip install pip`, or `python -m ensurepip`"
 
 
 def test_what_a_killed_download_left_is_not_believed(sources: Sources) -> None:
@@ -296,10 +292,124 @@ def test_hash_of_a_wheel_that_is_not_pinned_is_an_input(sources: Sources) -> Non
     assert unpinned_sha256(load_pin(layout.patches, layout.pin), layout.base) == ""
 
 
-def test_wheel_that_is_there_is_not_said_to_be_fetched(sources: Sources, capsys: Capture, monkeypatch: Patch) -> None:
-    sources.pin("9.1.0", {"9.1.0": {TAG: sources.wheel("9.1.0", sources.usual)}})
-    layout = sources.layout("9.1.0")
+VERSION = TorchVersion("9.1.0")
+
+Clone = Callable[[str], Base]
+
+
+@pytest.fixture
+def clone(sources: Sources, monkeypatch: Patch) -> Clone:
+    """Gets the base in a clone of this name. The wheel is given to the first clone; there is no index."""
+    sources.pin(VERSION, {VERSION: {TAG: sources.wheel(VERSION, text="a module")}})
     monkeypatch.setattr(Base, "require_usable", lambda _: None)
-    for said in ("fetch the base wheel: ", "fetch the base wheel: already downloaded, "):
-        get_base(pin_of(layout), layout, None, Steps())
-        assert re.search(rf"^{said}\d+\.\d s$", capsys.readouterr().err, re.M)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+    def get(name: str) -> Base:
+        given = sources.folder / f"torch-{VERSION}-{TAG}.whl" if name == "first" else None
+        monkeypatch.setattr(layout_module, "HOME", sources.folder / name)
+        layout = Layout(VERSION, (), Path(), pin_folder=sources.patches / VERSION)
+        return fetching.get_base(pin_of(layout), layout, given, Steps())
+
+    return get
+
+
+def test_second_clone_downloads_and_unpacks_nothing(clone: Clone, monkeypatch: Patch, capsys: Capture) -> None:
+    first = clone("first")
+    said = capsys.readouterr().err
+    assert "already downloaded" not in said and "unpack it: 6 files" in said
+    clone("first")
+    assert "fetch the base wheel: already downloaded" in capsys.readouterr().err
+    monkeypatch.setattr(fetching, "_extract", lambda *_: pytest.fail("it unpacks"))
+    second = clone("second")
+    said = capsys.readouterr().err
+    assert "fetch the base wheel: already downloaded" in said and "unpack it: there already" in said
+    assert first.tree != second.tree and first.tree.resolve() == second.tree.resolve()
+    assert first.wheel != second.wheel and first.wheel.samefile(second.wheel)
+    assert (second.tree / "torch/text.py").read_text() == "a module"
+    (sha256,) = (path.name for path in bases().iterdir())
+    assert {path.name for path in (bases() / sha256).iterdir()} == {"lock", "tree", first.wheel.name}
+
+
+def test_search_for_a_torch_needs_no_pip_if_it_is_there(
+    clone: Clone,
+    sources: Sources,
+    monkeypatch: Patch,
+    capsys: Capture,
+) -> None:
+    clone("first")
+    monkeypatch.setattr(layout_module, "HOME", sources.folder / "second")
+    find.find_pin(patches=sources.patches)
+    assert "looking for torch 9.1.0: already downloaded\n" in capsys.readouterr().err
+
+
+def test_no_file_there_can_be_written_to(clone: Clone) -> None:
+    base = clone("first")
+    files = [path for path in base.tree.resolve().rglob("*") if path.is_file()]
+    assert len(files) == 7
+    for path in (base.wheel, *files):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o222, path
+
+
+def test_what_fails_or_was_killed_is_not_taken_for_a_base(clone: Clone, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Base, "require_usable", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        clone("first")
+    (folder,) = bases().iterdir()
+    assert not (folder / "tree").exists()
+    write(folder, {"tree.partial/torch/of_a_killed_build.py": "", "wheel.partial": ""})
+    monkeypatch.setattr(Base, "require_usable", lambda _: None)
+    tree = clone("first").tree
+    assert (tree / "torch/text.py").is_file() and not (tree / "torch/of_a_killed_build.py").exists()
+
+
+def as_user(act: Callable[[], object]) -> int:
+    """Run ``act`` as a user whom permissions bind. Return 0 if it succeeded."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        if os.geteuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        act()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def test_owner_needs_no_more_rights(tmp_path: Path, monkeypatch: Patch) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o777)
+    for folder in (cache, *tmp_path.parents[:3], tmp_path):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/tmp"):
+            folder.chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+    def act() -> None:
+        write(cache, {"torch-1.whl": "a wheel"})
+        share_wheel(cache / "torch-1.whl", "0")
+        tree = share_tree("0", lambda partial: write(partial, {"torch/deep/a.py": ""}))
+        with pytest.raises(PermissionError):
+            (tree / "torch/deep/a.py").write_text("")
+        delete(bases())
+        assert not bases().exists()
+
+    assert as_user(act) == 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"GRAFT_HOME": "~/mine"}, "{home}/mine/bases"),
+        ({"XDG_CACHE_HOME": "/caches"}, "/caches/graft/bases"),
+        ({"XDG_CACHE_HOME": "relative"}, "{home}/.cache/graft/bases"),
+        ({}, "{home}/.cache/graft/bases"),
+    ],
+)
+def test_place_of_bases(variables: dict[str, str], expected: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    for name in ("GRAFT_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert str(bases()) == expected.format(home=tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from graft.compile.diagnostics import Diagnostic, diagnostics
+from graft.compile.diagnostics import diagnostics
 from graft.compile.hints import hint_for, hints
 from graft.compile.messages import digest
 from graft.core.architecture import ARCHITECTURES
@@ -70,30 +70,20 @@ def together(folder: Path, name: str, texts: Iterable[tuple[str, str]]) -> Path:
     return source
 
 
-def groups() -> list[list[tuple[int, Example]]]:
-    """Examples that can be compiled together: those with the same includes, followed by code."""
+def groups() -> list[object]:
+    """Examples that can be compiled together, as parameters of a test: those with the same includes, followed by code.
+    The largest group comes first, and is the one that is compiled by day.
+    """
     found: dict[str, list[tuple[int, Example]]] = {}
     for number, each in enumerate(examples()):
         heads = _INCLUDE.findall(each.example)
         is_alone = not _INCLUDE.sub("", each.example).strip()
         found.setdefault(f"{heads}{number if is_alone else ''}", []).append((number, each))
-    return sorted(found.values(), key=len, reverse=True)
+    first, *others = sorted(found.values(), key=len, reverse=True)
+    return [first, *(pytest.param(group, marks=pytest.mark.slow) for group in others)]
 
 
-def text_at(error: Diagnostic, example: str) -> str:
-    """The source lines of an error: the compiler's and the user's."""
-    assert error.user
-    return " ".join([*error.excerpt[:1], example.splitlines()[error.user[1] - 1]])
-
-
-def largest_by_day() -> list[object]:
-    """The groups as parameters of a test."""
-    names = [f"rows {', '.join(str(number) for number, _ in group)}" for group in groups()]
-    marks = [(), *([pytest.mark.slow] * (len(names) - 1))]
-    return [pytest.param(group, id=name, marks=mark) for group, name, mark in zip(groups(), names, marks, strict=True)]
-
-
-@pytest.mark.parametrize("group", largest_by_day())
+@pytest.mark.parametrize("group", groups(), ids=lambda group: f"rows {', '.join(str(number) for number, _ in group)}")
 def test_each_example_gets_its_hints(group: list[tuple[int, Example]], tmp_path: Path) -> None:
     native = tmp_path / "native"
     native.mkdir()
@@ -104,7 +94,9 @@ def test_each_example_gets_its_hints(group: list[tuple[int, Example]], tmp_path:
     for number, each in group:
         own = [e for e in errors if e.user and e.user[0] == str(native / f"row{number}.cpp")]
         assert own, f"row {number} gives no error"
-        said = [hint_for(e.message, text_at(e, each.example), includes) for e in own]
+        lines = each.example.splitlines()
+        # The lines of an error: the compiler's and the user's.
+        said = [hint_for(e.message, " ".join([*e.excerpt[:1], lines[e.user[1] - 1]]), includes) for e in own if e.user]
         # Errors that follow from the first need no hint, but must not match another row of the table.
         assert said[0], f"row {number}: {own[0].message}"
         assert {text for text in said if text} == set(each.hints), f"row {number}: {[e.message for e in own]}"

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from graft.compile.views import Views
 from graft.inputs.includes import included, looked_for, search_flags, text_with_headers, texts_in
-from graft.inputs.native import load_native
 from helpers import beside, write
 
 # Folders with a source A.cpp or others; a header called no... is not what is meant.
@@ -83,23 +82,6 @@ def test_views_are_made_of_the_same_text(native: Path) -> None:
     text = "".join(text_with_headers(native, native / name) for name in sources(native))
     marks = {Path(line[3:]) for line in text.splitlines() if line.startswith("// ")}
     assert marks == read_by_compiler(native)
-
-
-def test_text_is_that_of_the_source_and_of_its_headers(tmp_path: Path) -> None:
-    files = {
-        "cpu/Kernel.cpp": "#include <ATen/native/Mine.h>\n#include <ATen/Tensor.h>\n",
-        "Mine.h": '#include "Deep.h"\n',
-        "Deep.h": '#include "Mine.h"\n  #  include "cpu/Loops.h"\ngdh\n',
-        "cpu/Loops.h": "roi\n",
-    }
-    text = text_with_headers(write(tmp_path, files), tmp_path / "cpu/Kernel.cpp")
-    assert all(part in text for part in files.values())
-
-
-def test_header_of_the_scanner_is_a_header_of_the_folder(tmp_path: Path) -> None:
-    files = FOLDERS["a header in quotes, from the root"]
-    native = load_native(write(tmp_path, {**files, "native_functions.yaml": ""}))
-    assert {str(name) for name in native.headers} == {"lib/deep/impl.h", "lib/api/types.h"}
 
 
 def test_file_that_a_source_asks_for_is_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from graft.base import installed
 from graft.base.installed import TREES, Environment, find_environment, find_site
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
-from helpers import Capture, Patch, program, write
+from helpers import Capture, Patch, program, refused, write
 
 KNOWN = [TorchVersion(name) for name in ("2.9.1+cpu", "2.9.1", "2.10.0+cu130")]
 
@@ -106,9 +106,8 @@ def test_torch_is_found_past_what_make_develop_put_first(python: Path) -> None:
 
 
 def test_environment_without_torch_is_refused(python: Path) -> None:
-    with pytest.raises(UsageError, match="no torch is installed there") as caught:
-        find_environment(str(python))
-    assert str(packages_of(python)) in caught.value.cause
+    error = refused(UsageError, find_environment, str(python), match="no torch is installed there")
+    assert str(packages_of(python)) in error.cause
 
 
 @pytest.mark.parametrize("kind", ["missing", "another program", "folder", "not executable", "no program", "fails"])
@@ -120,9 +119,8 @@ def test_what_is_no_python_is_refused(kind: str, tmp_path: Path) -> None:
         text = {"another program": "#!/bin/sh\necho hello\n", "fails": "#!/bin/sh\nexit 1\n"}.get(kind, "hello")
         path.write_text(text)
         path.chmod(0o644 if kind == "not executable" else 0o755)
-    with pytest.raises(UsageError, match=f"PYTHON={path}: it does not run as Python") as caught:
-        find_site(str(path))
-    assert caught.value.todo == "set PYTHON to the Python of an environment"
+    error = refused(UsageError, find_site, str(path), match=f"PYTHON={path}: it does not run as Python")
+    assert error.todo == "set PYTHON to the Python of an environment"
 
 
 def test_another_python_than_the_builder_s_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from graft.core.elf import ElfFile
 from graft.core.errors import UsageError
 from graft.inputs.libraries import LinkedLibraries, linked_libraries
 from graft.inputs.settings import settings_of
-from helpers import make_archive, make_shared, write
+from helpers import make_archive, make_shared, refused, write
 
 
 @pytest.fixture
@@ -104,7 +104,6 @@ def test_mistake_is_one_line_with_its_place(project: Path, table: str, line: int
     content = bytearray(foreign.read_bytes())
     content[18:20] = (183).to_bytes(2, "little")  # e_machine: EM_AARCH64
     foreign.write_bytes(content)
-    with pytest.raises(UsageError) as caught:
-        found(project, table)
-    assert caught.value.what.startswith(f"{project}/pyproject.toml:{line}: [tool.graft] ")
-    assert what in caught.value.what and "\n" not in caught.value.what
+    error = refused(UsageError, found, project, table)
+    assert error.what.startswith(f"{project}/pyproject.toml:{line}: [tool.graft] ")
+    assert what in error.what and "\n" not in error.what

@@ -1,8 +1,11 @@
-"""Linking: each symbol that a library needs is defined somewhere, or the build fails; no wheel fails at import."""
+"""Linking: each symbol that a library needs is defined somewhere, or the build fails; no wheel fails at import. Kernels
+for dispatch stubs of the base, and other names of the base that a folder defines, in linked libraries.
+"""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +15,11 @@ from graft.base.base import Library
 from graft.base.symbols import SymbolFile
 from graft.compile import libraries
 from graft.compile.products import LINKED, Product
+from graft.compile.stubs import replaced_stubs, stub_of
 from graft.compile.units import Unit
 from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
-from helpers import Patch, beside, compiled
+from helpers import Patch, beside, compiled, refused
 
 CASES = beside(__file__)
 
@@ -26,12 +30,6 @@ def bound(linked: LinkedBuild, *units: Unit, provided: tuple[Unit, ...] = ()) ->
     others, ours = (list(functions) for _, functions in linker.bound(linker.unresolved()))
     assert not others
     return ours
-
-
-def refused_by_ninja(linked: LinkedBuild, *products: Product) -> BuildError:
-    with pytest.raises(BuildError) as caught:
-        linked.make(*products)
-    return caught.value
 
 
 def test_hidden_functions_are_bound_and_exported_ones_are_not(linked: LinkedBuild) -> None:
@@ -48,7 +46,7 @@ def test_hidden_variable_ends_the_build(linked: LinkedBuild) -> None:
     unit = linked.source(
         "Mine", f"{declared}int f() {{ return libtorch_python::variable + libtorch_python::hidden(); }}"
     )
-    what = refused_by_ninja(linked, linked.product(unit, name="torch/_C.so", is_python_extension=True)).what
+    what = refused(BuildError, linked.make, linked.product(unit, name="torch/_C.so", is_python_extension=True)).what
     place = f"{linked.layout.native}/Mine.cpp:1"
     assert what.startswith(f"{place}: calls libtorch_python::variable, which is not defined; ")
     assert "\n  why:  other libraries cannot use hidden variables of libtorch_python.so" in what
@@ -66,9 +64,8 @@ def test_function_that_each_capability_would_define_ends_the_build(
         target = unit.target.rename(f"objects/K.cpp.{capability}.o")
         units.append(replace(unit, target=target, capability=capability))
     linked.toolchain = replace(linked.toolchain, capabilities=capabilities, is_for_edits=len(capabilities) == 1)
-    with pytest.raises(BuildError) as caught:
-        bound(linked, *units)
-    assert caught.value.what == (
+    error = refused(BuildError, bound, linked, *units)
+    assert error.what == (
         f"{linked.layout.native}/K.cpp:1: twice() is defined once for each CPU capability; "
         "move it to a .cpp file outside of cpu/"
     )
@@ -146,7 +143,7 @@ def test_library_of_a_build_that_failed_is_linked_again(linked: LinkedBuild) -> 
     products = [linked.product(unit, name=f"torch/lib/lib{unit.source.stem}.so") for unit in units]
     first = linked.make(*products)["torch/lib/libOne.so"].read_bytes()
     sources("2", "int nowhere(); int g() { return nowhere(); }")
-    refused_by_ninja(linked, *products)
+    refused(BuildError, linked.make, *products)
     sources("1", "int g() { return 1; }")
     assert linked.make(*products)["torch/lib/libOne.so"].read_bytes() == first
 
@@ -169,11 +166,11 @@ def test_link_that_fails_is_reported_at_the_user_s_line_and_tried_again(
         f"{native}/B.cpp:2: defines both(), which {native}/A.cpp:2 defines, too",
         f"{native}/Undefined.cpp:2: calls nowhere(long), which is not defined",
     ]
-    what = refused_by_ninja(linked, *products).what
+    what = refused(BuildError, linked.make, *products).what
     assert f"{native}/Wrong.cpp:1:18: error: 'nothing' was not declared in this scope" in what
     assert all(line in what for line in links)
     linked.source("Wrong", "int f() { return 1; }\n")
-    error = refused_by_ninja(linked, *products)
+    error = refused(BuildError, linked.make, *products)
     assert [line.partition("; ")[0] for line in sorted(error.what.splitlines())] == links
     assert error.todo.startswith(f"fix {native}/")
     assert (LINKED / "torch/lib/libthree.so").is_file()
@@ -258,10 +255,9 @@ def test_another_build_of_the_base_is_refused_at_load(linked: LinkedBuild, calls
     assert linked.printed(library, "print(library.call())") in ("7\n", "1\n")
     known = ElfFile(linked.base.libraries / BOUND[1]).build_id
     make_library(linked.base.libraries, BOUND[1], "int more;")
-    with pytest.raises(subprocess.CalledProcessError) as caught:
-        linked.printed(library, "print(library.call())")
-    assert caught.value.returncode == 1
-    assert f"grafted onto a libtorch_cpu.so with build-id {known}, but the one loaded is" in caught.value.stderr
+    error = refused(subprocess.CalledProcessError, linked.printed, library, "print(library.call())")
+    assert error.returncode == 1
+    assert f"grafted onto a libtorch_cpu.so with build-id {known}, but the one loaded is" in error.stderr
 
 
 def test_symbols_of_newer_c_libraries_are_hidden(tmp_path: Path) -> None:
@@ -273,3 +269,77 @@ def test_symbols_of_newer_c_libraries_are_hidden(tmp_path: Path) -> None:
     assert not defined & {"_ZSt28__throw_bad_array_new_lengthv", "__libc_single_threaded"}
     # Nor does it need them of others.
     assert "_ZSt28__throw_bad_array_new_lengthv" not in library.undefined()
+
+
+# The stubs, the library of the base and ours, in C++.
+BASE, OURS = (CASES["stubs"] + CASES[name] for name in ("base", "ours"))
+
+
+MEMBER = "_ZN2at6native12DispatchStubIPFivENS0_30one_stub_DECLARE_DISPATCH_typeEE7DEFAULTE"
+
+# Programs that have both libraries; the stubs of the base have been called before. And what they print.
+STOCK = "print(ours.stocks_function(), ours.stock_one(), ours.stock_two())\n"
+PROGRAMS = {
+    "stubs use our kernels until they are switched off": (
+        "print(base.call_one(), base.call_two())\n"
+        + "".join(f"ours.graft_replace({on})\nprint(base.call_one(), base.call_two())\n" for on in (1, 0, 1)),
+        ["10", "10", "10", "10", "1", "2", "10", "10"],
+    ),
+    # Loaded after the base, the loader would take the base's for both.
+    "a name of the base is ours inside our library only": ("print(base.call_named(), ours.our_named())", ["3", "30"]),
+    "PyTorch's own can be called": (
+        f"ours.graft_replace(0)\n{STOCK}ours.graft_replace(1)\n{STOCK}",
+        ["3", "1", "2"] * 2,
+    ),
+    # And its kernel is not the one that the base had chosen.
+    "a stub that is defined again has what the base registered for devices": (
+        "print(ours.our_device(), ours.our_three())",
+        ["2", "10"],
+    ),
+}
+OF_EDITS = {
+    # As in `make develop`, where AVX2 alone is compiled: a program may ask for another.
+    "one capability stands for all": (
+        f"print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.c_void_p.in_dll(base, {MEMBER!r}).value)())",
+        ["10"],
+    ),
+    "PyTorch's own can be called": PROGRAMS["PyTorch's own can be called"],
+}
+
+
+@pytest.mark.parametrize("is_for_edits", [False, True])
+def test_replaced_kernels_and_names(linked: LinkedBuild, is_for_edits: bool) -> None:
+    if is_for_edits:
+        linked.toolchain = replace(linked.toolchain, capabilities=("AVX2",), is_for_edits=True)
+    make_library(linked.base.libraries, "libtorch_cpu.so", BASE)
+    names = ("trampolines", "compatibility")
+    common = [linked.unit(name, (TEMPLATES / f"{name}.cpp").read_text(), "-Ifixed") for name in names]
+    unit = linked.unit("Ours", OURS)
+    product = linked.product(*common, unit, name="libours.so", bound=("libtorch_cpu.so",))
+    start = f"""import ctypes
+base = ctypes.CDLL("{linked.base.libraries / "libtorch_cpu.so"}", mode=ctypes.RTLD_GLOBAL)
+base.call_one(), base.call_two()
+ours = ctypes.CDLL("{linked.linker(product).link().resolve()}")
+"""
+    for promise, (program, expected) in (OF_EDITS if is_for_edits else PROGRAMS).items():
+        done = subprocess.run([sys.executable, "-c", start + program], stdout=subprocess.PIPE, text=True, check=True)
+        assert done.stdout.split() == expected, promise
+    exported = SymbolFile(LINKED / "libours.so").exported()
+    assert {name for name in exported if "named" in name or "DispatchStub" in name} == {"our_named"}
+    stubs = replaced_stubs([unit], Path(), [linked.base.libraries / "libtorch_cpu.so"])
+    assert stubs == ["one_stub", "three_stub", "two_stub"]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "expected"),
+    [
+        ("_ZN2at6native12DispatchStubIPFvvENS0_30one_stub_DECLARE_DISPATCH_typeEE4AVX2E", ("", "one_stub")),
+        (
+            "_ZN2at6native12DispatchStubIPFvvENS0_7cpublas31axpy_stub_DECLARE_DISPATCH_typeEE7DEFAULTE",
+            ("7cpublas", "axpy_stub"),
+        ),
+        ("_ZN2at6native5traceERKNS_6TensorE", None),
+    ],
+)
+def test_stub_of_a_kernel(symbol: str, expected: tuple[str, str] | None) -> None:
+    assert stub_of(symbol) == expected

@@ -29,15 +29,6 @@ def test_what_is_not_a_list_is_refused_with_its_place(tmp_path: Path, text: str,
         added(tmp_path, text)
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment\n", "\n\n"])
-def test_file_without_entries_adds_nothing(tmp_path: Path, text: str) -> None:
-    assert added(tmp_path, text) == ""
-
-
-def test_indented_list_follows_the_base_s(tmp_path: Path) -> None:
-    assert yaml.safe_load(added(tmp_path, "  - func: f\n    tags: x")) == [{"func": "f", "tags": "x"}]
-
-
 def test_entry_behind_one_that_replaces_pytorch_s_stays(tmp_path: Path) -> None:
     assert added(tmp_path, "- func: a\n  replace: True\n- func: b\n").split() == ["-", "func:", "b"]
 

@@ -10,7 +10,7 @@ import pytest
 from builds import snapshot_of
 from graft.compile.diagnostics import diagnostics
 from graft.compile.link_messages import explain_repeated, explain_undefined
-from graft.compile.messages import digest, formula_of, refuse, relevant
+from graft.compile.messages import digest, formula_of, refuse
 from graft.core.errors import BuildError
 from graft.core.process import UNTRANSLATED
 from graft.inputs.native import load_natives
@@ -89,12 +89,6 @@ def test_files_to_fix_are_named_once_each(native: Path, tmp_path: Path) -> None:
     names = ("derivatives.yaml", "cpu/K.cpp", "cuda/K.cu", "C.cpp")
     todo = f"fix {', '.join(f'{native}/{name}' for name in names)} and build again; compiled files are kept"
     assert refused(output, native, tmp_path).todo.splitlines()[0] == todo
-
-
-def test_messages_of_commands_are_told_apart() -> None:
-    warning = "src/ATen/native/B.cpp:1:2: warning: unused\n"
-    output = [*unlinked("lib.so", "C.cpp: calls f"), "[5/9] src/ATen/native/B.cpp\n", warning, "ninja: build stopped\n"]
-    assert relevant(output, Path("/mine")) == (["/mine/ATen/native/B.cpp:1:2: warning: unused\n"], ["C.cpp: calls f\n"])
 
 
 def test_output_without_an_error_is_told_as_it_is(native: Path, tmp_path: Path) -> None:
@@ -217,17 +211,11 @@ MINE = CASES["mine"]
 
 
 def test_undefined_symbol_is_told_at_the_line_that_calls_it(folder: Path) -> None:
-    (folder / "Mine.cpp").write_text(MINE)
-    callers = {"at::native::helper(int)": [f"{folder}/Mine.cpp"]}
+    """And where another file defines one of its name."""
+    write(folder, {"Mine.cpp": MINE, "Other.cpp": "int helper(long x) { return 0; }\n"})
+    said = explain_undefined({"at::native::helper(int)": [f"{folder}/Mine.cpp"]}, load_natives([folder]))
     called = f"{folder}/Mine.cpp:6: calls at::native::helper(int), which is not defined; "
-    assert (
-        explain_undefined(callers, load_natives([folder]))
-        == called + "define it in a .cpp file of the folder, or do not call it"
-    )
-    (folder / "Other.cpp").write_text("int helper(long x) { return 0; }\n")
-    assert explain_undefined(callers, load_natives([folder])).startswith(
-        f"{called}{folder}/Other.cpp:1 defines `int helper(long)`: declare"
-    )
+    assert said.startswith(f"{called}{folder}/Other.cpp:1 defines `int helper(long)`: declare")
 
 
 def test_stub_of_the_folder_has_no_kernel_of_pytorchs(folder: Path) -> None:

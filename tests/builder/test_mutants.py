@@ -13,7 +13,7 @@ import pytest
 import yaml
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
-from helpers import write
+from helpers import Capture, Patch, refused, write
 
 from tests.kit import mutants as judging
 from tests.kit.kept import Kept
@@ -30,7 +30,6 @@ from tests.kit.mutants import (
     conclude,
     found_before,
     judge,
-    path_of,
     rounds,
     without_false_alarms,
 )
@@ -57,7 +56,7 @@ def mutant(right: str, wrong: str, file: str = "code_of.py", number: int = 1) ->
 
 
 @pytest.fixture(autouse=True)
-def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_limit(monkeypatch: Patch) -> None:
     monkeypatch.setattr(judging, "_LIMIT", "10s")
 
 
@@ -127,16 +126,7 @@ def test_wrong_lines_of_the_builder_need_no_build(tmp_path: Path) -> None:
     assert not Path(cache_from_source(str(tmp_path / "scripts/code_of.py"))).exists()
 
 
-def test_tests_of_the_builder_run_with_its_copy() -> None:
-    def found(tests: str) -> str:
-        mutant = Mutant(1, "scripts/graft/a.py", "right", "wrong", (tests,))
-        return path_of(mutant, Path("/copy"), Path("/base"))
-
-    assert found("tests/codegen/test_check.py") == "/copy/scripts:/base/tree"
-    assert found("tests/loaded") == "/copy/scripts"
-
-
-def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_survivors_are_a_table_and_an_error(tmp_path: Path, capsys: Capture) -> None:
     mutants = [
         mutant("return x + x", "return x * x", number=1),
         mutant("return x\n", "return None\n", number=2),
@@ -185,9 +175,8 @@ def test_mutants_that_were_found_are_not_tried_again(tmp_path: Path) -> None:
 def test_list_that_does_not_fit_the_sources_is_refused(tmp_path: Path) -> None:
     copy_in(tmp_path)
     stale = [mutant("return y", "z"), mutant("return x", "z"), mutant("x + x", "x + x"), mutant("x", "y", "gone.py")]
-    with pytest.raises(UsageError) as caught:
-        places([mutant("x + x", "x"), *stale], tmp_path)
-    assert [re.findall(r"of mutant \d occurs (\d) times", caught.value.what)] == [["0", "2", "1", "0"]]
+    error = refused(UsageError, places, [mutant("x + x", "x"), *stale], tmp_path)
+    assert [re.findall(r"of mutant \d occurs (\d) times", error.what)] == [["0", "2", "1", "0"]]
 
 
 def test_mutants_are_chosen_by_number_and_file() -> None:

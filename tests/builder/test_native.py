@@ -22,17 +22,8 @@ FILES = {
 
 LEFT_ALONE = (
     *("build/A.cpp", "venv/pyvenv.cfg", "venv/lib/x.cpp", "third_party/lib.cpp", "third_party/other.hpp"),
-    *(
-        "src/main.cpp",
-        "config.yaml",
-        "setup.py",
-        "docs/a.rst~",
-        "docs/#a.rst#",
-        ".#A.cpp",
-        "A.cpp.orig",
-        "A.cpp~",
-        ".git/A.cpp",
-    ),
+    *("src/main.cpp", "config.yaml", "setup.py", "docs/a.rst~", "docs/#a.rst#", ".#A.cpp", ".A.cpp.swp", "A.cpp.orig"),
+    *("A.cpp~", ".git/A.cpp"),
     *("ops.egg-info/SOURCES.txt", "docs/conf.py", "docs/guide/more.rst", "notes $|\n.txt", "cpu/notes.md"),
     "tests/t.cpp",
 )
@@ -151,16 +142,6 @@ def test_file_in_cpu_that_is_no_stub_kernel_is_compiled_once(
     write(folder, {f"{place}/Registered.inl": "REGISTER_DISPATCH(stub, &kernel)\n"})
     native, kernel = load_native(folder), Path(place, "K.cpp")
     assert (kernel in native.vectorized, kernel in native.sources) == (is_vectorized, not is_vectorized)
-
-
-def test_files_of_a_native_folder_are_told_apart(tmp_path: Path) -> None:
-    names = ("A.cpp", "A.h", "cpu/AKernel.cpp", "cuda/A.cu", "cuda/Helper.cpp", "quantized/cpu/kernels/Q.cpp")
-    files = dict.fromkeys((*names, ".A.cpp.swp", "tests/program.cpp"), "REGISTER_DISPATCH(a_stub, &a_kernel)\n")
-    native = load_native(write(tmp_path, {**files, "native_functions.yaml": "- func: a(Tensor self) -> Tensor\n"}))
-    assert native.sources == [Path("A.cpp")]
-    assert native.vectorized == [Path("cpu/AKernel.cpp"), Path("quantized/cpu/kernels/Q.cpp")]
-    assert native.headers == [Path("A.h")]
-    assert native.cuda == [Path("cuda/A.cu"), Path("cuda/Helper.cpp")]
 
 
 SOURCE = CASES["source"]

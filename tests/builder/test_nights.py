@@ -16,12 +16,12 @@ import pytest
 from asking import asked
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
+from helpers import Capture, Patch
 
 from tests.kit import commands, kept, nights
 from tests.kit.kept import Kept
 from tests.kit.nights import Ran, Step, counts_in, faults_of, row_of, rows_of, steps, written
 from tests.kit.parts import TestsFailed as Failed  # otherwise pytest would collect it
-from tests.kit.seconds import within
 from tests.shared.snippets import Snippet
 
 TODAY = datetime.date.today().isoformat()
@@ -39,7 +39,7 @@ after
 
 
 @pytest.fixture
-def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def night(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
     """A folder with a README, in which the steps write. Interrupts count, also in a job in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     for step, commands_ in {
@@ -78,9 +78,7 @@ def ran(folder: Path) -> list[str]:
 
 # A command is not waited for once it was told to end.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_steps_go_on_after_a_failure_and_after_a_stop(
-    night: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_steps_go_on_after_a_failure_and_after_a_stop(night: Path, monkeypatch: Patch, capfd: Capture) -> None:
     with pytest.raises(KeyboardInterrupt):
         call()
     assert ran(night) == ["--3"]
@@ -185,7 +183,7 @@ def test_what_else_is_counted() -> None:
     assert [counts_in([f"{line}\n", "x\n"])[1] for line in said] == said
 
 
-def test_results_are_of_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_of_the_sources(tmp_path: Path, monkeypatch: Patch) -> None:
     """What git would commit, whether it is committed or not, but for the file that the night writes."""
     repository = tmp_path / "repository"
     monkeypatch.setattr(kept, "REPOSITORY", repository)
@@ -221,7 +219,7 @@ class Reader:
         return commands.Typed(place, command, 1.0, 1, [], is_right=command != self.wrong)
 
 
-def test_commands_that_ended_well_are_not_typed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_that_ended_well_are_not_typed_again(tmp_path: Path, monkeypatch: Patch) -> None:
     """Files that were written before them stay as they left them; what was prepared is not prepared again."""
     monkeypatch.setattr(kept, "sources", lambda: "one")
     monkeypatch.setattr(commands, "GIVEN", {"x.md": lambda reader: reader.did.append("prepare")})
@@ -241,9 +239,3 @@ def test_commands_that_ended_well_are_not_typed_again(tmp_path: Path, monkeypatc
             assert wrong == "stop"
         assert reader.did == did
     assert asdict(ended[0]) == results.get("x.md:0: a")
-
-
-def test_marks_around_what_is_generated() -> None:
-    assert within(TABLE, "night", "new\n") == "before\n<!-- generated: night -->\nnew\n<!-- end -->\nafter\n"
-    with pytest.raises(AssertionError, match="no <!-- generated: day -->"):
-        within(TABLE, "day")

@@ -12,7 +12,7 @@ from graft.compile import ninja
 from graft.compile.units import Unit
 from graft.core.errors import BuildError
 from graft.inputs.toolchain import Toolchain
-from helpers import Capture, program
+from helpers import Capture, program, refused
 
 
 def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build) -> None:
@@ -27,24 +27,17 @@ def test_source_that_needs_more_than_narrow_headers_gets_the_base_s(build: Build
     assert build.run() == {LIBRARY}
 
 
-def refused(build: Build) -> BuildError:
-    """Return the error of a build."""
-    with pytest.raises(BuildError) as caught:
-        build.run()
-    return caught.value
-
-
 @pytest.mark.parametrize(("text", "calls"), [("wrong\n", 1), ("wide and wrong\n", 2)])
 def test_error_of_a_generated_source_itself_is_told(build: Build, text: str, calls: int) -> None:
     """Narrow headers have all that its text names, so that others would say the same. What they lack is not told."""
     build.write(LIBRARY, text)
-    assert refused(build).what == "generated/library.cpp:1:2: error: wrong"
+    assert refused(BuildError, build.run).what == "generated/library.cpp:1:2: error: wrong"
     assert len([call for call in build.calls() if "library" in call]) == calls
 
 
 def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> None:
     build.write(A, "wrong\n")
-    error = refused(build)
+    error = refused(BuildError, build.run)
     assert error.what == "/mine/A.cpp:1:2: error: wrong"
     assert error.todo == "fix /mine/A.cpp and build again; compiled files are kept"
     made = [unit.target for unit in build.units if (build.layout.work / unit.target).is_file()]
@@ -53,7 +46,7 @@ def test_errors_name_the_user_s_file_and_the_rest_is_compiled(build: Build) -> N
 
 def test_error_is_a_digest_of_a_log_and_not_told_twice(build: Build, capsys: Capture) -> None:
     build.write(A, "often\n")
-    error, log = refused(build), build.layout.work / "compiler.log"
+    error, log = refused(BuildError, build.run), build.layout.work / "compiler.log"
     assert capsys.readouterr().err == ""
     assert len(error.what.splitlines()) < 40
     assert error.todo.splitlines()[1:] == [f"  the complete output, 99 lines: {log}"]
@@ -65,7 +58,7 @@ def test_own_sources_are_compiled_first_and_each_tells_its_first_error_meanwhile
     build.write(LIBRARY, "slow\n")
     for name in ("A", "B"):
         build.write(f"src/ATen/native/{name}.cpp", "often\n")
-    refused(build)
+    refused(BuildError, build.run)
     sources = [call.partition(" -c ")[2].partition(" ")[0] for call in build.calls()]
     assert sources[0] != LIBRARY  # of two that run at once, either may be noted first
     told = capsys.readouterr().err.splitlines()
@@ -85,7 +78,7 @@ def test_other_capabilities_of_the_same_sources_are_compiled_last(build: Build) 
 def test_build_of_a_refused_folder_ends_at_once(build: Build) -> None:
     build.write(LIBRARY, "slow\n")
     build.is_refused = True
-    refused(build)
+    refused(BuildError, build.run)
     assert not (build.layout.work / "objects/library.o").exists()
     build.is_refused = False
     assert LIBRARY in build.run()
@@ -134,7 +127,7 @@ def test_error_of_a_tried_source_is_told_unless_it_is_of_no_optimization_alone(t
     assert tried.run() == {"src/ATen/native/cpu/K.cpp"}
     assert [call.endswith(" -O0") for call in tried.calls()] == [True, False]
     tried.write("src/ATen/native/cpu/K.cpp", "wrong\n")
-    assert refused(tried).what == "/mine/cpu/K.cpp:1:2: error: wrong"
+    assert refused(BuildError, tried.run).what == "/mine/cpu/K.cpp:1:2: error: wrong"
 
 
 def test_paths_with_characters_of_a_shell_and_of_ninja(build: Build, tmp_path: Path) -> None:

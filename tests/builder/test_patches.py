@@ -8,7 +8,7 @@ import pytest
 from graft.core.errors import UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.patches import load_series, patched, pin_files
-from helpers import write
+from helpers import refused, write
 
 PATCH = """Subject: say b
 Why: a test
@@ -34,12 +34,6 @@ def write_series(folder: Path, series: str, **patches: str) -> Path:
     return write(folder, {"series": series, **{f"{name}.patch": text for name, text in patches.items()}})
 
 
-def test_patch_is_applied_and_the_base_left_alone(tmp_path: Path, base: Path) -> None:
-    series = load_series(write_series(tmp_path / "patches", "say_b.patch\n", say_b=PATCH))
-    assert patched(series, base, tmp_path / "scratch") == {"torch/text.py": b"one\nb\nthree\n"}
-    assert (base / "torch/text.py").read_text() == "one\na\nthree\n"
-
-
 def test_patch_may_be_of_another_pin_and_builds_on_the_first(tmp_path: Path, base: Path) -> None:
     write_series(tmp_path / "other", "say_b.patch\n", say_b=PATCH)
     second = PATCH.replace("-a", "-b").replace("+b\n", "+c\n")
@@ -49,15 +43,15 @@ def test_patch_may_be_of_another_pin_and_builds_on_the_first(tmp_path: Path, bas
     assert pin_files(folder) == [folder / "pin.yaml", folder / "series"]
     assert patched(patches[:1], base, tmp_path / "scratch") == {"torch/text.py": b"one\nb\nthree\n"}
     assert patched(patches, base, tmp_path / "scratch") == {"torch/text.py": b"one\nc\nthree\n"}
+    assert (base / "torch/text.py").read_text() == "one\na\nthree\n"
 
 
 def test_every_patch_that_does_not_apply_is_named_with_its_hunk(tmp_path: Path, base: Path) -> None:
     changed = {"broken": (" three", " four"), "elsewhere": ("text.py", "nowhere.py"), "damaged": ("+b\n", "b\n")}
     patches = {"say_b": PATCH, **{name: PATCH.replace(*change) for name, change in changed.items()}}
     folder = write_series(tmp_path / "patches", "".join(f"{name}.patch\n" for name in patches), **patches)
-    with pytest.raises(UsageError) as caught:
-        patched(load_series(folder), base, tmp_path / "scratch")
-    assert caught.value.what.splitlines() == [
+    error = refused(UsageError, patched, load_series(folder), base, tmp_path / "scratch")
+    assert error.what.splitlines() == [
         f"{folder}/broken.patch:8: this hunk does not apply to torch/text.py:1",
         f"{folder}/elsewhere.patch:7: it changes torch/nowhere.py, which the base wheel does not contain",
         f"{folder}/damaged.patch:11: the patch is damaged here",
@@ -69,10 +63,9 @@ def test_every_fault_of_a_series_is_reported(tmp_path: Path) -> None:
     patches = {"twice": PATCH, "headless": PATCH.split("\n\n", 1)[1], "forgotten": PATCH}
     listed = "twice.patch\ntwice.patch\nmissing.patch\nheadless.patch\n"
     folder = write_series(tmp_path / "patches", listed, **patches)
-    with pytest.raises(UsageError) as caught:
-        load_series(folder)
+    error = refused(UsageError, load_series, folder)
     series = folder / "series"
-    assert caught.value.what.splitlines() == [
+    assert error.what.splitlines() == [
         f"{series}:2: twice.patch is already listed in line 1",
         f"{series}:3: missing.patch is listed, but does not exist",
         f"{folder}/headless.patch:1: no header; the first line must be `Subject: what it does`",

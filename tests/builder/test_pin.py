@@ -18,7 +18,7 @@ from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs import pin as pin_module
 from graft.inputs.pin import GitSource, Pin, known_pins, load_pin, pinned_file
 from graft.pin import COMPILER
-from helpers import Patch, compiled, make_wheel
+from helpers import Patch, compiled, make_wheel, refused
 from packaging.tags import parse_tag
 
 PATCHES = REPOSITORY / "patches"
@@ -99,9 +99,7 @@ def of_python(monkeypatch: Patch, name: str, abi: str = "") -> None:
 
 def not_fetched(pin: Pin, folder: Path, why: str) -> MissingError:
     """Return the error of a pin without a wheel for this Python."""
-    with pytest.raises(MissingError, match=why) as caught:
-        fetch(pin, folder, None, StepLine("fetch"))
-    return caught.value
+    return refused(MissingError, fetch, pin, folder, None, StepLine("fetch"), match=why)
 
 
 def test_python_without_a_pinned_wheel_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -215,6 +213,5 @@ def test_base_must_have_build_ids_and_hidden_symbols(base: Callable[..., Base]) 
         ({"libc10": "-Wl,--build-id=none"}, r"its libc10\.so has no build-id"),
         ({"libtorch_python": "-Wl,--strip-all"}, r"its libtorch_python\.so is stripped"),
     ):
-        with pytest.raises(UsageError, match=why) as caught:
-            base(**flags).require_usable()
-        assert "\n" not in caught.value.what
+        error = refused(UsageError, base(**flags).require_usable, match=why)
+        assert "\n" not in error.what

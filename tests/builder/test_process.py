@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import ninja
 import pytest
@@ -105,26 +106,16 @@ def test_what_is_only_counted_is_no_step(capsys: Capture) -> None:
     assert steps.seconds["between"] >= 0.02
 
 
-class Clock:
-    """Stands in for the one that a log's lines go by."""
-
-    now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    perf_counter = monotonic
-
-
 def test_log_gets_a_line_every_20_seconds(capsys: Capture, monkeypatch: Patch) -> None:
     """Also while a command says nothing, such as a compiler on a busy machine."""
-    clock = Clock()
+    times = [1000.0]
+    clock = SimpleNamespace(monotonic=lambda: times[-1], perf_counter=lambda: times[-1])
     monkeypatch.setattr(console, "time", clock)
     line = StepLine("compile:")
     line.update("[1/9] a.cpp")
     said = []
     for seconds in (19, 20, 39, 41, 60):
-        clock.now = 1000.0 + seconds
+        times.append(1000.0 + seconds)
         line.repeat()
         said.append(capsys.readouterr().err)
     assert said == ["", "compile: [1/9] a.cpp, 20 s\n", "", "compile: [1/9] a.cpp, 41 s\n", ""]

@@ -23,7 +23,7 @@ from graft.new.skeleton import then
 from graft.options import Request
 from graft.project import pep517
 from graft.project.settings import read_project
-from helpers import Capture, Patch, of_the_base_wheel, write
+from helpers import Capture, Patch, of_the_base_wheel, refused, write
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -44,13 +44,8 @@ one = "my_ops:one"
 
 def write_project(folder: Path, settings: str = "", *, package: str = "") -> Path:
     """Write a project without operators; with a Python package if ``package`` is its folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pyproject.toml").write_text(f"{PYPROJECT}\n{settings}")
-    (folder / "native_functions.yaml").write_text("")
-    if package:
-        (folder / package).mkdir(parents=True)
-        (folder / package / "__init__.py").write_text("one = 1\n")
-    return folder
+    own = {f"{package}/__init__.py": "one = 1\n"} if package else {}
+    return write(folder, {"pyproject.toml": f"{PYPROJECT}\n{settings}", "native_functions.yaml": "", **own})
 
 
 @pytest.mark.parametrize(("package", "named"), [("", "my_ops"), ("my_ops", "_my_ops"), ("src/my_ops", "_my_ops")])
@@ -73,9 +68,8 @@ def test_operators_give_way_to_the_projects_own_package(tmp_path: Path, package:
     ],
 )
 def test_mistakes_are_named_with_what_to_write(tmp_path: Path, settings: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said) as caught:
-        read_project(write_project(tmp_path, settings))
-    assert str(tmp_path / "pyproject.toml") in str(caught.value) and caught.value.todo
+    error = refused(UsageError, read_project, write_project(tmp_path, settings), match=said)
+    assert str(tmp_path / "pyproject.toml") in str(error) and error.todo
     with pytest.raises(UsageError, match="no such file"):
         read_project(tmp_path / "none")
 
@@ -101,25 +95,24 @@ def built(tmp_path: Path, monkeypatch: Patch) -> list[tuple[Request, list[str]]]
 Asked = list[tuple[Request, list[str]]]
 
 
-def refused(settings: Mapping[str, object] | None, capsys: Capture) -> tuple[int, str]:
+def exit_of(settings: Mapping[str, object] | None, capsys: Capture) -> tuple[int, str]:
     """Return the exit code of the backend, and what it prints."""
-    with pytest.raises(SystemExit) as caught:
-        backend.build_wheel("out", settings)
-    return int(str(caught.value.code)), capsys.readouterr().err
+    error = refused(SystemExit, backend.build_wheel, "out", settings)
+    return int(str(error.code)), capsys.readouterr().err
 
 
 def test_settings_of_frontends_are_options(built: Asked, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GRAFT_JOBS", "3")
     monkeypatch.setenv("GRAFT_CUDA_ARCHS", "80")
-    refused({"jobs": "2", "cuda-archs": ["90", "100"], "pin": "2.14.1"}, capsys)
+    exit_of({"jobs": "2", "cuda-archs": ["90", "100"], "pin": "2.14.1"}, capsys)
     ((request, versions),) = built
     assert (request.jobs, request.cuda_archs, versions) == (2, "90 100", ["2.14.1"])
-    refused(None, capsys)
+    exit_of(None, capsys)
     assert (built[1][0].jobs, built[1][0].cuda_archs, built[1][1]) == (3, "80", ["2.13.0"])
     for name in ("JOBS", "PIN", "NAME"):  # make's own
         monkeypatch.setenv(name, "x")
     monkeypatch.delenv("GRAFT_JOBS")
-    refused({}, capsys)
+    exit_of({}, capsys)
     assert (built[2][0].jobs, built[2][1]) == (os.cpu_count(), ["2.13.0"])
 
 
@@ -137,7 +130,7 @@ def test_a_mistake_in_them_is_told_in_a_line(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    code, shown = refused(settings, capsys)
+    code, shown = exit_of(settings, capsys)
     assert (code, shown[: len(said)], built) == (2, said, [])
     assert len(shown.splitlines()) == 2 and "Traceback" not in shown
 
@@ -145,10 +138,9 @@ def test_a_mistake_in_them_is_told_in_a_line(
 def test_editable_install_that_cannot_see_torch(built: Asked, capsys: Capture, monkeypatch: Patch) -> None:
     """uv hides it from isolated builds."""
     monkeypatch.setattr(pep517, "find_site", lambda _: (Path("/site"), None))
-    with pytest.raises(SystemExit) as caught:
-        backend.build_editable("out")
+    error = refused(SystemExit, backend.build_editable, "out")
     said = capsys.readouterr().err
-    assert caught.value.code == 2 and not built
+    assert error.code == 2 and not built
     assert "an editable install is for the installed torch, which this build does not see" in said
     assert "next: use --no-build-isolation, or name versions in [tool.graft] torch and install without -e" in said
 
@@ -165,9 +157,8 @@ def test_links_in_a_project_are_not_followed(
     link = Path(name.format(f"{ABI}-{sha256(str(tmp_path).encode()).hexdigest()[:8]}")).absolute()
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(theirs)
-    with pytest.raises(SystemExit) as caught:
-        backend.build_editable("out")
-    assert caught.value.code == 2 and not built
+    error = refused(SystemExit, backend.build_editable, "out")
+    assert error.code == 2 and not built
     assert f"{link}: it is a link to {theirs}, " in capsys.readouterr().err
     assert files_below(theirs) == [Path("edited.json"), Path("folder/file")]
 
@@ -260,9 +251,8 @@ def test_names_of_others_are_refused(tmp_path: Path) -> None:
     for name in ("torch", "Functorch", "os", "numpy", "typing-extensions", "2d-ops"):
         config = PYPROJECT.replace('"my-ops"', f'"{name}"')
         write(tmp_path, {"pyproject.toml": config, "native_functions.yaml": ""})
-        with pytest.raises(UsageError, match=rf"pyproject.toml: \[project\] name is {name}, ") as caught:
-            read_project(tmp_path)
-        assert caught.value.todo
+        error = refused(UsageError, read_project, tmp_path, match=rf"pyproject.toml: \[project\] name is {name}, ")
+        assert error.todo
 
 
 def test_what_torch_requires_is_known() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from graft.core.errors import UsageError
 from graft.core.pythons import find_pythons
-from helpers import Patch, write
+from helpers import Patch, program
 
 # What answers like a Python of this version, and a shim or a program that does not run.
 BROKEN = "exit 127"
@@ -29,9 +29,8 @@ def home(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 
 def install(home: Path, programs: Mapping[str, str]) -> None:
-    write(home, {name: f"#!/bin/sh\n{text}\n" for name, text in programs.items()})
-    for name in programs:
-        (home / name).chmod(0o755)
+    for name, text in programs.items():
+        program(home / name, text)
 
 
 PYENV = ".pyenv/versions/{}/bin/python3.12"

@@ -16,7 +16,7 @@ from graft.inputs.includes import looked_for
 from graft.inputs.native import load_native, load_natives
 from graft.inputs.saves import times
 from graft.inputs.settings import NO_SETTINGS, Settings, settings_of
-from helpers import Capture, Patch, beside, write
+from helpers import Capture, Patch, beside, refused, write
 
 CASES = beside(__file__)
 
@@ -48,16 +48,6 @@ def test_other_files_do_not_count(tmp_path: Path) -> None:
         assert settings_of(native) == NO_SETTINGS == Settings() and NO_SETTINGS.stamp == ()
 
 
-def test_flags_are_those_of_their_folder_for_both_compilers_or_one(tmp_path: Path) -> None:
-    table = 'define = ["A", "B=2"]\ncxx-flags = "-ffast-math"\nnvcc-flags = ["--use_fast_math"]'
-    one = folder(tmp_path / "one", table, {"native/One.cpp": ""})
-    natives = load_natives([one, folder(tmp_path / "two", "", {"native/Two.cpp": ""})])
-    own, other = (natives.owner(Path(name)).settings.flags for name in ("One.cpp", "Two.cpp"))
-    assert own == settings_of(one).flags
-    assert own.cflags == ("-DA", "-DB=2", "-ffast-math") and own.cuda_cflags == ("-DA", "-DB=2", "--use_fast_math")
-    assert other.cflags == other.cuda_cflags == ()
-
-
 def test_stamp_holds_what_is_written_and_no_path(tmp_path: Path) -> None:
     stamps = {}
     for name in ("one", "two"):
@@ -81,13 +71,6 @@ def test_layouts(tmp_path: Path) -> None:
     assert native.place(Path("Own.cpp")) == tmp_path.resolve() / "native/Own.cpp"
     # Sources may be at their paths in the build, but headers of include-dirs are not installed.
     assert [*map(str, native.installed)] == ["csrc/impl.cpp", "csrc/local.hpp"]
-
-
-CUDA = {"csrc/cuda/a.cc": "", "csrc/cuda/b.cu": "", "native/cuda/c.cpp": "", "csrc/cpu/d.cc": ""}
-PYTHON = {"python/pkg/csrc/a.cc": '#include "a.h"\n', "python/pkg/csrc/a.h": "", "docs/x/b.cc": ""}
-TOOLS = {"csrc/a.cc": "", "csrc/.ipynb_checkpoints/a-checkpoint.cc": "", "csrc/~b.cc~": "", ".own/c.cc": ""}
-COMPUTED = {"native/A.cpp": "#include FIELD_CONFIG\n", "include/config.h": '#include "more.ipp"\n'}
-COMPUTED |= {"include/more.ipp": "", "include/other.hh": "", "include/notes.txt": ""}
 
 
 @pytest.mark.parametrize(
@@ -143,17 +126,15 @@ def test_a_save_of_any_of_them_is_seen(tmp_path: Path) -> None:
 )
 def test_mistake_is_one_line_with_its_place(tmp_path: Path, table: str, line: int, what: str) -> None:
     native = folder(tmp_path, table, {"csrc/a.cc": "", "csrc/a.h": "", "my inc/a.h": ""})
-    with pytest.raises(UsageError) as caught:
-        load_native(native)
-    said = caught.value.what
+    error = refused(UsageError, load_native, native)
+    said = error.what
     assert said.startswith(f"{tmp_path.resolve()}/pyproject.toml:{line}: [tool.graft] ") and "\n" not in said
     assert what in said
 
 
 def test_all_mistakes_are_listed(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        settings_of(folder(tmp_path, 'sources = "a.cc"\ninclude-dirs = "b"\ndefine = "1"'))
-    assert {*re.findall(r"toml:(\d+): ", caught.value.what)} == {"6", "7", "8"}
+    error = refused(UsageError, settings_of, folder(tmp_path, 'sources = "a.cc"\ninclude-dirs = "b"\ndefine = "1"'))
+    assert {*re.findall(r"toml:(\d+): ", error.what)} == {"6", "7", "8"}
 
 
 @pytest.mark.parametrize(
@@ -166,10 +147,9 @@ def test_all_mistakes_are_listed(tmp_path: Path) -> None:
 )
 def test_flag_that_the_compiler_refuses(tmp_path: Path, table: str, line: int, what: str) -> None:
     settings = settings_of(folder(tmp_path, table, {"csrc/a.cc": ""}))
-    with pytest.raises(UsageError) as caught:
-        require_accepted(settings, GXX)
-    assert caught.value.what.startswith(f"{tmp_path.resolve()}/pyproject.toml:{line}: ")
-    assert what in caught.value.what and "\n" not in caught.value.what
+    error = refused(UsageError, require_accepted, settings, GXX)
+    assert error.what.startswith(f"{tmp_path.resolve()}/pyproject.toml:{line}: ")
+    assert what in error.what and "\n" not in error.what
 
 
 @pytest.mark.parametrize(
@@ -208,9 +188,8 @@ def test_other_processors_are_told(tmp_path: Path, capsys: Capture) -> None:
     ],
 )
 def test_compiler_with_more_than_its_name(compiler: str, todo: str) -> None:
-    with pytest.raises(GraftError) as caught:
-        require_program(compiler)
-    assert f"CXX={compiler}: " in caught.value.what and caught.value.todo == todo
+    error = refused(GraftError, require_program, compiler)
+    assert f"CXX={compiler}: " in error.what and error.todo == todo
 
 
 def test_variables_that_do_not_count_are_told(monkeypatch: Patch, capsys: Capture) -> None:

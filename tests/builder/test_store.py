@@ -13,6 +13,7 @@ from builds import ALL, COMPILER, GXX, LIBRARY, NARROW_HEADERS, A, B, Build
 from graft.compile import store
 from graft.core.errors import BuildError
 from graft.core.layout import DEBUG, Layout
+from helpers import Patch
 
 
 def set_back(path: Path) -> None:
@@ -41,25 +42,8 @@ def test_content_decides_after_a_build_that_failed(build: Build) -> None:
     assert build.run() == {A, B}
 
 
-def test_header_elsewhere_is_an_input(build: Build, tmp_path: Path) -> None:
-    header = tmp_path / "elsewhere.h"
-    header.write_text("// first\n")
-    build.write(A, f"// {header}\n")
-    build.run()
-    before = build.outside
-    assert before and before.is_as_read(build.layout.work)
-    header.write_text("// second\n")
-    set_back(header)
-    assert not before.is_as_read(build.layout.work)
-    assert build.run() == {A}
-    after = build.outside
-    assert after and after.is_as_read(build.layout.work) and after.contents != before.contents
-    header.unlink()
-    assert not after.is_as_read(build.layout.work)
-
-
 @pytest.fixture
-def elsewhere(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+def elsewhere(build: Build, tmp_path: Path, monkeypatch: Patch) -> Build:
     """The same sources in another folder, after a build in the first."""
     stock = "../base/tree/torch/include/c10/stock.h"
     build.write(stock, "// stock\n")
@@ -140,27 +124,14 @@ def cut_off(path: Path) -> None:
     path.write_bytes(data[:-1])
 
 
-@pytest.mark.parametrize("text", ["", "{}", "null", "[]", '{"manifest": null}', "not JSON"])
-def test_damaged_entry_means_compile(elsewhere: Build, tmp_path: Path, text: str) -> None:
-    for path in (tmp_path / "store").glob("*/*.json"):
-        path.write_text(text)
+@pytest.mark.parametrize("damage", ["", "{}", "null", "[]", '{"manifest": null}', "not JSON", cut_off, Path.unlink])
+def test_damaged_entry_or_object_means_compile(
+    elsewhere: Build, tmp_path: Path, damage: str | Callable[[Path], object]
+) -> None:
+    for path in (tmp_path / "store").glob("*/*.json" if isinstance(damage, str) else "*/*.o"):
+        path.write_text(damage) if isinstance(damage, str) else damage(path)
     assert elsewhere.run() == ALL
     assert elsewhere.run() == set()
-
-
-@pytest.mark.parametrize("how", [cut_off, Path.unlink])
-def test_damaged_object_is_compiled_again(elsewhere: Build, tmp_path: Path, how: Callable[[Path], object]) -> None:
-    for path in (tmp_path / "store").glob("*/*.o"):
-        how(path)
-    assert elsewhere.run() == ALL
-    assert elsewhere.run() == set()
-
-
-def test_object_that_a_killed_build_left_is_not_used(build: Build) -> None:
-    build.write("objects/A.o", "of another source\n")
-    build.write("objects/A.o.part", "of another source\n")
-    assert build.run() == ALL
-    assert (build.layout.work / "objects/A.o").read_text() == "// src/ATen/native/A.cpp\n"
 
 
 def test_objects_with_paths_of_their_folder_are_not_stored(build: Build, tmp_path: Path) -> None:
@@ -183,9 +154,7 @@ def test_inputs_with_special_characters_are_known_after_an_object_was_taken(buil
     assert build.run() == {A}
 
 
-def test_store_deletes_what_was_not_used_for_longest(
-    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_store_deletes_what_was_not_used_for_longest(build: Build, tmp_path: Path, monkeypatch: Patch) -> None:
     build.run()
     first = {*tmp_path.glob("store/*/*")}
     for path in first:
@@ -200,7 +169,7 @@ def test_store_deletes_what_was_not_used_for_longest(
     assert sum(path.stat().st_size for path in left) <= size + 1
 
 
-def test_store_deletes_what_a_killed_build_left(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_deletes_what_a_killed_build_left(build: Build, tmp_path: Path, monkeypatch: Patch) -> None:
     left = tmp_path / "store/key/state.o.partial-1"
     left.parent.mkdir(parents=True)
     left.write_text("half of an object" * 1000)
@@ -214,7 +183,7 @@ def test_store_deletes_what_a_killed_build_left(build: Build, tmp_path: Path, mo
     assert len([*tmp_path.glob("store/*/*")]) == 8
 
 
-def test_objects_that_a_work_folder_has_count(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_that_a_work_folder_has_count(build: Build, tmp_path: Path, monkeypatch: Patch) -> None:
     """Each clone has some, and would escape the limit."""
     monkeypatch.setattr(store, "_LIMIT", 1)
     build.run()
@@ -222,13 +191,13 @@ def test_objects_that_a_work_folder_has_count(build: Build, tmp_path: Path, monk
     assert all((build.layout.work / unit.target).is_file() for unit in build.units)
 
 
-def test_what_another_version_noted_is_not_used(elsewhere: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_version_noted_is_not_used(elsewhere: Build, monkeypatch: Patch) -> None:
     """It may have noted less than this one looks for."""
     monkeypatch.setattr(store, "_MANIFESTS", "those of another version")
     assert elsewhere.run() == ALL
 
 
-def test_store_of_another_user(elsewhere: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_of_another_user(elsewhere: Build, monkeypatch: Patch) -> None:
     """Who may read it, and not change times."""
 
     def refused(path: Path) -> None:

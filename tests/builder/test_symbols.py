@@ -39,15 +39,10 @@ def nm(path: Path, *flags: str) -> list[str]:
     return subprocess.run(["nm", *flags, str(path)], capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def test_exported_symbols_are_those_nm_lists(library: Path) -> None:
-    expected = {line.split()[-1] for line in nm(library, "--dynamic", "--defined-only")}
-    assert "exported" in expected
-    assert SymbolFile(library).exported() == expected
-
-
-def test_undefined_symbols_are_those_nm_lists(caller: Path) -> None:
-    expected = {line.split()[-1] for line in nm(caller, "--undefined-only")}
-    assert SymbolFile(caller).undefined() == expected
+def test_exported_and_undefined_symbols_are_those_nm_lists(library: Path, caller: Path) -> None:
+    exported = {line.split()[-1] for line in nm(library, "--dynamic", "--defined-only")}
+    assert "exported" in exported and SymbolFile(library).exported() == exported
+    assert SymbolFile(caller).undefined() == {line.split()[-1] for line in nm(caller, "--undefined-only")}
 
 
 def test_weak_reference_may_stay_unbound(library: Path) -> None:

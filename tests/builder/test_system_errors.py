@@ -15,13 +15,8 @@ from graft.core import bugs
 from graft.core.errors import BuildError, RefusedError
 from graft.core.layout import REPOSITORY
 from graft.core.system_errors import refuse_full
-from graft.deliver import wheel as deliver
 from graft.inputs import patches
 from helpers import Capture, Patch, beside
-
-
-def failing(code: int, path: str | None) -> OSError:
-    return OSError(code, os.strerror(code), path) if path else OSError(code, os.strerror(code))
 
 
 @pytest.mark.parametrize(("name", "path", "remedy"), beside(__file__)["remedies"])
@@ -31,7 +26,7 @@ def test_what_the_system_refuses(
     code = getattr(errno, name)
 
     def fail(*_: object) -> None:
-        raise failing(code, path and path.format(tmp_path))
+        raise OSError(code, os.strerror(code), *([path.format(tmp_path)] if path else []))
 
     monkeypatch.setattr(command_line, "_run", fail)
     assert command_line.main(arguments=["undevelop"]) == 3
@@ -47,17 +42,6 @@ def test_program_that_finds_no_space(tmp_path: Path) -> None:
         refuse_full("a.cpp: fatal error: error writing to a.s: No space left on device", tmp_path / "made")
     assert caught.value.what.startswith("a.cpp: fatal error")
     assert caught.value.todo.startswith(f"free some space on the file system of {tmp_path}, where ")
-
-
-@pytest.mark.parametrize(("code", "remedy"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "permissions of")])
-def test_wheel_that_cannot_be_written(code: int, remedy: str, tmp_path: Path, monkeypatch: Patch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise failing(code, None)
-
-    monkeypatch.setattr(deliver, "ZipFile", fail)
-    base = tmp_path / "torch-2.0-cp311-cp311-linux_x86_64.whl"
-    with pytest.raises(BuildError, match=f"(?s)torch-2.0.*: {os.strerror(code)}.*{remedy}.*{tmp_path / 'out'}"):
-        deliver.pack(base, {}, version="2.0+graft", platform="linux_x86_64", out=tmp_path / "out")
 
 
 def test_bug_of_graft_is_called_so(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import csv
-import hashlib
 import importlib
 import io
 import shutil
@@ -24,8 +22,7 @@ from graft.deliver.shipped import publish
 from graft.deliver.thin import package_name, thin_version, write_wheel
 from graft.deliver.wheel import pack
 from graft.verbs import dependencies_of
-from helpers import Patch, beside, write
-from packaging.requirements import Requirement
+from helpers import Patch, beside, refused, write
 from packaging.version import Version
 
 CASES = beside(__file__)
@@ -52,9 +49,8 @@ def test_package_has_the_name_that_was_given_or_the_folder_s(name: str, folder: 
     ],
 )
 def test_name_that_python_or_pip_cannot_take_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"^NAME={name}: ") as caught:
-        package_name(name, Path("/home/me/fine"))
-    assert caught.value.todo.startswith("set NAME to ")
+    error = refused(UsageError, package_name, name, Path("/home/me/fine"), match=f"^NAME={name}: ")
+    assert error.todo.startswith("set NAME to ")
     with pytest.raises(UsageError, match=r"^NAME=2d: "):
         package_name("", Path("/home/me/2d"))
 
@@ -93,11 +89,10 @@ def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_wheel_has_the_operators_their_torch_and_the_entry_point(tmp_path: Path) -> None:
+def test_wheel_has_the_operators_and_their_torch(tmp_path: Path) -> None:
     path, tag = packed(tmp_path), f"{INTERPRETER}-{INTERPRETER}-manylinux_2_28_x86_64"
     assert path.name == f"my_ops-0.1+torch2.13.0.cpu-{tag}.whl"
     with ZipFile(path) as wheel:
-        assert wheel.testzip() is None
         info = "my_ops-0.1+torch2.13.0.cpu.dist-info"
         members = {each.filename: each for each in wheel.infolist()}
         assert [name for name in members if not name.startswith(info)] == sorted(FILES)
@@ -107,28 +102,9 @@ def test_wheel_has_the_operators_their_torch_and_the_entry_point(tmp_path: Path)
         rows = [row[0] for row in csv.reader(io.StringIO(wheel.read(f"{info}/RECORD").decode()))]
         assert sorted(rows) == sorted(members)
         metadata, about = (message_from_bytes(wheel.read(f"{info}/{name}")) for name in ("METADATA", "WHEEL"))
-        assert (metadata["Name"], metadata["Version"]) == ("my_ops", "0.1+torch2.13.0.cpu")
-        assert metadata["Summary"] == "Operators: cut"
-        requirement = Requirement(metadata["Requires-Dist"])
-        versions = ("2.13.0+cpu", "2.13.0", "2.13.0+cu130", "2.13.1")
-        assert requirement.name == "torch"
-        assert [each for each in versions if each in requirement.specifier] == ["2.13.0+cpu"]
-        assert wheel.read(f"{info}/entry_points.txt").strip() == b"[torch.backends]\nmy_ops = my_ops:autoload"
+        assert (metadata["Version"], metadata["Summary"]) == ("0.1+torch2.13.0.cpu", "Operators: cut")
+        assert metadata["Requires-Dist"] == "torch==2.13.0+cpu"
         assert (about["Root-Is-Purelib"], about["Tag"]) == ("false", tag)
-
-
-def test_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: Patch) -> None:
-    wheel = packed(tmp_path)
-    before = wheel.read_bytes()
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(ZipFile, "writestr", full)
-    with pytest.raises(BuildError, match="No space left on device"):
-        packed(tmp_path, {"my_ops/other.py": b""})
-    assert wheel.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [wheel]
 
 
 def test_module_of_a_file() -> None:
@@ -208,14 +184,9 @@ BASE = "torch-1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
 INFO = "torch-1.0+cpu.dist-info"
 
 
-def record_line(name: str, content: bytes) -> str:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-    return f"{name},sha256={digest},{len(content)}\n"
-
-
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    path = tmp_path / BASE
+    """A wheel whose members have a date each."""
     files = {
         "torch/__init__.py": b"import this\n" * 50,
         "torch/lib/libtorch.so": bytes(range(256)) * 40,
@@ -223,12 +194,13 @@ def base(tmp_path: Path) -> Path:
         f"{INFO}/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 1.0+cpu\n\nVersion: in the text\n",
         f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-manylinux_2_28_x86_64\n\n",
     }
-    record = "".join(record_line(f'"{name}"' if "," in name else name, content) for name, content in files.items())
-    with ZipFile(path, "w", ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, content in {**files, f"{INFO}/RECORD": f"{record}{INFO}/RECORD,,\n".encode()}.items():
-            archive.writestr(name, content)
-            archive.infolist()[-1].external_attr = 0o100755 << 16 if name.endswith(".so") else 0o100644 << 16
-    return path
+    files |= {f"{INFO}/RECORD": "".join(f'"{name}",sha256=0,1\n' for name in files).encode(), "torch/empty/": b""}
+    with ZipFile(tmp_path / BASE, "w", ZIP_DEFLATED) as archive:
+        for day, (name, content) in enumerate(files.items(), 1):
+            member = ZipInfo(name, (2001, 2, day, 4, 5, 6))
+            member.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
+            archive.writestr(member, content)
+    return tmp_path / BASE
 
 
 def grafted(base: Path, out: Path, overlay: dict[str, bytes]) -> Path:
@@ -236,49 +208,6 @@ def grafted(base: Path, out: Path, overlay: dict[str, bytes]) -> Path:
 
 
 OVERLAY = {"torch/__init__.py": b"import that\n", "torch/new.h": b"#pragma once\n"}
-
-
-def test_every_member_is_right_and_recorded(base: Path, tmp_path: Path) -> None:
-    wheel = grafted(base, tmp_path / "out", OVERLAY)
-    assert wheel.name == "torch-1.0+cpu.graft.abc-cp311-cp311-manylinux_2_35_x86_64.whl"
-    with ZipFile(wheel) as new, ZipFile(base) as old:
-        assert new.testzip() is None
-        assert {name: new.read(name) for name in OVERLAY} == OVERLAY
-        # The compressed bytes of all others are copied.
-        for name in ("torch/lib/libtorch.so", "torch/a,b.txt"):
-            ours, theirs = new.getinfo(name), old.getinfo(name)
-            for attribute in ("compress_size", "CRC", "external_attr", "date_time", "compress_type"):
-                assert getattr(ours, attribute) == getattr(theirs, attribute)
-        info = "torch-1.0+cpu.graft.abc.dist-info"
-        assert new.namelist()[-1] == f"{info}/RECORD"
-        rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(new.read(f"{info}/RECORD").decode()))}
-        assert sorted(rows) == sorted(new.namelist())
-        for name in new.namelist()[:-1]:
-            assert ",".join([name, *rows[name]]) + "\n" == record_line(name, new.read(name))
-        metadata = new.read(f"{info}/METADATA").decode()
-        assert metadata.count("Version: 1.0+cpu.graft.abc\n") == 1
-        assert metadata.endswith("Version: in the text\n")
-        assert "Tag: cp311-cp311-manylinux_2_35_x86_64\n" in new.read(f"{info}/WHEEL").decode()
-        assert not [name for name in new.namelist() if name.startswith(INFO + "/")]
-
-
-def test_same_input_gives_the_same_grafted_wheel(base: Path, tmp_path: Path) -> None:
-    first, second = (grafted(base, tmp_path / name, OVERLAY).read_bytes() for name in ("one", "two"))
-    assert first == second
-
-
-def test_failure_leaves_the_grafted_wheel_that_was_there(base: Path, tmp_path: Path, monkeypatch: Patch) -> None:
-    wheel = grafted(base, tmp_path / "out", OVERLAY)
-    before = wheel.read_bytes()
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "copyfileobj", full)
-    with pytest.raises(BuildError, match="No space left on device"):
-        grafted(base, tmp_path / "out", {"torch/other.h": b""})
-    assert wheel.read_bytes() == before
-    assert list((tmp_path / "out").iterdir()) == [wheel]
 
 
 def test_next_wheel_replaces_what_a_killed_build_left(base: Path, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -304,21 +233,35 @@ def test_no_planted_link_is_followed(base: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_new_has_the_mode_of_the_old_and_the_last_date(base: Path, tmp_path: Path) -> None:
-    dated = tmp_path / "dated" / BASE
-    dated.parent.mkdir()
-    with ZipFile(base) as old, ZipFile(dated, "w", ZIP_DEFLATED) as archive:
-        for day, info in enumerate(old.infolist(), 1):
-            moved = ZipInfo(info.filename, (2001, 2, day, 4, 5, 6))
-            moved.external_attr = info.external_attr
-            archive.writestr(moved, old.read(info))
-        archive.writestr(ZipInfo("torch/empty/", (2001, 1, 1, 0, 0, 0)), b"")
-    last = (2001, 2, day, 4, 5, 6)
+    """The metadata's text stays as it is, and what is recorded of other members."""
     changed = {"torch/lib/libtorch.so": b"another", "torch/new.h": b"", "torch/lib/new.so": b""}
-    with ZipFile(grafted(dated, tmp_path, changed)) as new:
+    with ZipFile(grafted(base, tmp_path / "out", changed)) as new:
         found = {name: new.getinfo(name) for name in changed}
         record = new.read(new.namelist()[-1]).decode().splitlines()
-        assert {info.date_time for info in found.values()} == {last}
+        assert {info.date_time for info in found.values()} == {(2001, 2, 7, 4, 5, 6)}
         assert [info.external_attr >> 16 for info in found.values()] == [0o100755, 0o100644, 0o100755]
         assert "torch/empty/" in new.namelist()
+        metadata = new.read("torch-1.0+cpu.graft.abc.dist-info/METADATA").decode()
+    assert metadata.endswith("Version: 1.0+cpu.graft.abc\n\nVersion: in the text\n")
     assert not [line for line in record if line.startswith("torch/empty/")]
+    assert '"torch/a,b.txt",sha256=0,1' in record
     assert record[-1] == "torch-1.0+cpu.graft.abc.dist-info/RECORD,,"
+
+
+@pytest.mark.parametrize(("is_thin", "place", "name"), [(True, ZipFile, "writestr"), (False, shutil, "copyfileobj")])
+def test_failure_leaves_what_was_there(
+    is_thin: bool, place: object, name: str, base: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def make(files: dict[str, bytes]) -> Path:
+        return packed(tmp_path / "out", files) if is_thin else grafted(base, tmp_path / "out", files)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    wheel = make(FILES)
+    before = wheel.read_bytes()
+    monkeypatch.setattr(place, name, full)
+    with pytest.raises(BuildError, match="No space left on device"):
+        make({"my_ops/other.py": b""})
+    assert wheel.read_bytes() == before
+    assert list((tmp_path / "out").iterdir()) == [wheel]

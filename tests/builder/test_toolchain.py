@@ -18,7 +18,7 @@ from graft.core.layout import DEVELOP, LOADED, LOADED_SANITIZED, PACKAGES, REPOS
 from graft.inputs.pin import load_pin
 from graft.inputs.pyproject import read_toml
 from graft.inputs.toolchain import Toolchain, find_toolchain
-from helpers import Patch, program
+from helpers import Patch, program, refused
 from packaging.requirements import Requirement
 
 PIN = load_pin(REPOSITORY / "patches/2.13.0")
@@ -102,12 +102,11 @@ def bare(tmp_path: Path, monkeypatch: Patch) -> None:
 
 @pytest.mark.usefixtures("bare")
 def test_all_that_is_missing_is_named_with_its_packages() -> None:
-    with pytest.raises(MissingError) as caught:
-        environments.require_all()
+    error = refused(MissingError, environments.require_all)
     python = f"python3.{sys.version_info.minor}"
     what = "g++, git, make, /usr/include/python3/Python.h, Python's module ensurepip"
-    assert caught.value.what == f"not found: {what}"
-    assert caught.value.todo == (
+    assert error.what == f"not found: {what}"
+    assert error.todo == (
         f"`apt-get install g++ git make {python}-dev {python}-venv` (Debian, Ubuntu) or "
         "`dnf install gcc-c++ git make python3-devel python3` (Fedora)"
     )
@@ -117,13 +116,10 @@ def test_all_that_is_missing_is_named_with_its_packages() -> None:
 def test_what_no_package_has_is_told_in_words(monkeypatch: Patch) -> None:
     monkeypatch.setattr(sys, "base_prefix", "/opt/python")
     monkeypatch.setenv("CXX", "my-g++")
-    with pytest.raises(MissingError) as caught:
-        environments.require_all()
-    assert caught.value.what.startswith("not found: my-g++, git, ")
-    assert caught.value.todo.startswith(
-        "`apt-get install git make` (Debian, Ubuntu) or `dnf install git make` (Fedora)"
-    )
-    assert "; set CXX to a g++; set PYTHON to another Python" in caught.value.todo
+    error = refused(MissingError, environments.require_all)
+    assert error.what.startswith("not found: my-g++, git, ")
+    assert error.todo.startswith("`apt-get install git make` (Debian, Ubuntu) or `dnf install git make` (Fedora)")
+    assert "; set CXX to a g++; set PYTHON to another Python" in error.todo
 
 
 def test_nothing_is_created_before(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builds import GXX, Build
+from builds import GXX
 from graft.compile.diagnostics import compiled_for, diagnostics
 from graft.compile.messages import digest
 from graft.compile.units import INCLUDES, Unit, Units
@@ -200,39 +200,6 @@ def test_they_are_in_the_stamp(tmp_path: Path) -> None:
     assert taken[0].settings == take_snapshot(layout).settings
     with pytest.raises(UsageError, match=r"-std=c\+\+17"):
         take_snapshot(replace(layout, extra=extra_flags(["-std=c++17"])))
-
-
-@pytest.fixture
-def own_headers(build: Build, tmp_path: Path) -> Build:
-    """A build with g++ whose only source includes a header from the second of two include paths."""
-    first, second = write(tmp_path / "first", {"none": ""}), write(tmp_path / "second", {"mine.h": "#define VALUE 1\n"})
-    extra = extra_flags(None, None, [first, second])
-    build.layout = replace(build.layout, extra=extra)
-    build.toolchain = build.compiler = GXX
-    source = Path("src/ATen/native/A.cpp")
-    build.write(str(source), "#include <mine.h>\nint value() { return VALUE; }\n")
-    build.units = [Unit(source, Path("objects/A.o"), tuple(f"-I{folder}" for folder in extra.include_paths))]
-    return build
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "is_compiled"),
-    [
-        ("second/mine.h", "#define VALUE 2\n", True),
-        ("first/mine.h", "#define VALUE 3\n", True),
-        ("first/x.h", "", False),
-    ],
-)
-def test_headers_in_include_paths_count(
-    own_headers: Build, tmp_path: Path, name: str, text: str, is_compiled: bool
-) -> None:
-    """Those that were read, and those that would have been read instead if they were there."""
-    own_headers.make()
-    target = own_headers.layout.work / "objects/A.o"
-    before = target.read_bytes()
-    write(tmp_path, {name: text})
-    own_headers.make()
-    assert (target.read_bytes() != before) == is_compiled
 
 
 KERNEL = """#include <immintrin.h>

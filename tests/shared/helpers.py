@@ -8,18 +8,20 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import ZipFile
 
 import pytest
 import yaml
-from graft.core.layout import store
+from graft.core.layout import PACKAGES, store
 
 # Types of pytest's fixtures.
 Patch = pytest.MonkeyPatch
 Capture = pytest.CaptureFixture[str]
+
+Refusal = TypeVar("Refusal", bound=BaseException)
 
 # What builds derive from a base, by its content: parsed operators and symbol tables. And what they compile.
 DERIVED = ("operators", "symbols")
@@ -32,6 +34,15 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
     return folder
+
+
+def refused(
+    kind: type[Refusal], act: Callable[..., object], *given: Any, match: str | None = None, **named: Any
+) -> Refusal:
+    """Return the error with which a call ends."""
+    with pytest.raises(kind, match=match) as caught:
+        act(*given, **named)
+    return caught.value
 
 
 def kernel(name: str, arguments: str, body: str) -> str:
@@ -149,12 +160,32 @@ def program(path: Path, body: str) -> Path:
     return path
 
 
-def make_wheel(path: Path, members: Mapping[str, str | bytes]) -> Path:
-    """Write a wheel, or another archive, with these members."""
+def make_wheel(path: Path, members: Mapping[Any, str | bytes]) -> Path:
+    """Write a wheel, or another archive, with these members, by name or ``ZipInfo``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
     return path
+
+
+def make_installable(path: Path, members: Mapping[Any, str | bytes]) -> Path:
+    """Write a wheel that pip installs, also without metadata among ``members``."""
+    name, version, tag = path.stem.split("-", 2)
+    info = f"{name}-{version}.dist-info"
+    own = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n",
+        f"{info}/RECORD": "",
+    }
+    return make_wheel(path, {**own, **members})
+
+
+def started(code: str, *arguments: str | Path) -> subprocess.Popen[str]:
+    """Start Python with code that can import the builder."""
+    command, env = [sys.executable, "-c", code, *map(str, arguments)], {**os.environ, "PYTHONPATH": str(PACKAGES)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def compiled(text: str, target: Path, *flags: str | Path, compiler: str = "g++") -> Path:
