@@ -56,24 +56,6 @@ def test_meta_tensors_are_refused_alike(info: OpInfo) -> None:
             info(sample.input, *sample.args, **sample.kwargs)
 
 
-@every_operator
-def test_autocast(operator: Operator) -> None:
-    """With any casts, the result equals that of float to the precision of bfloat16, and gradients have the inputs'
-    dtype.
-    """
-    inputs = operator.inputs()
-    expected = operator.function(*inputs).detach()
-    with torch.autocast("cpu", torch.bfloat16):
-        result = operator.function(*inputs)
-    assert result.dtype in (torch.float32, torch.bfloat16)
-    precision = 8 * torch.finfo(torch.bfloat16).eps
-    largest = float(expected.abs().max())
-    torch.testing.assert_close(result.detach().float(), expected, rtol=precision, atol=precision * largest)
-    result.float().square().sum().backward()
-    for x in inputs:
-        assert x.grad is not None and x.grad.dtype == torch.float32 and x.grad.isfinite().all()
-
-
 # By operator, its dtype under autocast and a call. Matrix products and convolutions take the input in half and the
 # parameters in float, as between layers, and run in half; sums of many terms run in float;
 # a maximum is one of the inputs.

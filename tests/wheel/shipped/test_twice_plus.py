@@ -128,11 +128,6 @@ def test_more_than_the_caches_hold(dtype: torch.dtype) -> None:
     assert torch.equal(x.twice_plus_(y), expected)
 
 
-def test_pointwise_tag() -> None:
-    forms = torch.ops.aten.twice_plus.default, torch.ops.aten.twice_plus_.default, torch.ops.aten.twice_plus.out
-    assert all(torch.Tag.pointwise in form.tags for form in forms)
-
-
 def batched(shape: tuple[int, ...], dtype: torch.dtype, dim: int | None) -> Tensor:
     """Return a tensor of ``shape`` for each of four samples, along ``dim``; one for all of them if it is None."""
     if dim is None:
