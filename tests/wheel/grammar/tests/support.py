@@ -26,8 +26,3 @@ def check_gradients(function: Callable[..., Any], *inputs: Any, second: bool = T
     assert gradcheck(function, inputs, check_forward_ad=forward, check_undefined_grad=True)
     if second:
         assert gradgradcheck(function, inputs)
-
-
-def schema(name: str, overload: str = "default") -> torch._C.FunctionSchema:
-    """Return the schema of an operator."""
-    return getattr(getattr(aten, name), overload)._schema

@@ -1,5 +1,6 @@
 """opcheck, torch.compile, export and TorchScript, with every operator of the folder that they support."""
 
+import operator
 import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -65,17 +66,10 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def resolve(name: str) -> torch._ops.OpOverload:
-    """``gr_x.default`` as an operator."""
-    operator, _, overload = name.partition(".")
-    return getattr(getattr(aten, operator), overload)
-
-
 @pytest.mark.parametrize("name", SAMPLES)
 def test_opcheck(name: str) -> None:
-    operator, args = resolve(name), SAMPLES[name]
     kwargs = {"out": torch.empty(3)} if name.endswith(".out") else {}
-    opcheck(operator, args, kwargs)
+    opcheck(operator.attrgetter(name)(aten), SAMPLES[name], kwargs)
 
 
 PARTS = (torch.gr_parts, torch.gr_parts_explicit, torch.gr_parts_composed)
