@@ -1,4 +1,4 @@
-"""The shipped operators and modules on two processes over gloo: DTensor, DDP and FSDP2."""
+"""The shipped operators and modules on two processes over gloo: DTensor and FSDP2."""
 
 from pathlib import Path
 
@@ -123,34 +123,6 @@ expected.sum().backward()
 gradients = {name: parameter.grad / 2 for name, parameter in model.named_parameters()}  # the ranks' mean
 model.zero_grad()
 """
-
-
-def test_gradients_of_every_operator_are_averaged(tmp_path: Path) -> None:
-    program = """
-from operators import OPERATORS
-from torch.nn.parallel import DistributedDataParallel
-
-
-class Model(torch.nn.Module):
-    # Every operator, each with its own inputs as parameters.
-
-    def __init__(self):
-        super().__init__()
-        self.inputs = torch.nn.ModuleList(torch.nn.ParameterList(o.inputs()) for o in OPERATORS.values())
-
-    def forward(self, scale):
-        results = [o.function(*inputs) for o, inputs in zip(OPERATORS.values(), self.inputs, strict=True)]
-        return scale * sum(result.square().sum() for result in results)
-
-
-alone, model = Model(), DistributedDataParallel(Model())
-alone(1).backward()
-model(1 + rank).backward()
-for one, both in zip(alone.parameters(), model.parameters(), strict=True):
-    # The mean of once and twice the gradient.
-    torch.testing.assert_close(both.grad, 1.5 * one.grad)
-"""
-    run_on_two_ranks(program, tmp_path)
 
 
 def test_fully_sharded_data_parallel(tmp_path: Path) -> None:
