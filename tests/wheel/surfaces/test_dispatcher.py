@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.profiler import profile
 from torch.testing import assert_close
 from torch.testing._internal.common_subclass import subclass_db
@@ -17,23 +15,13 @@ from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.kit.subject import Subject
-from tests.kit.surfaces import COMPLIANT, IN_PLACE, META, OUT, SYMBOLIC, surface, surfaces
+from tests.kit.surfaces import COMPLIANT, IN_PLACE, META, OUT, surface, surfaces
 
 
 @surface("torch.ops.aten.op")
 def test_packet(subject: Subject) -> None:
     call, tensors = subject.on_tensors(getattr(torch.ops.aten, subject.aten_name))
     assert_close(call(*tensors), subject.expected())
-
-
-@surface("fake tensors with symbolic shapes", SYMBOLIC)
-def test_symbolic(subject: Subject) -> None:
-    call, tensors = subject.on_tensors()
-    with FakeTensorMode(shape_env=ShapeEnv()) as mode:
-        fakes = [mode.from_tensor(tensor, static_shapes=False) for tensor in tensors]
-        assert any(isinstance(size, torch.SymInt) for fake in fakes for size in fake.shape)
-        result = call(*fakes)
-    assert [int(size) for size in result.shape] == list(subject.expected().shape)
 
 
 @surface("make_fx records one node", META)
