@@ -356,7 +356,7 @@ _WRONG: tuple[tuple[Any, ...], ...] = (
     ("improved_triplet_loss", _TRIPLET, lambda t: [(t(3, 4).to(_FLOAT8),) * 3], "expected .* but got Float8_e4m3fn"),
     ("roi_pool", "input", lambda t: [t(3, 4, 5)], r"expected input to be \[N, C, H, W\], but got \[3, 4, 5\]"),
     ("roi_pool", "input", lambda t: [t(2, 3, 0, 5)], r"expected input to have a row and .* got \[2, 3, 0, 5\]"),
-    ("roi_pool", "input", lambda t: [t(2, 3, 4, 5).int()], "expected input to be double, .* bfloat16, but got Int"),
+    ("roi_pool", "input", lambda t: [t(2, 3, 4, 5).long()], "expected input to be double, .* bfloat16, but got Long"),
     ("roi_pool", "boxes", lambda t: [t(8, 4), t(5)], r"expected boxes to be 2-D with 5 columns, .* got \[(8, 4|5)\]"),
     ("roi_pool", "boxes", lambda t: [t(8, 5).int()], "expected boxes to be of a floating-point dtype, but got Int"),
     ("roi_pool", "spatial_scale", [0.0, -1.0, math.nan, math.inf], "expected spatial_scale to be positive and finite"),

@@ -61,36 +61,8 @@ mesh = init_device_mesh("cpu", (2,))
 """
 
 
-def test_rule_of_the_folder_shards_a_batch_of_images(tmp_path: Path) -> None:
-    """The rule is in native/python/distributed/tensor/_ops/_conv_ops.py."""
-    program = f"""{SHARDING}
-parameters = (2, 1), (1, 0), (1, 2)
-whole = [torch.randn(shape, dtype=torch.double).requires_grad_() for shape in ((4, 3, 7, 6), (6, 1, 3, 2), (6,))]
-expected = torch.depthwise_conv2d(*whole, *parameters)
-expected.backward(expected.detach())
-
-placements = [Shard(0)], [Replicate()], [Replicate()]
-parts = [distribute_tensor(t.detach(), mesh, p).requires_grad_() for t, p in zip(whole, placements)]
-with CommDebugMode() as sent:
-    result = torch.depthwise_conv2d(*parts, *parameters)
-    result.backward(result.detach())
-assert sent.get_total_counts() == 0, sent.get_comm_counts()
-assert result.placements == (Shard(0),)
-assert_close(result.to_local(), expected[2 * rank : 2 * rank + 2])
-for ours, theirs, placement in zip(parts, whole, (Shard(0), Partial(), Partial())):
-    assert ours.grad.placements == (placement,)
-    assert_close(ours.grad.full_tensor(), theirs.grad)
-
-# Another size and other parameters are another case; so is one image without a batch, which both ranks take.
-again = torch.depthwise_conv2d(parts[0].detach(), parts[1].detach())
-assert_close(again.full_tensor(), torch.depthwise_conv2d(*whole[:2]))
-one = distribute_tensor(whole[0][0].detach(), mesh, [Shard(0)])
-assert_close(torch.depthwise_conv2d(one, parts[1]).full_tensor(), torch.depthwise_conv2d(whole[0][0], whole[1]))
-"""
-    run_on_two_ranks(program, tmp_path)
-
-
 def test_batch_is_sharded_without_communication(tmp_path: Path) -> None:
+    """Rules of the folder are in native/python/distributed/tensor/_ops/_conv_ops.py."""
     program = f"""{SHARDING}
 BOXES = torch.tensor([0.0, 1, 1, 2, 2])
 # Functions, the shapes of their tensors, and how many of these are sharded.
@@ -100,6 +72,8 @@ CASES = [
     (lambda x, k: torch.correlate2d(x, k, mode='same'), [(6, 5, 7), (3, 3)], 1),
     (lambda x: torch.fft.rfft2_abs(x), [(6, 4, 5)], 1),
     (lambda x: torch.gdh(x), [(6, 4)], 1),
+    (lambda *given: torch.depthwise_conv2d(*given, (2, 1), (1, 0), (1, 2)), [(4, 3, 7, 6), (6, 1, 3, 2), (6,)], 1),
+    (lambda *given: torch.depthwise_conv2d(*given), [(6, 3, 7, 6), (6, 1, 3, 2), (6,)], 1),
     # Boxes are sharded, images are not.
     (lambda b, x: torch.roi_pool(x, b.abs() * BOXES, 1.0, 2, 2), [(6, 5), (2, 3, 8, 9)], 1),
 ]
@@ -146,6 +120,11 @@ for function in (ours, theirs):
     function.square().sum().backward()
 for part, x in zip(parts, whole):
     assert_close(part.grad.full_tensor(), x.grad)
+# One image without a batch, which both ranks take; and several, without a bias.
+weight = torch.randn(6, 1, 3, 2)
+for x in (torch.randn(3, 7, 6), torch.randn(4, 3, 7, 6)):
+    parts = distribute_tensor(x, mesh, [Shard(0)]), distribute_tensor(weight, mesh, [Replicate()])
+    assert_close(torch.depthwise_conv2d(*parts).full_tensor(), torch.depthwise_conv2d(x, weight))
 """
     run_on_two_ranks(program, tmp_path)
 

@@ -190,14 +190,6 @@ def test_compiled_and_exported_for_any_batch(operator: Operator) -> None:
         torch.testing.assert_close(exported(*inputs), expected[0])
 
 
-@pytest.mark.parametrize("name", ["depthwise_conv2d", "improved_triplet_loss", "roi_pool"])
-@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
-def test_numbers_that_no_kernel_is_for_are_refused_by_name(name: str, dtype: torch.dtype) -> None:
-    inputs = [values(shape, torch.float32, 0).to(dtype) for shape in OPERATORS[name].shapes(2)]
-    with pytest.raises(RuntimeError, match=r"\(\): expected \w+ to be double, float, half or bfloat16, (but )?got "):
-        OPERATORS[name].function(*inputs)
-
-
 def test_fuzzer_has_valid_calls() -> None:
     """It varies calls of every operator, including those called only by derivative formulas."""
     calls = valid_calls()
