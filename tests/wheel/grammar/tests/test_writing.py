@@ -146,15 +146,6 @@ def test_versions_of_written_tensors_grow() -> None:
     assert z._version == 2
 
 
-def test_a_saved_tensor_that_is_written_is_noticed() -> None:
-    x, z = real(3), torch.ones(3, dtype=torch.double)
-    y = x.exp()
-    with torch.no_grad():
-        torch.gr_put(z, y)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        y.sum().backward()
-
-
 @pytest.mark.parametrize(
     "write",
     [
@@ -274,14 +265,6 @@ def test_make_fx_records_the_call() -> None:
     graph = make_fx(lambda x: PROGRAMS["a new tensor"](aten, x), tracing_mode="symbolic")(torch.ones(2, 3))
     assert ".gr_put.default" in graph.code
     torch.testing.assert_close(graph(torch.ones(4, 5)), torch.full((4, 5), 3.0))
-
-
-def test_tensors_without_data() -> None:
-    x = torch.ones(3, device="meta")
-    assert torch.gr_put(x, x.clone()) is None
-    assert torch.gr_put(x, [x.clone()]) is None
-    assert torch.gr_rotate(x, x.clone(), None, 2) is None
-    assert torch.gr_keep(x, x.clone()).shape == (3,)
 
 
 # TorchScript does not keep the names of arguments: it takes gr_put.scaled for gr_put.row.
