@@ -1,4 +1,4 @@
-"""Tests for every shipped operator: special values, autocast, determinism, vmap of gradients."""
+"""Tests for every shipped operator: autocast, determinism, vmap of gradients, any batch."""
 
 import itertools
 import re
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-import torch.nn.functional as F
 from samples import check_deterministic, result_and_gradients, values
 from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo
@@ -25,12 +24,10 @@ class Operator:
     Args:
         function: calls it.
         shapes: returns its tensors' shapes, for a batch of the given size.
-        plain: the same with PyTorch's own operators; None if that needs a loop.
     """
 
     function: Callable[..., Tensor]
     shapes: Callable[[int], list[tuple[int, ...]]]
-    plain: Callable[..., Tensor] | None
 
     def inputs(self, batch: int = 2, dtype: torch.dtype = torch.float32) -> list[Tensor]:
         """Return tensors to call it with."""
@@ -38,53 +35,25 @@ class Operator:
 
 
 BOXES = torch.tensor([[0, 0, 0, 5, 4], [1, 2, 1, 6, 5], [1, 4, 4, 3, 3]], dtype=torch.float32)
-
-
-def plain_loss(anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-    d_ap, d_an = (anchor - positive).square().sum(-1), (anchor - negative).square().sum(-1)
-    return (d_ap - d_an).clamp(min=-1.0) + 0.5 * d_ap.clamp(min=0.01)
-
-
 OPERATORS = {
-    "gdh": Operator(torch.gdh, lambda n: [(n, 3, 4)], lambda x: x.flatten().clone()),
-    "twice_plus": Operator(torch.twice_plus, lambda n: [(n, 3, 4), (4,)], lambda x, y: 2 * x + y),
-    "mul_constant": Operator(lambda x: torch.mul_constant(x, 2.5), lambda n: [(n, 3, 4)], lambda x: x * 2.5),
-    "affine": Operator(torch.affine, lambda n: [(n, 3, 4), (5, 4), (5,)], F.linear),
-    "depthwise_conv2d": Operator(
-        # Without padding: some convolutions multiply its zeros by a NaN in the weight, others skip them, like ours.
-        lambda x, weight, bias: torch.depthwise_conv2d(x, weight, bias),
-        lambda n: [(n, 4, 9, 8), (4, 1, 3, 3), (4,)],
-        lambda x, weight, bias: F.conv2d(x, weight, bias, groups=4),
-    ),
+    "gdh": Operator(torch.gdh, lambda n: [(n, 3, 4)]),
+    "twice_plus": Operator(torch.twice_plus, lambda n: [(n, 3, 4), (4,)]),
+    "mul_constant": Operator(lambda x: torch.mul_constant(x, 2.5), lambda n: [(n, 3, 4)]),
+    "affine": Operator(torch.affine, lambda n: [(n, 3, 4), (5, 4), (5,)]),
+    "depthwise_conv2d": Operator(torch.depthwise_conv2d, lambda n: [(n, 4, 9, 8), (4, 1, 3, 3), (4,)]),
     "improved_triplet_loss": Operator(
-        lambda *inputs: torch.improved_triplet_loss(*inputs, -1.0, 0.01, 0.5, "none"),
-        lambda n: [(n, 7)] * 3,
-        plain_loss,
+        lambda *inputs: torch.improved_triplet_loss(*inputs, -1.0, 0.01, 0.5, "none"), lambda n: [(n, 7)] * 3
     ),
-    "roi_pool": Operator(lambda x: torch.roi_pool(x, BOXES.to(x.dtype), 1.0, 2, 3), lambda n: [(n, 3, 6, 7)], None),
-    "fft.rfft2_abs": Operator(torch.fft.rfft2_abs, lambda n: [(n, 4, 6)], lambda x: torch.fft.rfft2(x).abs()),
-    "correlate2d": Operator(
-        torch.correlate2d, lambda n: [(n, 6, 7), (2, 3)], lambda x, k: F.conv2d(x[:, None], k[None, None])[:, 0]
-    ),
+    "roi_pool": Operator(lambda x: torch.roi_pool(x, BOXES.to(x.dtype), 1.0, 2, 3), lambda n: [(n, 3, 6, 7)]),
+    "fft.rfft2_abs": Operator(torch.fft.rfft2_abs, lambda n: [(n, 4, 6)]),
+    "correlate2d": Operator(torch.correlate2d, lambda n: [(n, 6, 7), (2, 3)]),
 }
-
 every_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-with_plain = {name: operator for name, operator in OPERATORS.items() if operator.plain}
 
 
 def test_the_table_is_complete() -> None:
     public = set(torch._added_operators.PUBLIC)
     assert public - set(OPERATORS) == {"improved_triplet_loss_with_distances", "roi_pool_with_indices"}
-
-
-@pytest.mark.parametrize("special", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("operator", with_plain.values(), ids=with_plain)
-def test_special_values_go_where_they_do_in_plain_operations(operator: Operator, special: float) -> None:
-    for place in range(len(operator.inputs())):
-        inputs = [x.detach() for x in operator.inputs()]
-        inputs[place].view(-1)[1] = special
-        assert operator.plain is not None
-        torch.testing.assert_close(operator.function(*inputs), operator.plain(*inputs), equal_nan=True)
 
 
 def said_by_pytorch(x: Tensor, y: Tensor) -> str:
