@@ -66,6 +66,10 @@ class Subject:
         """The overload that mutates no argument."""
         return functional_overload(self.aten_name)
 
+    def has_kernel(self, key: str) -> bool:
+        """Return whether a kernel is registered for a dispatch key."""
+        return torch._C._dispatch_has_kernel_for_dispatch_key(self.overload.name(), key)
+
     @property
     def is_of_pytorch(self) -> bool:
         """Whether the added operators are compared with it."""
@@ -74,9 +78,7 @@ class Subject:
     @property
     def references(self) -> Sequence[Sequence[str]]:
         """PyTorch's own operators to compare with, those of the same kind first."""
-        key = "CompositeImplicitAutograd"
-        is_composed = torch._C._dispatch_has_kernel_for_dispatch_key(self.overload.name(), key)
-        return (COMPOSITES, KERNELS) if is_composed else (KERNELS,)
+        return (COMPOSITES, KERNELS) if self.has_kernel("CompositeImplicitAutograd") else (KERNELS,)
 
     def require_pointwise(self) -> None:
         """Skip the test unless the operator is elementwise."""
@@ -90,6 +92,10 @@ class Subject:
         samples = list(self.info.sample_inputs("cpu", dtype, requires_grad=requires_grad))
         chosen = next((s for s in samples if isinstance(s.input, Tensor) and s.input.numel() > 1), samples[0])
         return [chosen.input, *chosen.args], dict(chosen.kwargs)
+
+    def differentiable_sample(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return arguments that require gradients, if it is differentiable."""
+        return self.sample(requires_grad=self.info.supports_autograd)
 
     def on_tensors(
         self, form: Callable[..., Any] | None = None, **options: Any
@@ -105,13 +111,13 @@ class Subject:
             pytest.skip("the sample broadcasts self")
         return call, tensors
 
-    def differentiable(self) -> tuple[Callable[..., Any], list[Tensor]]:
+    def differentiable(self, dtype: torch.dtype = torch.double) -> tuple[Callable[..., Any], list[Tensor]]:
         """Return a function of the sample's tensors, and these tensors, which require gradients if they can."""
         if not self.info.supports_autograd:
             pytest.skip("not differentiable")
-        if torch.double not in self.info.dtypes:
-            pytest.skip("no double")
-        return self.on_tensors(requires_grad=True)
+        if dtype not in self.info.dtypes:
+            pytest.skip(f"no {dtype}")
+        return self.on_tensors(dtype=dtype, requires_grad=True)
 
     def gradients(self) -> tuple[Callable[..., Any], list[Tensor], list[Tensor], Sequence[Tensor]]:
         """Return a function of tensors, these, those of them that require gradients, and the gradients of its sum."""

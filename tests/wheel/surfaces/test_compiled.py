@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch._inductor.utils import run_and_get_code
 from torch.testing import assert_close
+from torch.testing._internal.optests import aot_autograd_check, fake_check, make_fx_check
 
 from tests.kit.subject import Subject, first_result
 from tests.kit.surfaces import FORMULA, IN_PLACE, META, METHOD, OUT, SCHEMA_TYPES, SYMBOLIC, surface, surfaces
@@ -68,6 +69,31 @@ def test_compiled_autograd(subject: Subject) -> None:
     with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager", fullgraph=True)):
         result.backward()
     assert_close(tuple(tensor.grad for tensor in wanted), expected)
+
+
+@surfaces(
+    "check",
+    {
+        "torch.testing: fake_check": ((fake_check,), META),
+        "torch.testing: aot_autograd_check, static": ((aot_autograd_check, False), META),
+        "torch.testing: aot_autograd_check, dynamic": ((aot_autograd_check, True), SYMBOLIC),
+    },
+)
+def test_checked(subject: Subject, check: tuple[Any, ...]) -> None:
+    function, *more = check
+    function(subject.function, *subject.differentiable_sample(), *more)
+
+
+@surface("torch.testing: make_fx_check", META)
+def test_make_fx_checked(subject: Subject) -> None:
+    for mode in ("real", "fake", "symbolic"):
+        make_fx_check(subject.function, *subject.sample(), mode)
+
+
+@surface("torch.library.opcheck", META)
+def test_opchecked(subject: Subject) -> None:
+    args, kwargs = subject.differentiable_sample()
+    torch.library.opcheck(subject.overload, tuple(args), kwargs)
 
 
 @surface("Inductor", INDUCTOR)

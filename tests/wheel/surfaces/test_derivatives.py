@@ -7,21 +7,66 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import gradgradcheck
+from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.graph import saved_tensors_hooks
 from torch.testing import assert_close
+from torch.testing._internal.composite_compliance import check_backward_formula, check_forward_ad_formula
 from torch.utils.checkpoint import checkpoint
 
 from tests.kit.samples import is_differentiable
 from tests.kit.subject import Subject
 from tests.kit.surfaces import BATCHED, FORMULA, surface, surfaces
 
+SECOND = f"{FORMULA}; the operators that they call must be differentiable, too"
 FORWARD = f"add a formula `result:` to derivatives.yaml, or {FORMULA}"
 
 
-@surface("gradgradcheck", f"{FORMULA}; the operators that they call must be differentiable, too")
-def test_second(subject: Subject) -> None:
-    assert gradgradcheck(*subject.differentiable())
+@surfaces(
+    "options",
+    {
+        "gradcheck": ({}, FORMULA),
+        "gradcheck of complex numbers": (
+            {"dtype": torch.cdouble},
+            f"{FORMULA}: gradients of complex tensors need .conj()",
+        ),
+        "forward mode": ({"check_forward_ad": True, "check_backward_ad": False}, FORWARD),
+        "undefined gradients": ({"check_undefined_grad": True}, FORMULA),
+    },
+)
+def test_first(subject: Subject, options: dict[str, Any]) -> None:
+    checks = {name: value for name, value in options.items() if name != "dtype"}
+    assert gradcheck(*subject.differentiable(options.get("dtype", torch.double)), **checks)
+
+
+@surfaces("is_mixed", {"gradgradcheck": (False, SECOND), "forward mode over backward": (True, SECOND)})
+def test_second(subject: Subject, is_mixed: bool) -> None:
+    assert gradgradcheck(*subject.differentiable(), check_fwd_over_rev=is_mixed)
+
+
+@surface("batched gradients", FORWARD)
+def test_batched_gradients(subject: Subject) -> None:
+    call, tensors = subject.differentiable()
+    assert gradcheck(call, tensors, check_batched_grad=True)
+    assert gradcheck(call, tensors, check_forward_ad=True, check_batched_forward_grad=True)
+
+
+@surface("gradient of the in-place form", FORMULA)
+def test_in_place(subject: Subject) -> None:
+    subject.differentiable()
+    call, tensors = subject.in_place_on_tensors(requires_grad=True)
+    assert gradcheck(lambda first, *rest: call(first.clone(), *rest), tensors)
+
+
+@surfaces(
+    "check",
+    {
+        "composite compliance of the backward formula": (check_backward_formula, FORMULA),
+        "composite compliance of the forward formula": (check_forward_ad_formula, FORMULA),
+    },
+)
+def test_composite(subject: Subject, check: Callable[..., None]) -> None:
+    subject.differentiable()
+    check(subject.function, *subject.differentiable_sample(), assert_equal_fn=assert_close)
 
 
 @surface("the node is named after it", FORMULA)
@@ -115,7 +160,7 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 @surfaces(
     "transform",
     {
-        f"torch.func.{name}, and under torch.vmap": (transform, f"{FORWARD}; under vmap: {BATCHED}")
+        f"torch.func.{name}, and under torch.vmap": (transform, f"{FORMULA}; under vmap: {BATCHED}")
         for name, transform in TRANSFORMS.items()
     },
 )

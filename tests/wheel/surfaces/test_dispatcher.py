@@ -7,21 +7,63 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.profiler import profile
 from torch.testing import assert_close
 from torch.testing._internal.common_subclass import subclass_db
+from torch.testing._internal.composite_compliance import check_with_mode
 from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.kit.samples import is_differentiable
 from tests.kit.subject import Subject
-from tests.kit.surfaces import COMPLIANT, IN_PLACE, META, OUT, surface, surfaces
+from tests.kit.surfaces import COMPLIANT, IN_PLACE, META, OUT, SYMBOLIC, surface, surfaces
+
+
+def described(value: Any) -> list[Any]:
+    """Return the properties of tensors that do not depend on their data."""
+    return [(each.shape, each.dtype, each.stride()) for each in pytree.tree_leaves(value) if isinstance(each, Tensor)]
 
 
 @surface("torch.ops.aten.op")
 def test_packet(subject: Subject) -> None:
     call, tensors = subject.on_tensors(getattr(torch.ops.aten, subject.aten_name))
     assert_close(call(*tensors), subject.expected())
+
+
+@surface("the tag pt2_compliant", COMPLIANT)
+def test_compliant(subject: Subject) -> None:
+    assert torch.Tag.pt2_compliant_tag in subject.overload.tags
+
+
+@surface("a kernel for Meta: tensors without data", META)
+def test_meta(subject: Subject) -> None:
+    call, tensors = subject.on_tensors()
+    result = call(*(tensor.to("meta") for tensor in tensors))
+    assert result.is_meta
+    assert described(result) == described(subject.expected())
+
+
+@surface("fake tensors", META)
+def test_fake(subject: Subject) -> None:
+    call, tensors = subject.on_tensors()
+    with FakeTensorMode() as mode:
+        result = call(*(mode.from_tensor(tensor) for tensor in tensors))
+    assert described(result) == described(subject.expected())
+
+
+@surface("fake tensors with symbolic shapes", SYMBOLIC)
+def test_symbolic(subject: Subject) -> None:
+    call, tensors = subject.on_tensors()
+    with FakeTensorMode(shape_env=ShapeEnv()) as mode:
+        fakes = [mode.from_tensor(tensor, static_shapes=False) for tensor in tensors]
+        assert any(isinstance(size, torch.SymInt) for fake in fakes for size in fake.shape)
+        result = call(*fakes)
+    assert [int(size) for size in result.shape] == list(subject.expected().shape)
 
 
 @surface("make_fx records one node", META)
@@ -87,6 +129,36 @@ def test_tested_subclasses(subject: Subject) -> None:
             assert type(call(*(info.create_fn(tensor.shape) for tensor in tensors))) is cls
 
 
+@surface("composite compliance", COMPLIANT)
+def test_composite(subject: Subject) -> None:
+    check_with_mode(subject.function, *subject.sample(), assert_close)
+
+
+@surface(
+    "aliases and writes are as the schema says",
+    "write (a!) after the type of each mutated argument, and (a) after one that is returned",
+)
+def test_schema(subject: Subject) -> None:
+    call, tensors = subject.on_tensors()
+    with SchemaCheckMode():
+        call(*tensors)
+
+
+@surface(
+    "conjugate and negative views",
+    "read tensors with operators or TensorIterator; call .resolve_conj() before reading memory",
+)
+def test_math_bits(subject: Subject) -> None:
+    if torch.cdouble not in subject.info.dtypes:
+        pytest.skip("no complex numbers")
+    call, tensors = subject.on_tensors(dtype=torch.cdouble)
+    conjugated = [torch.conj(tensor.conj().resolve_conj()) for tensor in tensors]
+    assert any(tensor.is_conj() for tensor in conjugated)
+    negated = [torch._neg_view(-tensor) if is_differentiable(tensor) else tensor for tensor in tensors]
+    for views in (conjugated, negated):
+        assert_close(call(*views), call(*tensors))
+
+
 @surface("memory layouts are kept", "let TensorIterator allocate the result, or create it with at::empty_like(self)")
 def test_layouts(subject: Subject) -> None:
     subject.require_pointwise()
@@ -135,6 +207,18 @@ def test_autocast(subject: Subject) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         result = call(*tensors)
     assert result.dtype in (torch.float32, torch.bfloat16)
+
+
+@surface("CPU autocast's policy casts arguments to one type", "list the operator in autocast.yaml")
+def test_autocast_policy(subject: Subject) -> None:
+    if not subject.has_kernel("AutocastCPU"):
+        pytest.skip("no policy")
+    call, (first, *rest) = subject.on_tensors(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = call(first.bfloat16(), *rest)
+    given = (first.bfloat16(), *rest)
+    cast = [each.to(result.dtype) if each.is_floating_point() else each for each in given]
+    assert_close(result, call(*cast))
 
 
 COMPILER = "install a C++ compiler; the headers themselves are generated"

@@ -1,5 +1,7 @@
 """Distributed tensors, other processes, threads and PyTorch's own tests."""
 
+import copy
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
-from tests.kit.subject import Subject
+from tests.kit.subject import Subject, first_result
 from tests.kit.surfaces import STATELESS, surface
 
 if torch.distributed.is_available():
@@ -60,6 +62,28 @@ def test_sharded_backward(subject: Subject) -> None:
             result.backward(torch.ones_like(result))
         assert sent.get_total_counts() == 0
         assert all(part.grad.placements == (Shard(0),) for part in parts)
+
+
+class Calling(torch.nn.Module):
+    """Calls the function that it holds."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@surface("a module that calls it is copied and saved", STATELESS)
+def test_saved_module(subject: Subject) -> None:
+    model = Calling(subject.function)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (copy.deepcopy(model), torch.load(file, weights_only=False)):
+        args, kwargs = subject.sample()
+        assert_close(first_result(other(*args, **kwargs)), subject.expected())
 
 
 class Results(torch.utils.data.Dataset[Tensor]):
