@@ -465,6 +465,13 @@ def test_deterministic() -> None:
     check_deterministic(torch.correlate2d, x, kernel)
 
 
+def check_cpu_capability() -> None:
+    """Run by test_cpu_capabilities.py."""
+    for sizes, dtype, mode in itertools.product(SIZES, [torch.float32, torch.complex128, torch.int16], MODES):
+        test_values(sizes, dtype, mode)
+    test_gradients_of_large_inputs((100, 200), (3, 5), torch.float32, "same")
+
+
 def test_module() -> None:
     module = torch.nn.Correlate2d((3, 4), mode="full", dtype=torch.float64)
     x = values((2, 9, 8), torch.float64)

@@ -1,25 +1,26 @@
-"""The kernels for each CPU capability except the highest, which the other tests use: tests of values run again."""
+"""The kernels for each CPU capability except the highest, which the other tests use.
 
-import re
+One program for each capability calls ``check_cpu_capability`` of the operators' tests.
+"""
+
 from pathlib import Path
 
 import pytest
 from samples import at_capability
 
-FOLDER = Path(__file__).parent
-# Kernels whose operator has another name.
-OPERATORS = {"SpectralMagnitude": "Rfft2Abs", "DepthwiseConv2dWeight": "DepthwiseConv2d"}
-CHOSEN = "test_values or agrees_with_mul or test_gradient or caches_hold"
+CHECK = "check_cpu_capability"
+MODULES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py") if f"def {CHECK}(" in path.read_text())
 
 
-def tests_of_kernels() -> list[str]:
-    """Return the tests of each operator with a kernel of its own."""
-    stems = {path.stem.removesuffix("Kernel") for path in FOLDER.parents[2].glob("native/cpu/*Kernel.cpp")}
-    names = {re.sub(r"(?<!^)(?=[A-Z])", "_", OPERATORS.get(stem, stem)).lower() for stem in stems}
-    return [str(FOLDER / f"test_{name}.py") for name in sorted(names)]
+def test_each_operator_with_a_kernel_of_its_own_is_checked() -> None:
+    kernels = Path(__file__).parents[3] / "native/cpu"
+    names = {path.stem.removesuffix("Kernel") for path in kernels.glob("*Kernel.cpp")}
+    checked = {module.removeprefix("test_").replace("_", "") for module in MODULES}
+    # Sources whose operator has another name.
+    of_source = {"SpectralMagnitude": "rfft2abs", "DepthwiseConv2dWeight": "depthwiseconv2d"}
+    assert {of_source.get(name, name.lower()) for name in names} == checked
 
 
 @pytest.mark.parametrize("capability", ["DEFAULT", "AVX2"])
 def test_right_at_every_cpu_capability(capability: str) -> None:
-    arguments = ["-q", "-p", "no:cacheprovider", "-k", CHOSEN, *tests_of_kernels()]
-    at_capability(capability, f"import pytest\nassert pytest.main({arguments}) == 0\n")
+    at_capability(capability, "".join(f"import {name}\n{name}.{CHECK}()\n" for name in MODULES))

@@ -256,6 +256,14 @@ def test_the_same_bits_every_time(case: Case, memory_format: torch.memory_format
     check_deterministic(lambda *inputs: torch.depthwise_conv2d(*inputs, *case.parameters), *inputs)
 
 
+def check_cpu_capability() -> None:
+    """Run by test_cpu_capabilities.py."""
+    for case, dtype, memory_format in itertools.product(CASES, DTYPES, FORMATS):
+        check(case, dtype, memory_format)
+    for case in LARGE:
+        check(case, torch.float32, torch.channels_last)
+
+
 ROUNDING = """
 import torch
 for dtype in (torch.half, torch.bfloat16):

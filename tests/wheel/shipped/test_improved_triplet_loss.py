@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import (
     HALF,
+    REAL,
     allocated,
     assert_exact,
     check_deterministic,
@@ -279,6 +280,12 @@ def test_memory_is_that_of_the_losses() -> None:
 def test_memory_of_the_backward_is_that_of_the_gradients() -> None:
     inputs = [x.t().contiguous().t() for x in triple((64, 4096), torch.float32)]
     assert allocated(backward, torch.ones(64), *inputs, torch.ones(64, 2)) < 3 * 64 * 4096 * 4 + 64 * 4 * 10
+
+
+def check_cpu_capability() -> None:
+    """Run by test_cpu_capabilities.py."""
+    for shape, dtype in itertools.product([(3, 1), (3, 15), (3, 16), (3, 65), (5, 400)], REAL):
+        check_with_gradients(triple(shape, dtype), PARAMETERS, "none")
 
 
 @every_reduction

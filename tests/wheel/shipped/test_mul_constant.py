@@ -113,3 +113,11 @@ def test_constant_may_be_a_size() -> None:
         x = values((size, 4), torch.float32)
         for function in (f, compiled, torch.jit.script(f)):
             torch.testing.assert_close(function(x), x * 2.5 * size)
+
+
+def check_cpu_capability() -> None:
+    """Run by test_cpu_capabilities.py."""
+    for dtype in [*REAL, *INTEGERS, *COMPLEX, torch.complex32, torch.bool]:
+        for length in (1, 15, 16, 17, 1000):
+            x = values((length,), dtype)
+            assert_exact(torch.mul_constant(x, 3), torch.mul(x, 3))

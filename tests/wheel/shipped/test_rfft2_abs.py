@@ -135,6 +135,12 @@ def test_backward_of_other_devices_is_the_same() -> None:
         torch.testing.assert_close(plain.call_boxed(keys, *arguments), expected)
 
 
+def check_cpu_capability() -> None:
+    """Run by test_cpu_capabilities.py."""
+    for shape in SHAPES:
+        test_gradient(shape, torch.float32)
+
+
 def test_too_few_dimensions_under_vmap() -> None:
     with pytest.raises(RuntimeError, match="at least 2 dimensions, but under vmap there are 1"):
         torch.vmap(torch.ops.aten._fft_rfft2_abs)(torch.ones(3, 4))

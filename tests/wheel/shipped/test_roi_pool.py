@@ -1,5 +1,6 @@
 """roi_pool: the largest values in regions of interest, as Fast R-CNN pools them."""
 
+import itertools
 import timeit
 from collections.abc import Callable
 from functools import partial
@@ -286,6 +287,12 @@ def test_tangents_have_signs() -> None:
     moved = torch.roi_pool(x + step * tangent, boxes, 1.0, 2, 3)
     assert (tangent < 0).any()
     torch.testing.assert_close(result, (moved - output) / step, rtol=1e-5, atol=1e-5)
+
+
+def check_cpu_capability() -> None:
+    """Run by test_cpu_capabilities.py."""
+    for channels, dtype in itertools.product((1, 16, 17), REAL):
+        check(values((2, channels, 9, 12), dtype), BOXES, 1.0, 3, 2)
 
 
 def test_memory_format_is_kept() -> None:

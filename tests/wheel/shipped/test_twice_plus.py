@@ -154,3 +154,9 @@ def test_vmap_is_nested_and_refuses_to_write_many_samples_into_one() -> None:
         torch.vmap(Tensor.twice_plus_, (None, 0))(torch.zeros(3), torch.ones(4, 3))
     with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
         torch.vmap(Tensor.twice_plus_)(torch.zeros(4, 1), torch.ones(4, 3))
+
+
+def check_cpu_capability() -> None:
+    """Run by test_cpu_capabilities.py; grammar/tests shows that the code compiled for a capability runs."""
+    x, y = torch.arange(1000.0), torch.ones(1000)
+    assert torch.equal(torch.twice_plus(x, y), torch.arange(1.0, 2001.0, 2.0))
