@@ -172,6 +172,23 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
+def on_tensors(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    """Return a call as a function of its tensors, and these."""
+    leaves, spec = pytree.tree_flatten((list(args), kwargs))
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def call(*tensors: torch.Tensor) -> Any:
+        values = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            values[place] = tensor
+        args, kwargs = pytree.tree_unflatten(values, spec)
+        return function(*args, **kwargs)
+
+    return call, [leaves[place] for place in places]
+
+
 def is_differentiable(tensor: torch.Tensor) -> bool:
     """Return whether the dtype has derivatives: that of an index has none."""
     return tensor.is_floating_point() or tensor.is_complex()

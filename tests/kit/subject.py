@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
-from torch.utils import _pytree as pytree
 
 from .opinfos import added_op_infos, left_out
-from .samples import functional_overload
+from .samples import functional_overload, on_tensors
 
 # PyTorch's own operators: with kernels, and composite.
 KERNELS, COMPOSITES = ("lerp", "digamma"), ("outer", "nn.functional.conv2d")
@@ -102,18 +101,8 @@ class Subject:
         self, form: Callable[..., Any] | None = None, **options: Any
     ) -> tuple[Callable[..., Any], list[Tensor]]:
         """Return a function of the sample's tensors only, and these tensors."""
-        leaves, spec = pytree.tree_flatten(self.sample(**options))
-        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         called = form or self.function
-
-        def call(*tensors: Tensor) -> Any:
-            values = list(leaves)
-            for place, tensor in zip(places, tensors, strict=True):
-                values[place] = tensor
-            args, kwargs = pytree.tree_unflatten(values, spec)
-            return first_result(called(*args, **kwargs))
-
-        return call, [leaves[place] for place in places]
+        return on_tensors(lambda *args, **kwargs: first_result(called(*args, **kwargs)), *self.sample(**options))
 
     def in_place_on_tensors(self, **options: Any) -> tuple[Callable[..., Any], list[Tensor]]:
         """Return a function of the sample's tensors that changes the first, and these tensors."""

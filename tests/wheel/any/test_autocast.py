@@ -11,6 +11,7 @@ from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
 
 from tests.kit.opinfos import added_op_infos
+from tests.kit.samples import tensors_of
 
 FILES = [folder / "autocast.yaml" for folder in native_folders(os.environ["GRAFT_NATIVE"])]
 LISTS: list[dict[str, list[str]]] = [yaml.safe_load(file.read_text()) or {} for file in FILES if file.is_file()]
@@ -32,7 +33,7 @@ def test_arguments_are_cast(name: str, low: torch.dtype) -> None:
     Tensors of other types stay.
     """
     op, policy = INFOS[name], POLICIES[name]
-    samples = list(op.sample_inputs("cpu", torch.float))
+    samples = list(op.sample_inputs("cpu", torch.float, requires_grad=op.supports_autograd))
     assert samples
     for sample in samples:
         given = (sample.input.to(low), sample.args, sample.kwargs)
@@ -44,6 +45,9 @@ def test_arguments_are_cast(name: str, low: torch.dtype) -> None:
         with torch.autocast("cpu", low):
             result = called(op, given)
         torch.testing.assert_close(result, expected, rtol=0, atol=0)
+        assert [each.requires_grad for each in tensors_of(result)] == [
+            each.requires_grad for each in tensors_of(expected)
+        ]
 
 
 def called(op: OpInfo, given: tuple[Tensor, tuple[object, ...], dict[str, object]]) -> object:

@@ -29,10 +29,6 @@ def added(x: Tensor, index: Tensor) -> Tensor:
     return x + index
 
 
-def wrong(x: Tensor, index: Tensor) -> Tensor:
-    return x + index * 0 + torch.rand(x.shape).to(x.dtype)
-
-
 def refusing(x: Tensor, index: Tensor) -> Tensor:
     raise RuntimeError("expected index to be sorted")
 
@@ -101,9 +97,8 @@ def test_made_up_index_is_a_skip(described: Callable[[Kernel, str], OpInfo], ker
         described(kernel, "")
 
 
-@pytest.mark.parametrize("kernel", [added, wrong])
-def test_made_up_arguments_that_are_accepted_count(described: Callable[[Kernel, str], OpInfo], kernel: Kernel) -> None:
-    assert torch.long in described(kernel, "").dtypes
+def test_made_up_arguments_that_are_accepted_count(described: Callable[[Kernel, str], OpInfo]) -> None:
+    assert torch.long in described(added, "").dtypes
 
 
 def test_made_up_arguments_that_are_refused_are_a_skip(described: Callable[[Kernel, str], OpInfo]) -> None:

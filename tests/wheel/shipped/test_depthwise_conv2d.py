@@ -14,6 +14,9 @@ from samples import at_capability, check_deterministic
 @pytest.mark.parametrize(("case", "dtype", "memory_format"), list(itertools.product(CASES, DTYPES, FORMATS)))
 def test_values_and_gradients(case: Case, dtype: torch.dtype, memory_format: torch.memory_format) -> None:
     check(case, dtype, memory_format)
+    inputs = case.inputs(dtype, memory_format)
+    real, meta = (torch.depthwise_conv2d(*(x.to(d) for x in inputs), *case.parameters) for d in ("cpu", "meta"))
+    assert (meta.shape, meta.stride(), meta.dtype) == (real.shape, real.stride(), real.dtype)
 
 
 @pytest.mark.unemulated("how kernels for CPUs use their caches")

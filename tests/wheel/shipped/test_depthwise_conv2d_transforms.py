@@ -7,21 +7,18 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from depthwise import CASES, FORMATS, Case, backward, convolution
-from samples import flops
-from torch.autograd import gradgradcheck
+from depthwise import FORMATS, Case, backward, convolution
+from samples import check_third_derivatives, double, flops
 from torch.nn.utils import prune
 from vmaps import check_vmap
 
 
 def test_third_derivative() -> None:
-    x = torch.randn(1, 1, 3, 3, dtype=torch.float64, requires_grad=True)
-
-    def f(x: torch.Tensor) -> torch.Tensor:
-        first = torch.depthwise_conv2d(x, x.pow(2)[..., :2, :2], None, 1, 1).pow(2).sum()
-        return torch.autograd.grad(first, x, create_graph=True)[0]
-
-    assert gradgradcheck(f, (x,))
+    check_third_derivatives(
+        lambda x, weight: torch.depthwise_conv2d(x, weight, None, 1, 1),
+        double((1, 1, 3, 3)),
+        double((1, 1, 2, 2), seed=2),
+    )
 
 
 IN_DIMS = [dims for dims in itertools.product([0, None], repeat=3) if any(dim is not None for dim in dims)]
@@ -83,25 +80,6 @@ def test_vmap_nested_and_at_other_dimensions() -> None:
     nested = torch.func.vmap(torch.func.vmap(torch.depthwise_conv2d, in_dims=(3, None)), in_dims=(1, 4))(x, weight)
     for i, j in itertools.product(range(5), range(4)):
         torch.testing.assert_close(nested[i, j], torch.depthwise_conv2d(x[:, i, :, :, j], weight[..., i]))
-
-
-@pytest.mark.parametrize("memory_format", FORMATS)
-def test_meta(memory_format: torch.memory_format) -> None:
-    for case in CASES:
-        inputs = case.inputs(torch.float32, memory_format)
-        real = torch.depthwise_conv2d(*inputs, *case.parameters)
-        meta = torch.depthwise_conv2d(*(tensor.to("meta") for tensor in inputs), *case.parameters)
-        assert (meta.shape, meta.stride(), meta.dtype) == (real.shape, real.stride(), real.dtype)
-    with pytest.raises(RuntimeError, match=r"depthwise_conv2d\(\): expected weight to be no larger than the padded"):
-        torch.depthwise_conv2d(torch.empty(1, 4, 2, 2, device="meta"), torch.empty(4, 1, 3, 3, device="meta"))
-
-
-@pytest.mark.unsanitized("what Inductor compiles is linked without sanitizers")
-def test_inductor() -> None:
-    case = Case(1, 4, (9, 8), (3, 3), padding=(1, 1))
-    inputs = case.inputs(torch.float32, torch.channels_last)
-    compiled = torch.compile(lambda *args: torch.depthwise_conv2d(*args, *case.parameters) * 2, fullgraph=True)
-    torch.testing.assert_close(compiled(*inputs), torch.depthwise_conv2d(*inputs, *case.parameters) * 2)
 
 
 @pytest.mark.parametrize(

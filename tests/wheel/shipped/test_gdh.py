@@ -25,20 +25,6 @@ def test_result_is_never_an_alias(shape: tuple[int, ...]) -> None:
     assert not x.gdh()._is_view()
 
 
-def test_symbolic_sizes() -> None:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    fake = FakeTensorMode(shape_env=ShapeEnv()).from_tensor(torch.ones(3, 4), static_shapes=False)
-    (size,) = torch.gdh(fake).shape
-    assert isinstance(size, torch.SymInt) and size == 12
-
-
-def test_method_takes_no_arguments() -> None:
-    with pytest.raises(TypeError, match=r"takes no arguments"):
-        torch.rand(2).gdh(1)
-
-
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 def test_sparse_tensors_are_refused_by_name(layout: torch.layout) -> None:

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from samples import (
     layouts,
     values,
 )
-from vmaps import check_vmap
 
 SHAPES = [(0, 3), (1, 1), (3, 0), (5, 7), (4, 129), (2, 1000), (300, 400), (17,), (0,), (1100, 640)]
 BATCHES = [(2, 3, 5), (1, 4, 2, 17), (2, 0, 3), (2, 3, 0)]
@@ -212,18 +210,6 @@ def test_errors() -> None:
 
 def test_deterministic() -> None:
     check_deterministic(loss, *(x.requires_grad_() for x in triple((300, 400), torch.float32)))
-
-
-@every_reduction
-@pytest.mark.parametrize("in_dims", [(0, 0, 0), (2, None, None), (None, 1, 0)])
-def test_vmap(in_dims: tuple[int | None, ...], reduction: str) -> None:
-    function = partial(loss, reduction=reduction)
-    gradient = torch.func.grad(lambda *inputs: function(*inputs).sum(), argnums=(0, 1, 2))
-    for shape in ((6, 6), (6, 6, 2)):
-        inputs = [torch.rand(6, *shape) if d is not None else torch.rand(shape) for d in in_dims]
-        check_vmap(function, *inputs, in_dims=in_dims)
-        check_vmap(gradient, *inputs, in_dims=in_dims)
-    check_vmap(torch.vmap(loss), *triple((2, 3, 5), torch.float64), in_dims=(0, 0, 0))
 
 
 @pytest.mark.parametrize("dtype", HALF)

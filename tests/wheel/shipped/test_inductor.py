@@ -80,38 +80,14 @@ def test_backward_and_dynamic_shapes_are_fused() -> None:
         step(9)
 
 
-def test_other_operators_are_called_as_they_are() -> None:
-    x = torch.randn(3, 4, requires_grad=True)
-    result, codes = run_and_get_code(torch.compile(lambda x: torch.gdh(x.sin()) * 2, fullgraph=True), x)
-    torch.testing.assert_close(result, x.sin().flatten() * 2)
-    assert kernels(codes[0])[1] == ["gdh.default"], codes
-    result.sum().backward()
-    torch.testing.assert_close(x.grad, 2 * x.cos())
-
-
-def exported() -> torch.export.ExportedProgram:
-    class Model(torch.nn.Module):
-        def forward(self, x: Tensor, y: Tensor) -> Tensor:
-            return torch.gdh(torch.twice_plus(x, y))
-
-    shapes = ({0: torch.export.Dim("rows")}, None)
-    return torch.export.export(Model(), (torch.randn(3, 4), torch.randn(4)), dynamic_shapes=shapes)
-
-
-def test_export_keeps_the_operators_until_asked_to_decompose() -> None:
-    program = exported()
-    operators = {node.target for node in program.graph.nodes if node.op == "call_function"}
-    assert operators == {torch.ops.aten.twice_plus.default, torch.ops.aten.gdh.default}
-    x, y = torch.randn(5, 4), torch.randn(4)
-    decomposed = program.run_decompositions()
-    operators = {node.target for node in decomposed.graph.nodes if node.op == "call_function"}
-    assert torch.ops.aten.gdh.default in operators
-    assert torch.ops.aten.twice_plus.default not in operators
-    for each in (program, decomposed):
-        torch.testing.assert_close(each.module()(x, y), (2 * x + y).flatten())
+class Model(torch.nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.gdh(torch.twice_plus(x, y))
 
 
 def test_aot_inductor_runs(tmp_path: Path) -> None:
-    package: Any = torch._inductor.aoti_compile_and_package(exported(), package_path=str(tmp_path / "model.pt2"))
+    shapes = ({0: torch.export.Dim("rows")}, None)
+    program = torch.export.export(Model(), (torch.randn(3, 4), torch.randn(4)), dynamic_shapes=shapes)
+    package: Any = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
     x, y = torch.randn(5, 4), torch.randn(4)
     torch.testing.assert_close(torch._inductor.aoti_load_package(package)(x, y), (2 * x + y).flatten())

@@ -1,6 +1,4 @@
-"""The shipped operators and modules in other processes: forked, spawned, and data loader workers."""
-
-import copy
+"""The shipped operators and modules in other processes: workers of a data loader, forked and spawned."""
 
 import pytest
 import torch
@@ -29,22 +27,3 @@ def test_workers_of_a_data_loader(context: str) -> None:
     data = Embedded()
     batches = list(DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context=context))
     torch.testing.assert_close(torch.cat(batches), torch.stack([data[index] for index in range(4)]))
-
-
-def add_gradient(rank: int, model: nn.Module, images: Tensor) -> None:
-    """One step of Hogwild: the parameters are in memory shared by the processes."""
-    model(images[rank]).sum().backward()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.twice_plus_(parameter.grad)
-
-
-def test_processes_share_a_module() -> None:
-    images = torch.rand(1, 3, 6, 6)
-    model = Embedded().model
-    alone = copy.deepcopy(model)
-    torch.multiprocessing.spawn(add_gradient, (model.share_memory(), images), nprocs=1)
-    add_gradient(0, alone, images)
-    for ours, expected in zip(model.parameters(), alone.parameters(), strict=True):
-        torch.testing.assert_close(ours, expected)
-    assert not torch.equal(alone[2].bias, Embedded().model[2].bias)

@@ -2,7 +2,7 @@
 
 import itertools
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,24 +12,10 @@ from torch.testing._internal.common_device_type import OpDTypes
 from torch.testing._internal.common_dtype import custom_types
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
-from torch.utils import _pytree as pytree
+
+from tests.kit.samples import on_tensors
 
 pytestmark = QUIET
-
-
-def on_tensors(op: OpInfo, sample: SampleInput) -> tuple[Callable[..., Any], list[Tensor]]:
-    """Return a sample's call as a function of its tensors, and these."""
-    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
-    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-
-    def function(*tensors: Tensor) -> Any:
-        values = list(leaves)
-        for place, tensor in zip(places, tensors, strict=True):
-            values[place] = tensor
-        first, args, kwargs = pytree.tree_unflatten(values, spec)
-        return op(first, *args, **kwargs)
-
-    return function, [leaves[place] for place in places]
 
 
 def dimensions(count: int, *choices: int | None) -> list[tuple[int | None, ...]]:
@@ -50,7 +36,7 @@ def sliced(tensors: list[Tensor], dims: tuple[int | None, ...], changed: list[bo
 def cases(op: OpInfo, device: str, dtype: torch.dtype) -> Iterator[Any]:
     """Yield a function, its tensors with a batch dimension, these dimensions, and the results for the slices."""
     for sample in op.sample_inputs(device, dtype):
-        function, tensors = on_tensors(op, sample)
+        function, tensors = on_tensors(op, [sample.input, *sample.args], sample.kwargs)
         for dims in dimensions(len(tensors), 0, -1):
             slices = sliced(tensors, dims, [True for _ in tensors])
             try:
@@ -84,7 +70,8 @@ class TestVmap(TestCase):
         torch._C._functorch._set_vmap_fallback_warning_enabled(False)
         self.addCleanup(torch._C._functorch._set_vmap_fallback_warning_enabled, True)
         for wrong in op.error_inputs(device):
-            function, tensors = on_tensors(op, wrong.sample_input)
+            sample = wrong.sample_input
+            function, tensors = on_tensors(op, [sample.input, *sample.args], sample.kwargs)
             for dims in dimensions(len(tensors), 0):
                 batch = [t if dim is None else t.expand(2, *t.shape) for t, dim in zip(tensors, dims, strict=True)]
                 with self.assertRaises((RuntimeError, TypeError, ValueError, IndexError), msg=f"in_dims={dims}"):

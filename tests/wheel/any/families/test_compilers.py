@@ -21,19 +21,13 @@ SAMPLES = 2
 
 
 class TestEagerFusionOpInfo(TestCase):
-    def check(self, op: OpInfo, device: str, dtype: torch.dtype, *, dynamic: bool) -> None:
+    @in_one
+    def test_aot_autograd_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
+        """With static shapes; opcheck does the same with dynamic ones."""
         is_differentiable = op.supports_autograd and dtype.is_floating_point
         for sample in op.sample_inputs(device, dtype, requires_grad=is_differentiable):
             given = [sample.input, *sample.args]
-            aot_autograd_check(op, given, sample.kwargs, dynamic, check_gradients=is_differentiable)
-
-    @in_one
-    def test_aot_autograd_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self.check(op, device, dtype, dynamic=False)
-
-    @in_one
-    def test_aot_autograd_symbolic_exhaustive(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self.check(op, device, dtype, dynamic=True)
+            aot_autograd_check(op, given, sample.kwargs, False, check_gradients=is_differentiable)
 
 
 @pytest.mark.unsanitized("Inductor compiles for each sample")

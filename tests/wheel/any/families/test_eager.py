@@ -29,7 +29,10 @@ class TestCommon(TestCase):
                 first = sample.input.clone() if is_inplace else sample.input
                 if is_inplace and (first.shape, first.dtype) != (expected.shape, expected.dtype):
                     continue
-                self.assertEqual(variant(first, *sample.args, **sample.kwargs), expected)
+                result = variant(first, *sample.args, **sample.kwargs)
+                self.assertEqual(result, expected)
+                if is_inplace:
+                    self.assertIs(result, first)
 
     # Upstream does the same: in half types, another order of additions gives another sum.
     @each_of(OPERATORS, allowed_dtypes=(torch.float32, torch.int64, torch.complex64))

@@ -1,83 +1,87 @@
 """Derivatives: test_ops_gradients.py and test_ops_fwd_gradients.py."""
 
-import contextlib
-import copy
-import functools
+import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-import pytest
 import torch
-from opinfos import (
-    DIFFERENTIABLE,
-    FLOATING,
-    QUIET,
-    TWICE_DIFFERENTIABLE,
-    differentiable,
-    each_of,
-    instantiate,
-    tensors_of,
-)
+from opinfos import DIFFERENTIABLE, FLOATING, QUIET, TWICE_DIFFERENTIABLE, differentiable, each_of, instantiate
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 from torch.testing._internal.common_device_type import OpDTypes
 from torch.testing._internal.common_dtype import custom_types
-from torch.testing._internal.common_utils import TestGradients
+from torch.testing._internal.common_utils import TestCase, gradcheck, gradgradcheck
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
-from torch.utils import _pytree as pytree
 
-from tests.kit.samples import with_differentiable_results
+from tests.kit.samples import on_tensors, with_differentiable_results
 
 pytestmark = QUIET
 IN_PLACE = [info for info in DIFFERENTIABLE if info.inplace_variant and info.supports_inplace_autograd]
+FORWARD_OVER_BACKWARD = {
+    "check_fwd_over_rev": True,
+    "check_rev_over_rev": False,
+    "check_batched_grad": False,
+    "check_undefined_grad": False,
+}
 
 
-def checkable(op: OpInfo) -> tuple[OpInfo, Callable[..., Any]]:
-    """Return the operator and its function, with samples for which PyTorch's helper checks exactly the gradients.
+def calls(
+    op: OpInfo, device: str, dtype: torch.dtype, is_in_place: bool
+) -> Iterator[tuple[Callable[..., Any], tuple[Tensor, ...]]]:
+    """Yield each sample's call as a function of its tensors, and these."""
 
-    The helper puts tensors back into any list, but searches only the first argument's.
-    """
-    function = op.get_op()
+    def in_place(first: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return op.get_inplace()(first.clone(), *args, **kwargs)
 
-    def sample_inputs(*args: Any, **kwargs: Any) -> Iterator[SampleInput]:
-        for sample in op.sample_inputs(*args, **kwargs):
-            yield spread_sample(sample)
-
-    @functools.wraps(function)
-    def gathered(first: Any, *args: Any, **kwargs: Any) -> Any:
-        if args and isinstance(args[0], pytree.TreeSpec):
-            args, kwargs = pytree.tree_unflatten(list(args[1:]), args[0])
-        return function(first, *args, **kwargs)
-
-    result = copy.copy(op)
-    result.sample_inputs = sample_inputs
-    return result, gathered
+    function = partial(op.gradcheck_wrapper, in_place if is_in_place else op.get_op())
+    are_conjugated = op.test_conjugated_samples and dtype.is_complex
+    for sample in op.sample_inputs(device, dtype, requires_grad=True, include_conjugated_inputs=are_conjugated):
+        if not (is_in_place and sample.broadcasts_input):
+            call, tensors = on_tensors(function, [sample.input, *sample.args], sample.kwargs)
+            process = sample.output_process_fn_grad
+            yield lambda *given, call=call, process=process: process(call(*given)), tuple(tensors)
 
 
-def spread_sample(sample: SampleInput) -> SampleInput:
-    given = [*sample.args, *sample.kwargs.values()]
-    if not any(isinstance(each, (list, tuple)) and tensors_of(each) for each in given):
-        return sample
-    leaves, structure = pytree.tree_flatten((sample.args, sample.kwargs))
-    return SampleInput(sample.input, args=(structure, *leaves), output_process_fn_grad=sample.output_process_fn_grad)
+class TestGradients(TestCase):
+    """The checks of PyTorch's TestGradients, which finds no tensors in a list unless it is the first argument."""
+
+    def options(self, op: OpInfo) -> dict[str, Any]:
+        return {
+            "check_grad_dtypes": True,
+            "nondet_tol": op.gradcheck_nondet_tol,
+            "fast_mode": op.gradcheck_fast_mode,
+        }
+
+    def check(self, op: OpInfo, device: str, dtype: torch.dtype, is_in_place: bool = False, **options: Any) -> None:
+        given = {**self.options(op), "check_batched_grad": op.check_batched_grad, "check_undefined_grad": True}
+        for function, tensors in calls(op, device, dtype, is_in_place):
+            self.assertTrue(gradcheck(function, tensors, **{**given, **options}))
+
+    def check_twice(
+        self, op: OpInfo, device: str, dtype: torch.dtype, is_in_place: bool = False, **options: Any
+    ) -> None:
+        given = {**self.options(op), "check_batched_grad": op.check_batched_gradgrad, **options}
+        for (function, tensors), strided in itertools.product(calls(op, device, dtype, is_in_place), (False, True)):
+            self.assertTrue(gradgradcheck(function, tensors, gen_non_contig_grad_outputs=strided, **given))
 
 
 class TestBwdGradients(TestGradients):
     @differentiable
     def test_fn_grad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._grad_test_helper(device, dtype, *checkable(op))
+        self.check(op, device, dtype)
 
     @each_of(TWICE_DIFFERENTIABLE, dtypes=OpDTypes.supported_backward, allowed_dtypes=FLOATING)
     def test_fn_gradgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._check_helper(device, dtype, *checkable(op), "bwgrad_bwgrad")
+        self.check_twice(op, device, dtype)
 
     @each_of(IN_PLACE, allowed_dtypes=FLOATING)
     def test_inplace_grad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._grad_test_helper(device, dtype, op, self._get_safe_inplace(op.get_inplace()))
+        self.check(op, device, dtype, is_in_place=True)
 
     @each_of([info for info in IN_PLACE if info.supports_gradgrad], allowed_dtypes=FLOATING)
     def test_inplace_gradgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._check_helper(device, dtype, op, self._get_safe_inplace(op.get_inplace()), "bwgrad_bwgrad")
+        self.check_twice(op, device, dtype, is_in_place=True)
 
 
 class TestMissingGradients(TestGradients):
@@ -86,71 +90,39 @@ class TestMissingGradients(TestGradients):
     @each_of([info for info in DIFFERENTIABLE if not info.supports_gradgrad], allowed_dtypes=FLOATING)
     def test_fn_gradgrad_is_refused(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         with self.assertRaisesRegex((RuntimeError, GradcheckError), "."):
-            self._check_helper(device, dtype, *checkable(op), "bwgrad_bwgrad")
+            self.check_twice(op, device, dtype)
 
     @each_of([info for info in DIFFERENTIABLE if not info.supports_forward_ad], allowed_dtypes=FLOATING)
     def test_forward_mode_AD_is_refused(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
         with self.assertRaisesRegex(NotImplementedError, "forward AD"):
-            self._grad_test_helper(
-                device, dtype, *checkable(op), check_forward_ad=True, check_batched_forward_grad=False
-            )
+            self.check(op, device, dtype, check_forward_ad=True)
 
 
 class TestFwdGradients(TestGradients):
     @each_of([info for info in DIFFERENTIABLE if info.supports_forward_ad], allowed_dtypes=FLOATING)
     def test_forward_mode_AD(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._grad_test_helper(
-            device,
-            dtype,
-            *checkable(op),
-            check_forward_ad=True,
-            check_batched_forward_grad=op.check_batched_forward_grad,
-        )
+        batched = {"check_batched_forward_grad": op.check_batched_forward_grad}
+        self.check(op, device, dtype, check_forward_ad=True, **batched)
 
     @each_of([info for info in IN_PLACE if info.supports_forward_ad], allowed_dtypes=FLOATING)
     def test_inplace_forward_mode_AD(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        in_place = self._get_safe_inplace(op.get_inplace())
-        self._grad_test_helper(device, dtype, op, in_place, check_forward_ad=True)
+        self.check(op, device, dtype, is_in_place=True, check_forward_ad=True)
 
     @each_of([info for info in DIFFERENTIABLE if info.supports_fwgrad_bwgrad], allowed_dtypes=FLOATING)
     def test_fn_fwgrad_bwgrad(self, device: str, dtype: torch.dtype, op: OpInfo) -> None:
-        self._check_helper(device, dtype, *checkable(op), "fwgrad_bwgrad")
+        self.check_twice(op, device, dtype, **FORWARD_OVER_BACKWARD)
 
 
 instantiate(globals(), TestBwdGradients, TestMissingGradients, TestFwdGradients)
 
 
-class Wrong(torch.autograd.Function):
-    """The identity with a wrong gradient."""
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def setup_context(context: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(context: Any, grad: Tensor) -> Tensor:
-        return 2 * grad
-
-
-@pytest.mark.parametrize("is_right", [True, False])
-def test_the_tensors_of_any_list_are_differentiated(is_right: bool) -> None:
-    def function(first: Tensor, others: list[Tensor], scale: int, *, more: tuple[Tensor, ...]) -> Tensor:
-        product = first * others[0] if is_right else first * Wrong.apply(others[0])
-        return scale * product * others[1] + more[0]
-
-    def samples(_: OpInfo, device: str, dtype: torch.dtype, requires_grad: bool, **_kwargs: Any) -> list[SampleInput]:
-        x, y, z, w = (torch.randn(3, dtype=dtype, device=device, requires_grad=requires_grad) for _ in range(4))
-        return [SampleInput(x, args=([y, z], 2), kwargs={"more": (w,)})]
-
-    dtypes = custom_types(torch.double)
-    info = OpInfo("of_lists", op=function, dtypes=dtypes, sample_inputs_func=samples, check_batched_grad=False)
-    family = TestGradients()
-    with contextlib.nullcontext() if is_right else pytest.raises(GradcheckError):
-        family._check_helper("cpu", torch.double, *checkable(info), "gradcheck", check_batched_grad=False)
+def test_the_tensors_of_any_list_are_found() -> None:
+    x, y, z, w = (torch.tensor(float(number)) for number in range(4))
+    call, found = on_tensors(
+        lambda first, others, scale, *, more: (first, others, scale, more), [x, [y, z], 2], {"more": (w,)}
+    )
+    assert [float(each) for each in found] == [0, 1, 2, 3]
+    assert call(w, z, y, x) == (w, [z, y], 2, (x,))
 
 
 def test_results_without_a_derivative_are_not_differentiated() -> None:
@@ -163,6 +135,6 @@ def test_results_without_a_derivative_are_not_differentiated() -> None:
 
     dtypes = custom_types(torch.double)
     info = OpInfo("of_two", op=function, dtypes=dtypes, sample_inputs_func=samples, check_batched_grad=False)
-    for which in ("gradcheck", "bwgrad_bwgrad", "fwgrad_bwgrad"):
-        is_forward = which == "gradcheck"
-        TestGradients()._check_helper("cpu", torch.double, *checkable(info), which, check_forward_ad=is_forward)
+    TestGradients().check(info, "cpu", torch.double, check_forward_ad=True)
+    TestGradients().check_twice(info, "cpu", torch.double)
+    TestGradients().check_twice(info, "cpu", torch.double, **FORWARD_OVER_BACKWARD)

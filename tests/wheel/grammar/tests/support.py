@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
 NONE = -99  # what the kernels write for an argument that is None
@@ -27,20 +26,3 @@ def check_gradients(function: Callable[..., Any], *inputs: Any, second: bool = T
     assert gradcheck(function, inputs, check_forward_ad=forward, check_undefined_grad=True)
     if second:
         assert gradgradcheck(function, inputs)
-
-
-def schema(name: str, overload: str = "default") -> torch._C.FunctionSchema:
-    """Return the schema of an operator."""
-    return getattr(getattr(aten, name), overload)._schema
-
-
-class Record(TorchDispatchMode):
-    """Records the operators that reach the backend."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(str(func))
-        return func(*args, **(kwargs or {}))

@@ -79,14 +79,6 @@ def test_saved_size_instead_of_the_tensor() -> None:
     assert not hasattr(node, "_saved_self")
 
 
-def test_a_node_is_a_class_of_its_own() -> None:
-    node = torch.gr_square(torch.ones(1, requires_grad=True)).grad_fn
-    assert type(node).__name__ == "GrSquareBackward0"
-    assert type(node) is type(torch.gr_square(torch.ones(2, requires_grad=True)).grad_fn)
-    assert node.next_functions[0][0].name() == "torch::autograd::AccumulateGrad"
-    assert isinstance(node, torch.autograd.graph.Node)
-
-
 def test_wrap_opt_if_saves_only_what_is_needed() -> None:
     x, y = real(3), real(2)
     check_gradients(torch.gr_outer, x, y)

@@ -146,15 +146,6 @@ def test_versions_of_written_tensors_grow() -> None:
     assert z._version == 2
 
 
-def test_a_saved_tensor_that_is_written_is_noticed() -> None:
-    x, z = real(3), torch.ones(3, dtype=torch.double)
-    y = x.exp()
-    with torch.no_grad():
-        torch.gr_put(z, y)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        y.sum().backward()
-
-
 @pytest.mark.parametrize(
     "write",
     [
@@ -253,19 +244,6 @@ IS_ODD = pytest.mark.filterwarnings("ignore:Using `self`")  # the name of an arg
 
 @IS_ODD
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_compiled(name: str) -> None:
-    program = PROGRAMS[name]
-    compiled = torch.compile(lambda x: program(aten, x), backend="aot_eager", fullgraph=True, dynamic=True)
-    for n in (4, 5):
-        x = torch.randn(3, n)
-        copies = [x.clone() for _ in range(3)]
-        found, wanted, theirs = compiled(copies[0]), program(aten, copies[1]), program(beside, copies[2])
-        torch.testing.assert_close((found, wanted), (wanted, theirs))
-        torch.testing.assert_close(copies[0], copies[1])
-
-
-@IS_ODD
-@pytest.mark.parametrize("name", PROGRAMS)
 def test_graphs_are_those_of_torch_library(name: str) -> None:
     def graph(ops: Any) -> str:
         found: list[torch.fx.GraphModule] = []
@@ -287,14 +265,6 @@ def test_make_fx_records_the_call() -> None:
     graph = make_fx(lambda x: PROGRAMS["a new tensor"](aten, x), tracing_mode="symbolic")(torch.ones(2, 3))
     assert ".gr_put.default" in graph.code
     torch.testing.assert_close(graph(torch.ones(4, 5)), torch.full((4, 5), 3.0))
-
-
-def test_tensors_without_data() -> None:
-    x = torch.ones(3, device="meta")
-    assert torch.gr_put(x, x.clone()) is None
-    assert torch.gr_put(x, [x.clone()]) is None
-    assert torch.gr_rotate(x, x.clone(), None, 2) is None
-    assert torch.gr_keep(x, x.clone()).shape == (3,)
 
 
 # TorchScript does not keep the names of arguments: it takes gr_put.scaled for gr_put.row.
