@@ -27,8 +27,8 @@ from .environments import base_wheel_of, environment_in, folder_of, run_python, 
 REQUIREMENTS = REPOSITORY / "tests/kit/bench/requirements.txt"
 
 # glibc would return the memory of a large tensor to the system, depending on its position, and the next call would get
-# it again page by page. That can take longer than the call. The profiler, which measures memory, logs starts and stops.
-_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_MAX_": "0", "KINETO_LOG_LEVEL": "99"}
+# it again page by page. That can take longer than the call.
+_VARIABLES = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_MAX_": "0"}
 
 # The comparison with other ways to add an operator has these rows of `make bench-build`, in its order, and columns.
 _ROWS = (NOTHING, f"{DEVELOP}, kernel edited", f"{DEVELOP}, operator added")

@@ -30,6 +30,7 @@ from graft.options import Request
 
 from .edits import Edit, add_operator, edits_of
 from .environments import copied_repository, environment_in
+from .markdown import markdown_table
 from .processor import machine, processor_name
 from .testing import is_shipped
 from .timeline import timeline
@@ -234,7 +235,7 @@ def table(rows: Sequence[TimedBuild]) -> str:
         name = f"{row.name} ({row.about})" if row.about else row.name
         figures = (str(len(row.seconds)), _seconds(min(row.seconds)), _seconds(median), f"{row.aim:g} s")
         lines.append((name, *figures, verdict))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown_table(lines)
 
 
 def _seconds(seconds: float) -> str:

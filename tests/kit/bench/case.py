@@ -56,14 +56,12 @@ class CaseResult:
         threads: the number of threads of both sides.
         ratios: the peer's time divided by ours, in each round.
         measurements: of each side in each round.
-        peak_bytes: the maximum memory that each allocated at once.
     """
 
     case: Case
     threads: int
     ratios: list[float]
     measurements: list[Measurement]
-    peak_bytes: tuple[int, int]
 
     @property
     def ratio(self) -> float:
@@ -112,17 +110,4 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> CaseResult
         with chosen():
             measured.append(timer.blocked_autorange(min_run_time=seconds))
     ratios = [peer.median / our.median for our, peer in zip(measured[::2], measured[1::2], strict=True)]
-    return CaseResult(case, threads, ratios, measured, (_peak(sides[0]), _peak(sides[1])))
-
-
-def _peak(side: Side) -> int:
-    """Return the maximum number of bytes that a call allocates at once."""
-    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        result = side()
-    del result
-    held = most = 0
-    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        most = max(most, held)
-    return most
+    return CaseResult(case, threads, ratios, measured)
