@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,11 +60,11 @@ WAYS: dict[str, Callable[[str], _Function]] = {
 }
 
 
-def measured(way: str) -> dict[str, Any]:
+def measured(way: str) -> dict[str, float]:
     """Measure in this process, which must not have built an operator before."""
     cpp_extension.remove_extension_h_precompiler_headers()  # they are in torch's own folder
     first, function = _timed(way, *_FIRST)
-    calls = {"call": costs(function), "digamma": costs(torch.digamma, 1)}
+    calls = costs(function)
     edit, _ = _timed(way, *_EDIT)
     cpp_extension.remove_extension_h_precompiler_headers()
     return {"first": first, "edit": edit, **calls}
@@ -82,13 +81,13 @@ def _timed(way: str, more: str, value: int) -> tuple[float, _Function]:
     return seconds, function
 
 
-def _in_fresh_process(way: str) -> dict[str, Any]:
+def _in_fresh_process(way: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         caches = {"GRAFT_HOME": f"{folder}/graft", "TORCH_EXTENSIONS_DIR": f"{folder}/torch"}
         caches["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # ninja
         command = [sys.executable, "-m", __spec__.name, "--way", way]
         done = subprocess.run(command, env={**os.environ, **caches}, stdout=subprocess.PIPE, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     print(f"{way}: {found}", flush=True)
     return found
 
