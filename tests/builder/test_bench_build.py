@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -110,9 +109,8 @@ def test_each_row_is_measured_as_often_as_asked(
     assert len({*wheels[:4]}) == 1
     # Without the operator the folder is the same as before; each other edit gives a wheel of its own.
     assert wheels[-1] == wheels[9] and len({*wheels[4:]}) == len(wheels[4:]) - 2
-    report = json.loads((tmp_path / "bench-build.json").read_text(encoding="utf-8"))
-    assert "load average" in report["title"] and report["rows"][0]["seconds"] == rows[0].seconds
-    assert "| kernel edited (OnlyOne.cpp) | 2 | " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "load average" in said and "| kernel edited (OnlyOne.cpp) | 2 | " in said
     assert not (tmp_path / "copy").exists()
     assert "<title>A.o: 0.0 s</title>" in (tmp_path / "bench-build.svg").read_text(encoding="utf-8")
     (tmp_path / "built").unlink()

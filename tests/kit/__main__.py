@@ -30,7 +30,6 @@ def _rows(parser: argparse.ArgumentParser) -> None:
 def _mutants(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("chosen", nargs="*", help="numbers (12, 3-7) and parts of file names (default: all)")
     parser.add_argument("--list", action="store_true", help="list the mutants")
-    parser.add_argument("--again", action="store_true", help="try also those that were found with the same sources")
 
 
 def _steps(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +41,6 @@ def _steps(parser: argparse.ArgumentParser) -> None:
 
 def _commands(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("chosen", nargs="*", help="parts of commands or of places (README.md:13); all by default")
-    parser.add_argument("--list", action="store_true", help="list them")
-    parser.add_argument("--again", action="store_true", help="in a new clone, also what passed with the same sources")
 
 
 # Most bring the build that they use up to date first.

@@ -75,7 +75,7 @@ def bench_peers(request: Request) -> None:
     """
     build(request)
     layout = request.layout
-    title = conditions(layout, request.jobs)["title"]
+    title = conditions(layout)
     with wheel_environment(layout, "bench", wheel_of(layout), REQUIREMENTS) as python:
         found = _printed(python, "tests.kit.bench.peers")
     out = HOME / "bench-peers"  # users install what is in theirs
@@ -92,8 +92,7 @@ def _printed(python: Path, module: str) -> dict[str, Any]:
     lines: list[str] = []
     if run_python(python, ["-m", module], {}, lines.append):
         raise CommandError(f"{module} failed", cause="".join(lines[-40:]))
-    result: dict[str, Any] = json.loads(lines[-1])
-    return result
+    return json.loads(lines[-1])
 
 
 def inline_table(found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:

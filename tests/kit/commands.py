@@ -129,15 +129,13 @@ class Reader:
 
     def _there(self) -> set[str]:
         """Return the files and folders up to two levels below the clone and the home folder."""
-        places = {"": self.clone, "~/": self.home}
-        found = ((name, folder, path) for name, folder in places.items() for path in _two_levels(folder))
-        return {f"{name}{path.relative_to(folder)}" for name, folder, path in found}
-
-
-def _two_levels(folder: Path) -> Iterator[Path]:
-    for path in (*folder.glob("*"), *folder.glob("*/*")):
-        if ".git" not in path.parts and not path.name.startswith("."):
-            yield path
+        return {
+            f"{name}{path.relative_to(folder)}"
+            for name, folder in (("", self.clone), ("~/", self.home))
+            for pattern in ("[!.]*", "*/[!.]*")
+            for path in folder.glob(pattern)
+            if ".git" not in path.parts
+        }
 
 
 def commands_of(text: str) -> Iterator[str]:
@@ -156,12 +154,9 @@ def type_commands(_: Request, given: argparse.Namespace) -> None:
     snippets = [snippet for path in documents() for snippet in snippets_of(path)]
     typed = [(each, command) for each in snippets if each.is_typed for command in commands_of(each.text)]
     chosen = [(each, command) for each, command in typed if _is_chosen(each, command, given.chosen)]
-    if given.list:
-        print("\n".join(f"{snippet.place}: {command}" for snippet, command in chosen))
-        return
     folder, kept = HOME / "commands", Kept(HOME / "commands.json")
     # Results are of this clone.
-    is_new = given.again or not kept.is_of_these_sources() or not (folder / "graft").is_dir()
+    is_new = not kept.is_of_these_sources() or not (folder / "graft").is_dir()
     if is_new:
         kept.forget()
     ended = _type(Reader(folder, is_new=is_new), snippets, chosen, kept)

@@ -59,11 +59,10 @@ class Kept:
             results = {**read_json(self._path), name: {"sources": self._sources, "result": dict(result)}}
             write_atomically(self._path, json.dumps(results, indent=1) + "\n")
 
-    def forget(self, *names: str) -> None:
-        """Delete the results of these cases, or all."""
+    def forget(self) -> None:
+        """Delete all results."""
         with file_lock(self._path.with_suffix(".lock"), ""):
-            results = {name: each for name, each in read_json(self._path).items() if names and name not in names}
-            write_atomically(self._path, json.dumps(results, indent=1) + "\n")
+            self._path.unlink(missing_ok=True)
 
 
 def sources() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from graft.core.errors import GraftError
 from graft.core.layout import REPOSITORY
 
 from .environments import run_python
-from .seconds import COSTS, complete
+from .seconds import keep
 
 # pytest's exit code if no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), for example if -k matches only tests of
 # another part.
@@ -97,13 +98,18 @@ def run_parts(
         options = plugin if are_skips_known else []
         begun = time.monotonic()
         more = {**variables, **part.variables, **part.prepare()}
-        prepared = time.monotonic()
-        costs = COSTS / f"{part.kind}.json" if is_measured and not extra else None
-        options += ["-p", "tests.kit.costs", "--costs", str(costs)] if costs else []
+        prepared, used = time.monotonic(), _cpu_seconds()
         outcome = outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs, options)
-        if costs and outcome is Outcome.PASSED:
-            complete(costs, prepared - begun, time.monotonic() - prepared, min(jobs, _MOST_PROCESSES))
+        if is_measured and not extra and outcome is Outcome.PASSED:
+            seconds = {"prepare": prepared - begun, "wall": time.monotonic() - prepared, "cpu": _cpu_seconds() - used}
+            keep(part.kind, seconds, min(jobs, _MOST_PROCESSES))
     conclude(outcomes, extra)
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of all processes that have ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:

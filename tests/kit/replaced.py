@@ -19,7 +19,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .samples import tensors_of
+from .made_up import tensors_of
 
 # In trampolines.cpp.
 _CALLED = "a replaced kernel was called"
@@ -94,8 +94,7 @@ def dtypes_of(info: OpInfo) -> list[torch.dtype]:
 
 def samples_of(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> Iterator[SampleInput]:
     """Return an operator's samples. ``OpInfo.sample_inputs`` reads the call stack, which is deep below pytest."""
-    samples: Iterator[SampleInput] = info.sample_inputs_func(info, "cpu", dtype, requires_grad)
-    return samples
+    return info.sample_inputs_func(info, "cpu", dtype, requires_grad)
 
 
 def _runs(info: OpInfo, dtype: torch.dtype) -> Iterator[Callable[[], Any]]:

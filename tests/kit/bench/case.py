@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import _graft
@@ -17,6 +18,7 @@ from torch.utils.benchmark import Measurement, Timer
 
 Side = Callable[[], object]
 Function = Callable[..., object]
+Make = Callable[[str], tuple[Side, Side]]
 
 # Calls before the first that counts. A large tensor may need new memory until all have their place.
 _WARM_UP = 5
@@ -72,6 +74,14 @@ class CaseResult:
     def is_missed(self) -> bool:
         """Whether the speedup is below the aim."""
         return self.ratio < self.case.aim
+
+
+def both_steps(
+    operator: str, peer: str, name: str, aim: float, elements: int, make: Make, group: str = ""
+) -> Iterator[Case]:
+    """Yield the forward and the backward case of an operator."""
+    for step in ("forward", "backward"):
+        yield Case(operator, peer, name, step, aim, elements, partial(make, step), group)
 
 
 def compared(step: str, ours: Function, theirs: Function, *inputs: torch.Tensor) -> tuple[Side, Side]:
