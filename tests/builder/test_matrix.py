@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZipFile
 
 import pytest
 from graft.core.errors import GraftError
 from graft.core.layout import REPOSITORY
 from graft.core.pythons import Python
-from helpers import write
+from helpers import make_wheel, program
 
 from tests.kit import kept, matrix, rows
 from tests.kit.matrix import RowResult, contents
@@ -30,12 +30,8 @@ def python_of(release: str) -> Python:
 
 
 def write_wheel(path: Path, files: Mapping[str, str | bytes], cuda: str = "None") -> Path:
-    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
-        archive.writestr("torch/version.py", f"cuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n")
-        archive.writestr(f"{path.stem}.dist-info/METADATA", path.name * 1000)
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return path
+    version = f"cuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n"
+    return make_wheel(path, {"torch/version.py": version, f"{path.stem}.dist-info/METADATA": path.name * 1000, **files})
 
 
 @dataclass
@@ -137,10 +133,7 @@ def test_pins_without_a_wheel_for_the_python_are_left_out(faked: Rows, capsys: p
 
 def test_sessions_of_nox_fail_with_their_rows(tmp_path: Path) -> None:
     """With a Python that builds nothing, or on a machine without the space for a row."""
-    python = (
-        write(tmp_path, {"python": '#!/bin/sh\n[ "$1" = -c ] && exec echo 3 11 1 cpython flags; exit 9\n'}) / "python"
-    )
-    python.chmod(0o755)
+    python = program(tmp_path / "python", '[ "$1" = -c ] && exec echo 3 11 1 cpython flags; exit 9')
     variables = {"PINS": "2.14.1 2.15.0", "PYTHONS": str(python), "GRAFT_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "nox", "-s", "matrix"]
     done = subprocess.run(

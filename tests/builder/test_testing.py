@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -27,7 +26,7 @@ from graft.core.files import STAMP
 from graft.core.layout import Layout, TorchVersion, native_folders
 from graft.deliver.built import Built, fingerprint_of, save_built
 from graft.options import Request
-from helpers import write
+from helpers import make_wheel, write
 
 from tests.kit import environments, seconds, testing
 from tests.kit.environments import TEST, folder_of, unpacked, wheel_environment
@@ -48,15 +47,15 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 def fake_wheel(folder: Path, version: str, text: str = "") -> Path:
     """A wheel of a torch that prints its version, and ``text``."""
-    path = folder / f"torch-{version}-py3-none-any.whl"
     folder.mkdir(parents=True, exist_ok=True)
     info = f"torch-{version}.dist-info"
-    with ZipFile(path, "w") as archive:
-        archive.writestr("torch/__init__.py", f"print({f'{version} {text}'.strip()!r})\n")
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", f"torch/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
-    return path
+    members = {
+        "torch/__init__.py": f"print({f'{version} {text}'.strip()!r})\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": f"torch/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n",
+    }
+    return make_wheel(folder / f"torch-{version}-py3-none-any.whl", members)
 
 
 def torch_of(python: Path) -> str:

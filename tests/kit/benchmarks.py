@@ -19,7 +19,7 @@ from graft.core.layout import HOME, REPOSITORY
 from graft.options import Request
 from graft.verbs import build, of_checkout, thin_wheel
 
-from .builds import DEVELOP, NOTHING, bench_build, conditions
+from .builds import DEVELOP, bench_build, conditions
 from .environments import base_wheel_of, environment_in, folder_of, run_python, wheel_environment, wheel_of
 from .markdown import markdown_table
 
@@ -30,7 +30,7 @@ REQUIREMENTS = REPOSITORY / "tests/kit/bench/requirements.txt"
 _VARIABLES = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_MAX_": "0"}
 
 # The comparison with other ways to add an operator has these rows of `make bench-build`, in its order, and columns.
-_ROWS = (NOTHING, f"{DEVELOP}, kernel edited", f"{DEVELOP}, operator added")
+_ROWS = (f"{DEVELOP}, kernel edited", f"{DEVELOP}, operator added")
 _ORDER = ("graft", "custom_op", "extension")
 
 # Rows of both tables, by the names of figures in bench/.
@@ -116,7 +116,7 @@ def table(found: Mapping[str, Any], builds: Sequence[float], thin: int) -> str:
         thin: the bytes of the thin wheel.
     """
     extension = found["built"]
-    first, kernel, operator = (f"{seconds:.0f} s" for seconds in builds)
+    kernel, operator = (f"{seconds:.0f} s" for seconds in builds)
     seconds = f"{extension['seconds']:.0f} s"
     lines = [
         ("", "Graft", "`torch.library.custom_op`", "`TORCH_LIBRARY` extension"),
@@ -124,7 +124,6 @@ def table(found: Mapping[str, Any], builds: Sequence[float], thin: int) -> str:
         *((what, *(_time(found[name], key) for name in _ORDER)) for what, key in _CALLS.items()),
         ("kernel edited, until it can be imported", kernel, "0 s", seconds),
         ("operator added, until it can be imported", operator, "0 s", seconds),
-        ("first build", f"{first}, of `native/`", "0 s", seconds),
         ("size shipped", f"{thin / 1e6:.1f} MB, of `native/`", "none", f"{extension['bytes'] / 1e6:.1f} MB"),
     ]
     return markdown_table(lines)

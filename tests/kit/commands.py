@@ -257,10 +257,8 @@ def _sources(reader: Reader) -> Path:
     # The cache's tree may have the fork checked out; its first commit is what came.
     first = run(["git", "-C", checkout, "rev-list", "--max-parents=0", "HEAD"]).stdout.split()
     if first:
-        archive = reader.log.with_name("sources.tar")
-        run(["git", "-C", checkout, "archive", f"--output={archive}", first[0]])
-        run(["tar", "--extract", f"--file={archive}", f"--directory={tree}"])
-        archive.unlink()
+        unpack = 'git -C "$0" archive "$1" | tar --extract --directory="$2"'
+        run(["bash", "-o", "pipefail", "-c", unpack, checkout, first[0], tree])
     else:
         shutil.copytree(checkout, tree, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git"))
     if (reader.home / "my_ops").is_dir():

@@ -24,7 +24,7 @@ from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically
 from graft.core.layout import HOME, REPOSITORY, Layout
-from graft.options import OPTIONS, Request, request_of
+from graft.options import OPTIONS, request_of
 from packaging.version import Version
 
 from .environments import base_wheel_of
@@ -127,10 +127,10 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[RowResult
         str(TABLE.with_suffix("") / f"{name}.log"),
         datetime.date.today().isoformat(),
     )
-    found, options.again = kept.get(name, of_others=True), options.again or not kept.get(name)
+    found = None if options.again else kept.get(name)
     before = RowResult(**found) if found else None
     try:
-        result = _built_and_tested(row, layout, result, before, options, request)
+        result = _built_and_tested(row, layout, result, before, request.jobs)
     except (GraftError, OSError) as error:
         result = replace(result, error=expected(error).what)
     kept.put(name, asdict(result))
@@ -147,10 +147,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _built_and_tested(
-    row: Row, layout: Layout, new: RowResult, before: RowResult | None, options: argparse.Namespace, request: Request
-) -> RowResult:
-    jobs = max(1, request.jobs // int(os.environ.get("AT_ONCE") or 1))
+def _built_and_tested(row: Row, layout: Layout, new: RowResult, before: RowResult | None, jobs: int) -> RowResult:
+    jobs = max(1, jobs // int(os.environ.get("AT_ONCE") or 1))
     if free_bytes(REPOSITORY) < _NEEDED_BYTES:
         raise RefusedError(f"{free_bytes(REPOSITORY) >> 30} GiB are free, but a row may need {_NEEDED_BYTES >> 30}")
     Path(new.log).parent.mkdir(parents=True, exist_ok=True)
@@ -164,9 +162,8 @@ def _built_and_tested(
         if error:
             return replace(new, error=error)
         wheel = Path(json.loads(report.read_text(encoding="utf-8"))["path"])
-        is_same = before is not None and before.wheel == wheel.name
-        is_tested = before is not None and before.extra == new.extra and set(before.parts) >= set(new.parts)
-        if before and is_same and is_tested and not (before.error or options.again):
+        is_tested = before and before.extra == new.extra and set(before.parts) >= set(new.parts)
+        if before and is_tested and before.wheel == wheel.name and not before.error:
             return before
         words: list[str | Path] = ["tests.kit", "test", "--parts", *new.parts]
         words += [] if os.environ.get("KEEP", "") not in ("", "0") else ["--discard"]
