@@ -119,26 +119,19 @@ def _call_all(overload: torch._ops.OpOverload, sender: Connection) -> None:
     limit_memory(_MEMORY)
     torch.set_num_threads(1)  # a fork has no threads of OpenMP
     warnings.simplefilter("ignore")
-    sender.send(next(filter(None, map(_error_of_index, _calls(overload))), ""))
-
-
-def _calls(overload: torch._ops.OpOverload) -> Iterator[Callable[[], None]]:
     makers: list[Make] = [partial(make_of, dtype=dtype, device="cpu", requires_grad=True) for dtype in DTYPES]
     makers += [partial(make_of, dtype=dtype, device="cpu", low=far, high=far + 1) for dtype, far in _FAR.items()]
-    for make in makers:
-        for *positional, named in made_up_arguments(overload, make):
-            yield partial(_differentiate, overload, positional, named)
+    every = (arguments for make in makers for arguments in made_up_arguments(overload, make))
+    errors = (_error_of_index(overload, positional, named) for *positional, named in every)
+    sender.send(next(filter(None, errors), ""))
 
 
-def _differentiate(overload: torch._ops.OpOverload, positional: Sequence[Any], named: dict[str, Any]) -> None:
-    wanted = [each for each in tensors_of(overload(*positional, **named)) if each.requires_grad]
-    with contextlib.suppress(Exception):  # an error in a formula is for tests
-        torch.autograd.backward(wanted, [torch.ones_like(each) for each in wanted])
-
-
-def _error_of_index(call: Callable[[], None]) -> str:
+def _error_of_index(overload: torch._ops.OpOverload, positional: Sequence[Any], named: dict[str, Any]) -> str:
+    """Call an operator and differentiate it. Return an error about an index; an error in a formula is for tests."""
     try:
-        call()
+        wanted = [each for each in tensors_of(overload(*positional, **named)) if each.requires_grad]
+        with contextlib.suppress(Exception):
+            torch.autograd.backward(wanted, [torch.ones_like(each) for each in wanted])
     except Exception as error:
         if isinstance(error, IndexError) or re.search(r"out of (range|bounds)", str(error)):
             return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

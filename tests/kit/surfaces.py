@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Record the row and the column of each test in pytest's XML, and let ``-k`` find titles."""
     for number, item in enumerate(items):
         if (marker := item.get_closest_marker("surface")) and isinstance(item, pytest.Function):
-            title, subject = marker.args[0], _subject(item.callspec.params)
+            title, subject = marker.args[0], item.callspec.params["subject"]
             item.extra_keyword_matches.add(title)
             column = f"torch.{subject.name}" if subject.is_of_pytorch else subject.name
             item.user_properties += [("row", f"{number:06} {title}"), ("column", column)]
@@ -139,13 +139,5 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not (marker := pyfuncitem.get_closest_marker("surface")):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    subject = _subject(arguments)
-    del arguments["subject"]
-    judge(pyfuncitem.obj, subject, arguments, *marker.args)
+    judge(pyfuncitem.obj, arguments.pop("subject"), arguments, *marker.args)
     return True
-
-
-def _subject(arguments: Mapping[str, object]) -> Subject:
-    subject = arguments["subject"]
-    assert isinstance(subject, Subject)
-    return subject
