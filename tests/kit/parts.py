@@ -119,12 +119,10 @@ def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
     if len(without) == len(outcomes):
-        raise TestsFailed(
-            f"no test ran; `{shlex.join(extra)}` selects none" if extra else "there are no tests",
-            todo="compare with the names that `--collect-only -q` prints"
-            if extra
-            else "write samples or tests for the operators",
-        )
+        if not extra:
+            raise TestsFailed("there are no tests", todo="write samples or tests for the operators")
+        what = f"no test ran; `{shlex.join(extra)}` selects none"
+        raise TestsFailed(what, todo="compare with the names that `--collect-only -q` prints")
     if without:
         say(f"no test was selected from {', '.join(without)}")
     say("all selected tests passed" if extra else "all tests passed")
@@ -143,13 +141,8 @@ def run_pytest(
 
     Without ``extra``, one line shows the progress, and pytest's own output only if a test fails.
     """
-    options = [
-        *(["-q"] if extra else ["-v"]),
-        "-p",
-        "no:cacheprovider",
-        f"--config-file={REPOSITORY / 'pyproject.toml'}",
-        *options,
-    ]
+    config = f"--config-file={REPOSITORY / 'pyproject.toml'}"
+    options = ["-q" if extra else "-v", "-p", "no:cacheprovider", config, *options]
     if junit:
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_bytes(b"")  # it stays empty if pytest crashes
