@@ -225,24 +225,23 @@ def _checkout(reader: Reader) -> None:
     working tree has the same edit.
     """
     tree = _sources(reader)
-    git: list[str | Path] = ["git", "-C", tree, "-c", "user.name=Someone", "-c", "user.email=someone@example.com"]
-    run(["git", "init", "--quiet", "--initial-branch=main", tree])
-    for words in (
-        ["add", "--all"],
-        ["commit", "--quiet", "--message=PyTorch"],
-        ["checkout", "--quiet", "-b", "my_fix"],
-    ):
-        run([*git, *words])
     kernel = tree / "aten/src/ATen/native/cpu/LerpKernel.cpp"
     text = kernel.read_text(encoding="utf-8")
     edited = text.replace("weight.abs() < Vectorized<scalar_t>(0.5)", "Vectorized<scalar_t>(0.5) > weight.abs()")
+    assert edited != text
+
+    def git(*words: str) -> str:
+        return run(["git", "-c", "user.name=Someone", "-c", "user.email=someone@example.com", *words], cwd=tree).stdout
+
+    git("init", "--quiet", "--initial-branch=main")
+    git("add", "--all")
+    git("commit", "--quiet", "--message=PyTorch")
+    git("update-ref", "refs/remotes/origin/main", "main")  # as in a clone
+    git("checkout", "--quiet", "-b", "my_fix")
     kernel.write_text(edited, encoding="utf-8")
-    run([*git, "commit", "--quiet", "--all", "--message=lerp"])
-    diff = run([*git, "diff", "main", "my_fix"]).stdout
-    assert diff
-    (reader.clone / "pull.diff").write_text(diff, encoding="utf-8")
-    run([*git, "checkout", "--quiet", "main"])
-    run([*git, "update-ref", "refs/remotes/origin/main", "main"])  # as in a clone
+    git("commit", "--quiet", "--all", "--message=lerp")
+    (reader.clone / "pull.diff").write_text(git("diff", "main", "my_fix"), encoding="utf-8")
+    git("checkout", "--quiet", "main")
     kernel.write_text(edited, encoding="utf-8")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,10 @@ def summary(results: Sequence[CaseResult]) -> str:
     steps = sorted({(_STEPS.index(r.case.step), r.threads) for r in results})
     heads = ["", "compared with", *(f"{_STEPS[step]}, {threads} thread{'s'[: threads - 1]}" for step, threads in steps)]
     lines = [heads, ["---"] * len(heads)]
-    for (operator, group, peer), row in rows_of(results).items():
+    rows: dict[tuple[str, str, str], list[CaseResult]] = {}
+    for result in results:
+        rows.setdefault((result.case.operator, result.case.group, result.case.peer), []).append(result)
+    for (operator, group, peer), row in rows.items():
         name = f"`{operator}`, {group}" if group else f"`{operator}`"
         cells = [[r for r in row if (_STEPS.index(r.case.step), r.threads) == column] for column in steps]
         lines.append([name, f"`{peer}`", *map(_range, cells)])
@@ -67,14 +70,6 @@ def overview(results: Sequence[CaseResult]) -> str:
         cells = [[r for r in row if r.case.step in steps] for steps in (_STEPS[::2], _STEPS[1::2])]
         lines.append([name, ", ".join(dict.fromkeys(f"`{r.case.peer}`" for r in row)), *map(_range, cells)])
     return markdown_table(lines)
-
-
-def rows_of(results: Iterable[CaseResult]) -> dict[tuple[str, str, str], list[CaseResult]]:
-    """Return the results of each operator, group and peer."""
-    rows: dict[tuple[str, str, str], list[CaseResult]] = {}
-    for result in results:
-        rows.setdefault((result.case.operator, result.case.group, result.case.peer), []).append(result)
-    return rows
 
 
 def _range(results: Sequence[CaseResult]) -> str:
