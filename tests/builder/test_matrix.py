@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 from graft.core.errors import GraftError
 from graft.core.layout import REPOSITORY
 from graft.core.pythons import Python
-from helpers import make_wheel, program
+from helpers import program
 
 from tests.kit import kept, matrix, rows
 from tests.kit.matrix import RowResult, contents
@@ -30,8 +30,12 @@ def python_of(release: str) -> Python:
 
 
 def write_wheel(path: Path, files: Mapping[str, str | bytes], cuda: str = "None") -> Path:
-    version = f"cuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n"
-    return make_wheel(path, {"torch/version.py": version, f"{path.stem}.dist-info/METADATA": path.name * 1000, **files})
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        archive.writestr("torch/version.py", f"cuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n")
+        archive.writestr(f"{path.stem}.dist-info/METADATA", path.name * 1000)
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
 
 
 @dataclass

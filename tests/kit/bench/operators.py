@@ -58,8 +58,8 @@ def _correlate2d() -> Iterator[Case]:
     for batch, size, kernel in (
         *((1, 64, 3), (1, 512, 3), (16, 128, 5), (1, 256, 11), (4, 128, 21), (1, 256, 41), (1, 128, 128)),
     ):
-        name, sizes = f"[{batch}, {size}, {size}] by {kernel} x {kernel}", {"batch": batch, "size": size}
-        each, elements = partial(make, kernel=kernel, **sizes), batch * size**2
+        name, elements = f"[{batch}, {size}, {size}] by {kernel} x {kernel}", batch * size**2
+        each = partial(make, batch=batch, size=size, kernel=kernel)
         yield from both_steps("correlate2d", "F.conv2d", name, 1, elements, partial(each, peer=by_conv2d))
         yield Case("correlate2d", "SciPy", name, "forward", 1, elements, partial(each, "forward", by_scipy))
     for (batch, size, kernels), dtype in itertools.product(
