@@ -186,7 +186,7 @@ def test_parts_are_run_and_reported(
 
 
 def test_parts_that_run_whole_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that pass: their preparation, all of them, and their processors' time."""
+    """Those that pass: their preparation, all of them, and their processors' time; and each file."""
     monkeypatch.setattr(seconds, "COSTS", tmp_path / "costs")
     both = parts_in(tmp_path)
     both += [Suite("failing", "failing", [write(tmp_path, {"test_fails.py": FAILS}) / "test_fails.py"])]
@@ -196,9 +196,11 @@ def test_parts_that_run_whole_are_measured(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(Failed):
             run_parts(Path(sys.executable), parts, {}, extra, is_measured=True)
         assert (tmp_path / "costs").exists() == (not extra)
-    (costs,) = (tmp_path / "costs").iterdir()
+    (costs,) = (tmp_path / "costs").glob("*.json")
     part = json.loads(costs.read_text())
     assert costs.name == "wheel.json" and part["prepare"] >= 1 and part["how"].startswith("JOBS=1 on ")
+    (file,) = json.loads((tmp_path / "costs/files/wheel.json").read_text()).values()
+    assert file["tests"] >= 1 and 0 < file["wall"] < part["wall"] + 1
 
 
 SKIPPING = """

@@ -16,7 +16,7 @@ from graft.core.errors import GraftError
 from graft.core.layout import REPOSITORY
 
 from .environments import run_python
-from .seconds import keep
+from .seconds import costs_of_files, keep
 
 # pytest's exit code if no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), for example if -k matches only tests of
 # another part.
@@ -96,11 +96,13 @@ def run_parts(
         results = junit and junit / f"{number}-{part.kind}.xml"
         plugin = ["-p", "tests.kit.skips", "--skips-of", part.kind, *([] if extra else ["--all-of-it"])]
         options = plugin if are_skips_known else []
+        is_whole = is_measured and not extra
+        options += ["-p", "tests.kit.costs", "--costs", str(costs_of_files(part.kind))] if is_whole else []
         begun = time.monotonic()
         more = {**variables, **part.variables, **part.prepare()}
         prepared, used = time.monotonic(), _cpu_seconds()
         outcome = outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs, options)
-        if is_measured and not extra and outcome is Outcome.PASSED:
+        if is_whole and outcome is Outcome.PASSED:
             seconds = {"prepare": prepared - begun, "wall": time.monotonic() - prepared, "cpu": _cpu_seconds() - used}
             keep(part.kind, seconds, min(jobs, _MOST_PROCESSES))
     conclude(outcomes, extra)

@@ -41,6 +41,11 @@ def seconds_of(kind: str, parts: Mapping[str, Any]) -> float:
     return float(parts[kind]["wall"] + parts[kind]["prepare"])
 
 
+def costs_of_files(kind: str) -> Path:
+    """Return where the plugin ``costs`` writes the seconds of each test file of a part."""
+    return COSTS / f"files/{kind}.json"
+
+
 def keep(kind: str, seconds: Mapping[str, float], processes: int) -> None:
     """Keep the seconds of a whole part, and how they were measured, for ``write``."""
     name = commit() if (REPOSITORY / ".git").exists() else "no commit"
