@@ -200,7 +200,7 @@ def test_parts_that_run_whole_are_measured(tmp_path: Path, monkeypatch: pytest.M
     part = json.loads(costs.read_text())
     assert costs.name == "wheel.json" and part["prepare"] >= 1 and part["how"].startswith("JOBS=1 on ")
     (file,) = json.loads((tmp_path / "costs/files/wheel.json").read_text()).values()
-    assert file["tests"] >= 1 and 0 < file["wall"] < part["wall"] + 1
+    assert file["tests"] >= 1 and 0 <= file["wall"] < part["wall"] + 1
 
 
 SKIPPING = """
