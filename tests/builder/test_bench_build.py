@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -106,9 +105,8 @@ def test_each_row_is_measured_as_often_as_asked(tmp_path: Path, small: Path, mak
     assert len({*wheels[:4]}) == 1
     # Without the operator the folder is the same as before; each other edit gives a wheel of its own.
     assert wheels[-1] == wheels[9] and len({*wheels[4:]}) == len(wheels[4:]) - 2
-    report = json.loads((tmp_path / "bench-build.json").read_text(encoding="utf-8"))
-    assert "load average" in report["title"] and report["rows"][0]["seconds"] == rows[0].seconds
-    assert "| kernel edited (OnlyOne.cpp) | 2 | " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "load average" in said and "| kernel edited (OnlyOne.cpp) | 2 | " in said
     assert not (tmp_path / "copy").exists()
     assert "<title>A.o: 0.0 s</title>" in (tmp_path / "bench-build.svg").read_text(encoding="utf-8")
     (tmp_path / "built").unlink()
@@ -151,10 +149,8 @@ def test_rows_are_listed_and_others_refused(tmp_path: Path, small: Path) -> None
 
 
 def test_operators_from_text_are_compared_by_medians() -> None:
-    calls = {"plain": 2e-6, "recorded": 3e-6}
-    rounds = [
-        {"first": n, "edit": n / 2, "call": calls, "digamma": {"plain": 1e-6, "recorded": 1e-6}} for n in (9, 1, 4)
-    ]
+    calls = {"plain": 2e-6, "plain ratio": 2, "recorded": 3e-6, "recorded ratio": 3}
+    rounds = [{"first": n, "edit": n / 2, **calls} for n in (9, 1, 4)]
     lines = inline_table(dict.fromkeys(("graft", "typed", "pch", "no headers"), rounds)).splitlines()
     assert lines[2].startswith("| first operator | 4.0 s |") and lines[3].startswith("| kernel edited | 2.0 s |")
     assert "| 2.0 us (2.0) |" in lines[4] and "| 3.0 us (3.0) |" in lines[5]

@@ -9,29 +9,26 @@ from pathlib import Path
 
 import pytest
 from graft.core.layout import REPOSITORY
+from helpers import program, write
 
 from tests.other_pythons import one_of
 
-_MAKE = """#!/bin/sh
-echo "make $*"
+_PROGRAMS = {
+    "make": """echo "make $*"
 echo "in $XDG_CACHE_HOME${GRAFT_HOME:-}"
-case "$*" in *"$FAILS"*) exit 2 ;; esac
-"""
-_GIT = "#!/bin/sh\necho 0a1b2c3d\n"
+case "$*" in *"$FAILS"*) exit 2 ;; esac""",
+    "apt-get": "echo lists",
+    "git": "echo 0a1b2c3d",
+}
 
 
 def _run(folder: Path, fails: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    for name in (".ci/run", "tests/readme_folder.py"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    pythons = "import sys\nprint('/of' + '/'.join(sys.argv[1:]))"
+    write(folder, {".ci/run": "", "tests/readme_folder.py": "", "tests/other_pythons.py": pythons})
     shutil.copy(REPOSITORY / ".ci/run", folder / ".ci/run")
-    (folder / "tests/readme_folder.py").touch()
-    (folder / "tests/other_pythons.py").write_text("import sys\nprint('/of' + '/'.join(sys.argv[1:]))")
-    programs = folder / "bin"
-    programs.mkdir()
-    for name, text in (("make", _MAKE), ("apt-get", "#!/bin/sh\necho lists\n"), ("git", _GIT)):
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "FAILS": fails, "GRAFT_HOME": "/user"}
+    for name, body in _PROGRAMS.items():
+        program(folder / "bin" / name, body)
+    environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "FAILS": fails, "GRAFT_HOME": "/user"}
     environment.pop("GRAFT_CI_CACHE", None)
     command = [folder / ".ci/run"]
     return subprocess.run(

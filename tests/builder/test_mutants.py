@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -168,8 +167,6 @@ def test_mutants_that_were_found_are_not_tried_again(tmp_path: Path) -> None:
         KILLED,
     ]
     assert [each.number for each in found_before(mutants, kept)] == [1]
-    kept.forget(*json.loads((tmp_path / "kept/results.json").read_text()))
-    assert found_before(mutants, kept) == {}
 
 
 def test_list_that_does_not_fit_the_sources_is_refused(tmp_path: Path) -> None:

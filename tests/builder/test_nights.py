@@ -198,7 +198,8 @@ def test_results_are_of_the_sources(tmp_path: Path, monkeypatch: Patch) -> None:
         results.put(name, {"text": text})
     assert found.pop("tests/README.md 2") == found["a 1"] and len(set(found.values())) == 4
     assert results.get(".gitignore") == {"text": "build"} and results.get("b") is None
-    assert results.get("b", of_others=True) == {"text": "1"} and len(results.all()) == 4
+    monkeypatch.setenv(kept.OF_OTHERS, "1")
+    assert results.get("b") == {"text": "1"} and len(results.all()) == 4
     assert kept.commit().endswith(" and changes")
 
 

@@ -38,19 +38,14 @@ def test_measurements_become_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(
             seconds, {"seconds.json": "_FILE"}.get(name, name.partition(".")[0].upper()), tmp_path / name
         )
-    grammar = {"how": "on A, cold", "prepare": 100.4, "wall": 40, "files": {}}
+    grammar = {"how": "on A, cold", "prepare": 100.4, "wall": 40, "cpu": 0}
     (tmp_path / "README.md").write_text(TEXT)
     (tmp_path / "seconds.json").write_text(json.dumps({"grammar": grammar, "wheel": grammar}))
-    (tmp_path / "costs").mkdir()
     monkeypatch.setattr(seconds, "commit", lambda: "1234abcd")
-    files = {"a": {"tests": 1000, "wall": 5.5, "cpu": 7.4}, "b": {"tests": 2, "wall": 1, "cpu": 2}}
-    (tmp_path / "costs/wheel.json").write_text(json.dumps(files))
-    (tmp_path / "costs/grammar.json").write_text(json.dumps(files))  # of a part that failed
-    seconds.complete(tmp_path / "costs/wheel.json", 0.2, 250.3, 2)
+    seconds.keep("wheel", {"prepare": 0.2, "wall": 250.3, "cpu": 1009.4}, 2)
     seconds.write("warm cache")
     text = (tmp_path / "README.md").read_text()
     assert [line.rpartition("` | ")[2] for line in text.splitlines()[4:8]] == ["250 |", "390 |", "|", "|"]
-    assert "| `wheel` | 1,002 | 250 |  | 9 |\n" in text and "| `grammar` |  | 40 | 100 |  |\n" in text
+    assert "| `wheel` | 250 |  | 1,009 |\n" in text and "| `grammar` | 40 | 100 |  |\n" in text
     assert "- `grammar`: on A, cold\n- `wheel`: JOBS=2 on " in text and ", 1234abcd, warm cache\n" in text
-    assert seconds.measured()["wheel"]["files"] == files and seconds.measured()["grammar"] == grammar
-    assert '   "a": { "tests": 1000, "wall": 5.5, "cpu": 7.4 },\n' in (tmp_path / "seconds.json").read_text()
+    assert seconds.measured()["wheel"]["cpu"] == 1009 and seconds.measured()["grammar"] == grammar

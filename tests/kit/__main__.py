@@ -30,7 +30,6 @@ def _rows(parser: argparse.ArgumentParser) -> None:
 def _mutants(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("chosen", nargs="*", help="numbers (12, 3-7) and parts of file names (default: all)")
     parser.add_argument("--list", action="store_true", help="list the mutants")
-    parser.add_argument("--again", action="store_true", help="try also those that were found with the same sources")
 
 
 def _steps(parser: argparse.ArgumentParser) -> None:
@@ -42,32 +41,19 @@ def _steps(parser: argparse.ArgumentParser) -> None:
 
 def _commands(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("chosen", nargs="*", help="parts of commands or of places (README.md:13); all by default")
-    parser.add_argument("--list", action="store_true", help="list them")
-    parser.add_argument("--again", action="store_true", help="in a new clone, also what passed with the same sources")
 
 
 # Most bring the build that they use up to date first.
 _KIT, _BUILT = "tests.kit", f"{BASE} out"
+_ON_BUILT, _ON_DELIVERY = (_BUILT, LAST, _extra), (f"{_BUILT} build {LIVE} delivery", LAST, _tests)
 VERBS = (
-    Verb(
-        *("test", "test the wheel in a new environment", f"{_KIT}.testing:test"),
-        *(f"{_BUILT} build {LIVE} delivery", LAST, _tests),
-    ),
-    Verb(
-        *("test-all", "test the builder, too, and what the READMEs say", f"{_KIT}.testing:test_all"),
-        *(f"{_BUILT} build {LIVE} delivery", LAST, _tests),
-    ),
-    Verb(
-        *("test-sanitize", "build with sanitizers and run the tests", f"{_KIT}.sanitize:test_sanitized"),
-        *(_BUILT, LAST, _extra),
-    ),
-    Verb(
-        *("test-mutants", "does a test find each wrong line?", f"{_KIT}.mutants:test_mutants"),
-        *(BASE, LAST, _mutants),
-    ),
+    Verb("test", "test the wheel in a new environment", f"{_KIT}.testing:test", *_ON_DELIVERY),
+    Verb("test-all", "test the builder, too, and what the READMEs say", f"{_KIT}.testing:test_all", *_ON_DELIVERY),
+    Verb("test-sanitize", "build with sanitizers and run the tests", f"{_KIT}.sanitize:test_sanitized", *_ON_BUILT),
+    Verb("test-mutants", "does a test find each wrong line?", f"{_KIT}.mutants:test_mutants", BASE, LAST, _mutants),
     Verb("test-nightly", "what takes hours, step by step", f"{_KIT}.nights:test_nightly", own=_steps),
     Verb("commands", "type every command that a README shows", f"{_KIT}.commands:type_commands", own=_commands),
-    Verb("fuzz", "call the operators at random", f"{_KIT}.sanitize:fuzz", _BUILT, LAST, _extra),
+    Verb("fuzz", "call the operators at random", f"{_KIT}.sanitize:fuzz", *_ON_BUILT),
     Verb(
         *("surfaces", "compare the operators with PyTorch's own", f"{_KIT}.surface_table:show_surfaces"),
         *(f"{_BUILT} delivery", LAST, _extra),

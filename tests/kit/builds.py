@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from graft.core.console import say
 from graft.core.errors import CommandError, UsageError
@@ -30,7 +29,8 @@ from graft.options import Request
 
 from .edits import Edit, add_operator, edits_of
 from .environments import copied_repository, environment_in
-from .processor import machine, processor_name
+from .markdown import markdown_table
+from .processor import machine
 from .testing import is_shipped
 from .timeline import timeline
 
@@ -95,7 +95,7 @@ def bench_build(
     repeat: int | None,
     folder: Path = HOME / "bench-build",
 ) -> list[TimedBuild]:
-    """Time builds of a copy of this repository. Print a table, and write ``bench-build.json`` beside the copy.
+    """Time builds of a copy of this repository, and print a table.
 
     Args:
         request: the pin and the native folder, which is copied, too.
@@ -104,9 +104,8 @@ def bench_build(
         folder: the folder of the copy, which is deleted.
     """
     layout = request.layout
-    rows, about = rows_of(layout, only), conditions(layout, request.jobs)
-    result = folder.with_name("bench-build.json")
-    say(about["title"])
+    rows, title = rows_of(layout, only), conditions(layout)
+    say(title)
     with copied(layout, folder) as native:
         builds = _Builds(folder, native, request)
         for row in rows:
@@ -114,20 +113,16 @@ def bench_build(
             for number in range(1, times + 1):
                 row.seconds.append(builds.time_row(row))
                 say(f"{row.name} ({number}/{times}) {row.seconds[-1]:.2f} s")
-            measured = [{"name": row.name, "aim": row.aim, "seconds": row.seconds} for row in rows]
-            write_atomically(result, json.dumps({**about, "rows": measured}, indent=1) + "\n")
-    print(f"\n{about['title']}:\n\n{table(rows)}", end="")
-    say(f"written to {result}")
+    print(f"\n{title}:\n\n{table(rows)}", end="")
     return rows
 
 
-def conditions(layout: Layout, jobs: int) -> dict[str, Any]:
+def conditions(layout: Layout) -> str:
     """Return what figures depend on: what is built, the processor and its load, the date."""
     native = "native/" if is_shipped(layout) else str(layout.native)
-    cores, load, date = len(os.sched_getaffinity(0)), os.getloadavg()[0], datetime.date.today().isoformat()
+    load, date = os.getloadavg()[0], datetime.date.today().isoformat()
     where = f"{machine()}, load average {load:.2f} at the start, {date}"
-    title = f"`make {WHEEL}` of `{native}`, PyTorch {layout.pin}; {where}"
-    return {"title": title, "processor": processor_name(), "cores": cores, "load": load, "jobs": jobs}
+    return f"`make {WHEEL}` of `{native}`, PyTorch {layout.pin}; {where}"
 
 
 @contextmanager
@@ -234,7 +229,7 @@ def table(rows: Sequence[TimedBuild]) -> str:
         name = f"{row.name} ({row.about})" if row.about else row.name
         figures = (str(len(row.seconds)), _seconds(min(row.seconds)), _seconds(median), f"{row.aim:g} s")
         lines.append((name, *figures, verdict))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown_table(lines)
 
 
 def _seconds(seconds: float) -> str:

@@ -129,15 +129,13 @@ class Reader:
 
     def _there(self) -> set[str]:
         """Return the files and folders up to two levels below the clone and the home folder."""
-        places = {"": self.clone, "~/": self.home}
-        found = ((name, folder, path) for name, folder in places.items() for path in _two_levels(folder))
-        return {f"{name}{path.relative_to(folder)}" for name, folder, path in found}
-
-
-def _two_levels(folder: Path) -> Iterator[Path]:
-    for path in (*folder.glob("*"), *folder.glob("*/*")):
-        if ".git" not in path.parts and not path.name.startswith("."):
-            yield path
+        return {
+            f"{name}{path.relative_to(folder)}"
+            for name, folder in (("", self.clone), ("~/", self.home))
+            for pattern in ("[!.]*", "*/[!.]*")
+            for path in folder.glob(pattern)
+            if ".git" not in path.parts
+        }
 
 
 def commands_of(text: str) -> Iterator[str]:
@@ -156,12 +154,9 @@ def type_commands(_: Request, given: argparse.Namespace) -> None:
     snippets = [snippet for path in documents() for snippet in snippets_of(path)]
     typed = [(each, command) for each in snippets if each.is_typed for command in commands_of(each.text)]
     chosen = [(each, command) for each, command in typed if _is_chosen(each, command, given.chosen)]
-    if given.list:
-        print("\n".join(f"{snippet.place}: {command}" for snippet, command in chosen))
-        return
     folder, kept = HOME / "commands", Kept(HOME / "commands.json")
     # Results are of this clone.
-    is_new = given.again or not kept.is_of_these_sources() or not (folder / "graft").is_dir()
+    is_new = not kept.is_of_these_sources() or not (folder / "graft").is_dir()
     if is_new:
         kept.forget()
     ended = _type(Reader(folder, is_new=is_new), snippets, chosen, kept)
@@ -230,24 +225,23 @@ def _checkout(reader: Reader) -> None:
     working tree has the same edit.
     """
     tree = _sources(reader)
-    git: list[str | Path] = ["git", "-C", tree, "-c", "user.name=Someone", "-c", "user.email=someone@example.com"]
-    run(["git", "init", "--quiet", "--initial-branch=main", tree])
-    for words in (
-        ["add", "--all"],
-        ["commit", "--quiet", "--message=PyTorch"],
-        ["checkout", "--quiet", "-b", "my_fix"],
-    ):
-        run([*git, *words])
     kernel = tree / "aten/src/ATen/native/cpu/LerpKernel.cpp"
     text = kernel.read_text(encoding="utf-8")
     edited = text.replace("weight.abs() < Vectorized<scalar_t>(0.5)", "Vectorized<scalar_t>(0.5) > weight.abs()")
+    assert edited != text
+
+    def git(*words: str) -> str:
+        return run(["git", "-c", "user.name=Someone", "-c", "user.email=someone@example.com", *words], cwd=tree).stdout
+
+    git("init", "--quiet", "--initial-branch=main")
+    git("add", "--all")
+    git("commit", "--quiet", "--message=PyTorch")
+    git("update-ref", "refs/remotes/origin/main", "main")  # as in a clone
+    git("checkout", "--quiet", "-b", "my_fix")
     kernel.write_text(edited, encoding="utf-8")
-    run([*git, "commit", "--quiet", "--all", "--message=lerp"])
-    diff = run([*git, "diff", "main", "my_fix"]).stdout
-    assert diff
-    (reader.clone / "pull.diff").write_text(diff, encoding="utf-8")
-    run([*git, "checkout", "--quiet", "main"])
-    run([*git, "update-ref", "refs/remotes/origin/main", "main"])  # as in a clone
+    git("commit", "--quiet", "--all", "--message=lerp")
+    (reader.clone / "pull.diff").write_text(git("diff", "main", "my_fix"), encoding="utf-8")
+    git("checkout", "--quiet", "main")
     kernel.write_text(edited, encoding="utf-8")
 
 
@@ -262,10 +256,8 @@ def _sources(reader: Reader) -> Path:
     # The cache's tree may have the fork checked out; its first commit is what came.
     first = run(["git", "-C", checkout, "rev-list", "--max-parents=0", "HEAD"]).stdout.split()
     if first:
-        archive = reader.log.with_name("sources.tar")
-        run(["git", "-C", checkout, "archive", f"--output={archive}", first[0]])
-        run(["tar", "--extract", f"--file={archive}", f"--directory={tree}"])
-        archive.unlink()
+        unpack = 'git -C "$0" archive "$1" | tar --extract --directory="$2"'
+        run(["bash", "-o", "pipefail", "-c", unpack, checkout, first[0], tree])
     else:
         shutil.copytree(checkout, tree, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git"))
     if (reader.home / "my_ops").is_dir():

@@ -21,6 +21,14 @@ _OPERATOR: dict[str, str] = yaml.safe_load(Path(__file__).with_name("operator.ya
 
 # Code that compiler and linker keep. A source in cpu/ is compiled several times, so the symbol is local.
 _CODE = "namespace {{ [[gnu::constructor]] void edited_by_bench_build() {{ volatile int kept = {number}; }} }}"
+
+# A formula in one line for the first argument of an operator, a tensor; it may be edited already.
+_FORMULA = re.compile(
+    r"^(- name: [\w.]+\(Tensor(?:\(\w!?\))? (\w+)\b.*\n  \2: )"
+    r"(?!non_differentiable|not_implemented|[\"'|>])(?:\((.*)\)\.mul\(\d+\)|(.*))$",
+    re.M,
+)
+
 _PARAGRAPH = "The text was edited for measurement {number}."
 
 
@@ -49,12 +57,13 @@ def edits_of(native: NativeFolder) -> list[Edit]:
     usual = _USUAL if _USUAL in kernels else next(iter(kernels), None)
     # The source that probably compiles longest.
     largest = max(kernels, key=lambda name: (native.path / name).stat().st_size, default=None)
-    formulas = DERIVATIVES if _formula(native.path / DERIVATIVES) else None
+    formulas = native.path / DERIVATIVES
+    has_formula = formulas.is_file() and _FORMULA.search(formulas.read_text(encoding="utf-8"))
     return [
         Edit("kernel edited", 6, 4, usual, edit_kernel),
         Edit("slowest kernel edited", 6, None, largest if largest != usual else None, edit_kernel),
         Edit("documentation edited", 3, 1, next(iter(native.docs), None), edit_docs),
-        Edit("derivative formula edited", 12, 8, formulas, edit_formula),
+        Edit("derivative formula edited", 12, 8, Path(DERIVATIVES) if has_formula else None, edit_formula),
         Edit("operator added", 12, 12, Path(), add_operator),
         Edit("operator removed", 12, None, Path(), remove_operator),
     ]
@@ -73,26 +82,10 @@ def edit_docs(docs: Path, number: int) -> None:
     docs.write_text(f"{first.rstrip()}\n\n{_PARAGRAPH.format(number=number)}\n\n{rest}", encoding="utf-8")
 
 
-def _formula(derivatives: Path) -> tuple[str, str] | None:
-    """Return the first input of a formula in one line that gives the gradient of one tensor, and the formula."""
-    text = derivatives.read_text(encoding="utf-8") if derivatives.is_file() else ""
-    for entry in yaml.safe_load(text) or []:
-        for name, formula in entry.items():
-            is_of_tensor = re.search(rf"[(\s]Tensor(?:\(\w!?\))?\??\s{name}\b", entry["name"])
-            is_formula = isinstance(formula, str) and not re.match("non_differentiable|not_implemented", formula)
-            if is_of_tensor and is_formula and f"  {name}: {formula}" in text:
-                return name, formula
-    return None
-
-
 def edit_formula(derivatives: Path, number: int) -> None:
     """Multiply a gradient in ``derivatives`` by a number."""
-    found = _formula(derivatives)
-    assert found, f"{derivatives} was looked through before"
-    name, formula = found
-    plain = re.sub(r"^\((.*)\)\.mul\(\d+\)$", r"\1", formula)
     text = derivatives.read_text(encoding="utf-8")
-    text = text.replace(f"  {name}: {formula}", f"  {name}: ({plain}).mul({number})", 1)
+    text = _FORMULA.sub(lambda found: f"{found[1]}({found[3] or found[4]}).mul({number})", text, count=1)
     derivatives.write_text(text, encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -31,7 +31,7 @@ from graft.core.environments import (
 from graft.core.errors import RefusedError, UsageError
 from graft.core.files import STAMP, Layer, delete, free_bytes, held, take
 from graft.core.layout import BYTECODE, HOME, IS_CHECKOUT, REPOSITORY, Layout
-from graft.core.process import run
+from graft.core.process import follow, run
 from graft.deliver.built import load_built
 from graft.options import GRAFT
 
@@ -50,15 +50,13 @@ def folder_of(purpose: str, layout: Layout) -> Path:
     return HOME / ENVIRONMENTS / f"{purpose}-{hashlib.sha256(itself.encode()).hexdigest()[:12]}"
 
 
-@contextmanager
 def wheel_environment(
     layout: Layout, purpose: str, wheel: Path, requirements: Path = REQUIREMENTS, more: Sequence[Layer] = ()
-) -> Iterator[Path]:
+) -> AbstractContextManager[Path]:
     """Hold a virtual environment with ``wheel``, the requirements and ``more``, which may need the wheel. Yields its
     Python.
     """
-    with environment_in(folder_of(purpose, layout), wheel, requirements, more) as python:
-        yield python
+    return environment_in(folder_of(purpose, layout), wheel, requirements, more)
 
 
 @contextmanager
@@ -214,18 +212,8 @@ def run_python(
     # Nothing is written into an installed package.
     caches = {"HYPOTHESIS_STORAGE_DIRECTORY": str(HOME / "hypothesis"), "PYTHONPYCACHEPREFIX": str(BYTECODE)}
     caches |= {} if IS_CHECKOUT else {"GRAFT_HOME": str(HOME)}
-    env = {**os.environ, **caches, **variables, "PYTHONPATH": os.pathsep.join(paths)}
-    with subprocess.Popen(
-        [python, *command],
-        cwd=REPOSITORY,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE if read else None,
-        stderr=subprocess.STDOUT if read else None,
-        encoding="utf-8",
-        errors="replace",
-    ) as process:
-        for line in process.stdout or ():
-            assert read is not None
-            read(line)
-    return process.returncode
+    env = {**caches, **variables, "PYTHONPATH": os.pathsep.join(paths)}
+    if read:
+        return follow([python, *command], read, cwd=REPOSITORY, env=env)
+    env = {**os.environ, **env}
+    return subprocess.run([python, *command], cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, check=False).returncode

@@ -47,11 +47,10 @@ class Kept:
         """Return whether all results are of these sources."""
         return {each["sources"] for each in read_json(self._path).values()} <= {self._sources}
 
-    def get(self, name: str, *, of_others: bool = False) -> dict[str, Any] | None:
-        """Return the result of a case; None if there is none of these sources, or of any if ``of_others`` is set."""
+    def get(self, name: str) -> dict[str, Any] | None:
+        """Return the result of a case; None if there is none of these sources, or of any if ``OF_OTHERS`` is set."""
         found = read_json(self._path).get(name)
-        of_others = of_others or OF_OTHERS in os.environ
-        return found["result"] if found and (of_others or found["sources"] == self._sources) else None
+        return found["result"] if found and (OF_OTHERS in os.environ or found["sources"] == self._sources) else None
 
     def put(self, name: str, result: Mapping[str, Any]) -> None:
         """Keep the result of a case."""
@@ -59,11 +58,10 @@ class Kept:
             results = {**read_json(self._path), name: {"sources": self._sources, "result": dict(result)}}
             write_atomically(self._path, json.dumps(results, indent=1) + "\n")
 
-    def forget(self, *names: str) -> None:
-        """Delete the results of these cases, or all."""
+    def forget(self) -> None:
+        """Delete all results."""
         with file_lock(self._path.with_suffix(".lock"), ""):
-            results = {name: each for name, each in read_json(self._path).items() if names and name not in names}
-            write_atomically(self._path, json.dumps(results, indent=1) + "\n")
+            self._path.unlink(missing_ok=True)
 
 
 def sources() -> str:

@@ -41,6 +41,17 @@ class NoSamples(Exception):
     """The schema gives no sample inputs, or an OpInfo cannot describe the operator."""
 
 
+def make_of(*shape: Any, dtype: torch.dtype, requires_grad: bool = False, **options: Any) -> torch.Tensor:
+    """``make_tensor``, with ``requires_grad`` only for dtypes that support it."""
+    is_differentiable = dtype.is_floating_point or dtype.is_complex
+    return make_tensor(*shape, dtype=dtype, requires_grad=requires_grad and is_differentiable, **options)
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Return every tensor in ``value``."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
 def made_up_arguments(overload: torch._ops.OpOverload, make: Make) -> Iterator[tuple[Any, ...]]:
     """Yield arguments for those that have no default, which are of the schema's types."""
     schema = overload._schema
@@ -108,36 +119,19 @@ def _call_all(overload: torch._ops.OpOverload, sender: Connection) -> None:
     limit_memory(_MEMORY)
     torch.set_num_threads(1)  # a fork has no threads of OpenMP
     warnings.simplefilter("ignore")
-    sender.send(next(filter(None, map(_error_of_index, _calls(overload))), ""))
+    makers: list[Make] = [partial(make_of, dtype=dtype, device="cpu", requires_grad=True) for dtype in DTYPES]
+    makers += [partial(make_of, dtype=dtype, device="cpu", low=far, high=far + 1) for dtype, far in _FAR.items()]
+    every = (arguments for make in makers for arguments in made_up_arguments(overload, make))
+    errors = (_error_of_index(overload, positional, named) for *positional, named in every)
+    sender.send(next(filter(None, errors), ""))
 
 
-def _calls(overload: torch._ops.OpOverload) -> Iterator[Callable[[], None]]:
-    makers: list[Make] = [partial(_usual, dtype) for dtype in DTYPES]
-    makers += [partial(_filled, dtype, value) for dtype, value in _FAR.items()]
-    for make in makers:
-        for *positional, named in made_up_arguments(overload, make):
-            yield partial(_differentiate, overload, positional, named)
-
-
-def _usual(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    is_differentiable = dtype.is_floating_point or dtype.is_complex
-    return make_tensor(*shape, dtype=dtype, device="cpu", requires_grad=is_differentiable)
-
-
-def _filled(dtype: torch.dtype, value: int, *shape: int) -> torch.Tensor:
-    return torch.full(shape, value, dtype=dtype)
-
-
-def _differentiate(overload: torch._ops.OpOverload, positional: Sequence[Any], named: dict[str, Any]) -> None:
-    results = [each for each in pytree.tree_leaves(overload(*positional, **named)) if isinstance(each, torch.Tensor)]
-    wanted = [each for each in results if each.requires_grad]
-    with contextlib.suppress(Exception):  # an error in a formula is for tests
-        torch.autograd.backward(wanted, [torch.ones_like(each) for each in wanted])
-
-
-def _error_of_index(call: Callable[[], None]) -> str:
+def _error_of_index(overload: torch._ops.OpOverload, positional: Sequence[Any], named: dict[str, Any]) -> str:
+    """Call an operator and differentiate it. Return an error about an index; an error in a formula is for tests."""
     try:
-        call()
+        wanted = [each for each in tensors_of(overload(*positional, **named)) if each.requires_grad]
+        with contextlib.suppress(Exception):
+            torch.autograd.backward(wanted, [torch.ones_like(each) for each in wanted])
     except Exception as error:
         if isinstance(error, IndexError) or re.search(r"out of (range|bounds)", str(error)):
             return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -63,8 +63,6 @@ def test_mutants(request: Request, given: argparse.Namespace) -> None:
             print(f"{mutant.number:4} {mutant.file}:{line}: {change(mutant)}")
         return
     kept = Kept(HOME / "test-mutants.json")
-    if given.again:
-        kept.forget(*map(_name, chosen))
     with one_at_a_time(request.layout, "mutants"):
         results = found_before(chosen, kept)
         if len(results) < len(chosen):

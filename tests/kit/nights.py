@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -22,12 +23,12 @@ from graft.core.console import say
 from graft.core.errors import UsageError
 from graft.core.files import file_lock, write_atomically
 from graft.core.layout import HOME, REPOSITORY
-from graft.core.process import follow
 from graft.options import Request
 
 from .kept import OF_OTHERS, Kept, commit
+from .markdown import markdown_table
 from .parts import TestsFailed
-from .rows import error_of
+from .rows import followed, results_in
 from .seconds import README, within
 
 # The results of commands, a file for each step.
@@ -38,9 +39,7 @@ _OLDEST = datetime.timedelta(days=7)
 _TABLE, _HEAD = "night", ("step", "result", "seconds", "date", "commit")
 _NEVER = ("not run", "", "", "")
 
-# What pytest counts: in a line of `make test` for each part, or in its own last line. What other commands count.
-_OF_PART = re.compile(r"test .+: (\d+ (?:passed|failed|error).*)")
-_OF_PYTEST = re.compile(r"(?:=+ )?(\d+ (?:passed|failed|error).* in [\d.]+s.*)")
+# What commands count, other than tests.
 _COUNTED = re.compile(r"(\d+ (?:mutants: |calls, |commands: ).*)")
 
 
@@ -115,26 +114,18 @@ def run_step(name: str, step: Step, again: bool) -> Sequence[str]:
 def ran(command: str) -> Ran:
     """Run a command, and show what it prints."""
     say(f"$ {command}")
-    printed: list[str] = []
-
-    def read(line: str) -> None:
-        print(line, end="", flush=True)
-        printed.append(line)
-
     # Of the variables of the make that runs this, commands get those that concern all steps.
     env = {"MAKEFLAGS": "", "MFLAGS": "", "ARGS": "", "PYTHON": os.environ.get("GRAFT_PYTHON", "python3")}
     env |= {"JOBS": os.environ["GRAFT_JOBS"]} if "GRAFT_JOBS" in os.environ else {}
     start, since = time.monotonic(), commit()
-    code = follow(["bash", "-c", command], read, cwd=REPOSITORY, env=env)
+    error, printed = followed(["bash", "-c", command], partial(print, end="", flush=True), cwd=REPOSITORY, env=env)
     today = datetime.date.today().isoformat()
-    return Ran(time.monotonic() - start, *counts_in(printed), error_of(code, printed), today, since)
+    return Ran(time.monotonic() - start, *counts_in(printed), error, today, since)
 
 
 def counts_in(lines: Sequence[str]) -> tuple[int, str]:
     """Return how many tests passed according to the output of a command, and what else it counted."""
-    found = [match[1] for match in map(_OF_PART.match, lines) if match]
-    found = found or [match[1] for match in map(_OF_PYTEST.match, lines) if match]
-    passed = sum(int(number) for text in found for number in re.findall(r"(\d+) passed", text))
+    passed = sum(int(number) for text in results_in(lines) for number in re.findall(r"(\d+) passed", text))
     return passed, next((match[1].strip() for match in map(_COUNTED.match, reversed(lines)) if match), "")
 
 
@@ -160,7 +151,7 @@ def rows_of(text: str) -> dict[str, tuple[str, ...]]:
 def written(text: str, rows: Mapping[str, Sequence[str]], known: Iterable[str]) -> str:
     """Return the README with another table, which has a row for each known step."""
     lines = [_HEAD, ["---", "---", "--:", "---", "---"], *([name, *rows.get(name, _NEVER)] for name in known)]
-    return within(text, _TABLE, "".join(f"| {' | '.join(line)} |\n" for line in lines))
+    return within(text, _TABLE, markdown_table(lines))
 
 
 def faults_of(text: str, known: Collection[str], today: datetime.date) -> list[str]:

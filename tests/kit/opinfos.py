@@ -37,8 +37,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
-from .made_up import DTYPES, NoSamples
-from .samples import SAMPLES, Samples, WrongSamples, functional_overload, is_differentiable, make_of, tensors_of
+from .made_up import DTYPES, NoSamples, make_of, tensors_of
+from .samples import SAMPLES, Samples, WrongSamples, functional_overload, is_differentiable
 
 
 def pytest_configure() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from graft.core.errors import GraftError
 from graft.core.layout import REPOSITORY
 
 from .environments import run_python
-from .seconds import COSTS, complete
+from .seconds import costs_of_files, keep
 
 # pytest's exit code if no test ran (pytest.ExitCode.NO_TESTS_COLLECTED), for example if -k matches only tests of
 # another part.
@@ -95,15 +96,22 @@ def run_parts(
         results = junit and junit / f"{number}-{part.kind}.xml"
         plugin = ["-p", "tests.kit.skips", "--skips-of", part.kind, *([] if extra else ["--all-of-it"])]
         options = plugin if are_skips_known else []
+        is_whole = is_measured and not extra
+        options += ["-p", "tests.kit.costs", "--costs", str(costs_of_files(part.kind))] if is_whole else []
         begun = time.monotonic()
         more = {**variables, **part.variables, **part.prepare()}
-        prepared = time.monotonic()
-        costs = COSTS / f"{part.kind}.json" if is_measured and not extra else None
-        options += ["-p", "tests.kit.costs", "--costs", str(costs)] if costs else []
+        prepared, used = time.monotonic(), _cpu_seconds()
         outcome = outcomes[part.name] = run_pytest(python, part, more, extra, results, jobs, options)
-        if costs and outcome is Outcome.PASSED:
-            complete(costs, prepared - begun, time.monotonic() - prepared, min(jobs, _MOST_PROCESSES))
+        if is_whole and outcome is Outcome.PASSED:
+            seconds = {"prepare": prepared - begun, "wall": time.monotonic() - prepared, "cpu": _cpu_seconds() - used}
+            keep(part.kind, seconds, min(jobs, _MOST_PROCESSES))
     conclude(outcomes, extra)
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of all processes that have ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
@@ -113,12 +121,10 @@ def conclude(outcomes: Mapping[str, Outcome], extra: Sequence[str]) -> None:
     if failed:
         raise TestsFailed(f"tests failed: {', '.join(failed)}")
     if len(without) == len(outcomes):
-        raise TestsFailed(
-            f"no test ran; `{shlex.join(extra)}` selects none" if extra else "there are no tests",
-            todo="compare with the names that `--collect-only -q` prints"
-            if extra
-            else "write samples or tests for the operators",
-        )
+        if not extra:
+            raise TestsFailed("there are no tests", todo="write samples or tests for the operators")
+        what = f"no test ran; `{shlex.join(extra)}` selects none"
+        raise TestsFailed(what, todo="compare with the names that `--collect-only -q` prints")
     if without:
         say(f"no test was selected from {', '.join(without)}")
     say("all selected tests passed" if extra else "all tests passed")
@@ -137,13 +143,8 @@ def run_pytest(
 
     Without ``extra``, one line shows the progress, and pytest's own output only if a test fails.
     """
-    options = [
-        *(["-q"] if extra else ["-v"]),
-        "-p",
-        "no:cacheprovider",
-        f"--config-file={REPOSITORY / 'pyproject.toml'}",
-        *options,
-    ]
+    config = f"--config-file={REPOSITORY / 'pyproject.toml'}"
+    options = ["-q" if extra else "-v", "-p", "no:cacheprovider", config, *options]
     if junit:
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_bytes(b"")  # it stays empty if pytest crashes

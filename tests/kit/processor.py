@@ -10,14 +10,9 @@ from pathlib import Path
 _FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "amx_fp16", "sve")
 
 
-def processor_name() -> str:
-    """Return the processor's name."""
-    return _about().get("model name", "unknown processor")
-
-
 def machine() -> str:
     """Return the number of cores that this process may use, and the processor's name."""
-    return f"{len(os.sched_getaffinity(0))} cores of {processor_name()}"
+    return f"{len(os.sched_getaffinity(0))} cores of {_name()}"
 
 
 def describe_processor() -> str:
@@ -25,7 +20,11 @@ def describe_processor() -> str:
     about = _about()
     features = [name.upper() for name in _FEATURES if name in (about.get("flags") or about.get("Features", "")).split()]
     family = f"family {about.get('cpu family')}, model {about.get('model')}"
-    return f"{processor_name()} ({family}): {', '.join(features) or 'no wide vectors'}"
+    return f"{_name()} ({family}): {', '.join(features) or 'no wide vectors'}"
+
+
+def _name() -> str:
+    return _about().get("model name", "unknown processor")
 
 
 def _about() -> dict[str, str]:

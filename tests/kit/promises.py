@@ -7,11 +7,11 @@ A line is the test's place, and the first line of its docstring or else its name
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 
 from graft.core.layout import REPOSITORY
+from graft.core.process import run
 
 _FOLDERS = ("tests", "native")
 
@@ -37,8 +37,7 @@ def _of_text(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, encoding="utf-8", check=True)
-    return done.stdout
+    return run(["git", *arguments], cwd=REPOSITORY).stdout
 
 
 def main(commit: str = "") -> None:

@@ -19,7 +19,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .samples import tensors_of
+from .made_up import tensors_of
 
 # In trampolines.cpp.
 _CALLED = "a replaced kernel was called"
@@ -79,9 +79,13 @@ def _failing() -> Iterator[None]:
 def _calls(info: OpInfo, operators: set[str], during: Callable[[], AbstractContextManager[None]]) -> bool:
     """Return whether an operator calls others, or a kernel that fails ``during`` its calls."""
     for dtype in dtypes_of(info):
-        for run in islice(_runs(info, dtype), _TRIED):
+        for sample in islice(samples_of(info, dtype), _TRIED):
+            error = ""
             with during(), _Calls() as calls:
-                error = _error_of(run)
+                try:
+                    info(sample.input, *sample.args, **sample.kwargs)
+                except Exception as raised:
+                    error = str(raised)
             if _CALLED in error or calls.names & operators:
                 return True
     return False
@@ -94,42 +98,23 @@ def dtypes_of(info: OpInfo) -> list[torch.dtype]:
 
 def samples_of(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> Iterator[SampleInput]:
     """Return an operator's samples. ``OpInfo.sample_inputs`` reads the call stack, which is deep below pytest."""
-    samples: Iterator[SampleInput] = info.sample_inputs_func(info, "cpu", dtype, requires_grad)
-    return samples
-
-
-def _runs(info: OpInfo, dtype: torch.dtype) -> Iterator[Callable[[], Any]]:
-    for sample in samples_of(info, dtype):
-        yield functools.partial(info, sample.input, *sample.args, **sample.kwargs)
-
-
-def _error_of(run: Callable[[], Any]) -> str:
-    try:
-        run()
-    except Exception as error:
-        return str(error)
-    return ""
+    return info.sample_inputs_func(info, "cpu", dtype, requires_grad)
 
 
 def difference(info: OpInfo, dtype: torch.dtype) -> str:
     """Return how the results, and the derivatives, of an operator differ from those of PyTorch's kernels and formulas:
     the sample with the largest error; empty if all bits are the same.
     """
+    worst, said = 0.0, ""
+    is_differentiable = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the operators
-        return _difference(info, dtype)
-
-
-def _difference(info: OpInfo, dtype: torch.dtype) -> str:
-    worst, said = -1.0, ""
-    is_differentiable = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
-    for number, sample in enumerate(samples_of(info, dtype, is_differentiable)):
-        ours = _results(info, sample)
-        with _graft.stock():
-            theirs = _results(info, sample)
-        error = _largest_error(ours, theirs)
-        if error > worst and error > 0:
-            worst, said = error, f"sample {number}, {sample.summary()}: an error of {error:.3g}"
+        for number, sample in enumerate(samples_of(info, dtype, is_differentiable)):
+            ours = _results(info, sample)
+            with _graft.stock():
+                theirs = _results(info, sample)
+            if (error := _largest_error(ours, theirs)) > worst:
+                worst, said = error, f"sample {number}, {sample.summary()}: an error of {error:.3g}"
     return said
 
 

@@ -1,11 +1,11 @@
-"""A row of the matrix: which pins there are on which Pythons, and commands that run with one of them."""
+"""A row of the matrix: which pins there are on which Pythons; commands, and what is read from their output."""
 
 from __future__ import annotations
 
 import platform
+import re
 import shlex
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,12 +30,9 @@ class Row:
         return f"torch {self.pin} on Python {self.python.release}"
 
 
-@dataclass(frozen=True)
-class Done:
-    """A finished command: how long it took, and the last line of its errors; empty if it succeeded."""
-
-    seconds: float
-    error: str
+# What pytest counts: in a line of `make test` for each part, or in its own last line.
+_OF_PART = re.compile(r"test (.+: \d+ (?:passed|failed|error).*)")
+_OF_PYTEST = re.compile(r"(?:=+ )?(\d+ (?:passed|failed|error).* in [\d.]+s.*)")
 
 
 def chosen_rows(pins: str, pythons: str) -> list[Row]:
@@ -70,21 +67,27 @@ def _tags_of(pin: TorchVersion) -> list[str]:
     return list(load_pin(PATCHES / pin.release, pin).sha256)
 
 
-def run_verb(row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], write: Callable[[str], object]) -> Done:
-    """Run a verb of a module, the first of ``words``, with the row's Python and pin. Each line of output is passed to
-    ``write``.
-    """
-    start, output = time.perf_counter(), [""]
+def run_verb(
+    row: Row, layout: Layout, jobs: int, words: Sequence[str | Path], write: Callable[[str], object]
+) -> tuple[str, list[str]]:
+    """Run a verb of a module, the first of ``words``, with the row's Python and pin, like ``followed``."""
+    module, verb, *more = words
+    of_row: list[str | Path] = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
+    command = [*command_on(row.python.path, module), verb, *of_row, "--jobs", str(jobs), *more]
+    return followed(command, write, env={"PYTHONUTF8": "1"})
+
+
+def followed(
+    command: Sequence[str | Path], write: Callable[[str], object], *, env: Mapping[str, str], cwd: Path | None = None
+) -> tuple[str, list[str]]:
+    """Run a command, and pass each line of its output to ``write``. Return its error, and the lines."""
+    output: list[str] = []
 
     def read(line: str) -> None:
         write(line)
         output.append(line)
 
-    module, verb, *more = words
-    of_row: list[str | Path] = ["--pin", row.pin, "--native", shlex.join(map(str, layout.natives)), "--out", layout.out]
-    command = [*command_on(row.python.path, module), verb, *of_row, "--jobs", str(jobs), *more]
-    code = follow(command, read, env={"PYTHONUTF8": "1"})
-    return Done(time.perf_counter() - start, error_of(code, output))
+    return error_of(follow(command, read, cwd=cwd, env=env), output), output
 
 
 def error_of(code: int, output: Sequence[str]) -> str:
@@ -94,3 +97,9 @@ def error_of(code: int, output: Sequence[str]) -> str:
     errors = [line.removeprefix("error: ") for line in output if line.startswith("error: ")]
     others = [line for line in output if line.strip()]
     return (errors or others or [f"exit code {code}"])[-1].strip()
+
+
+def results_in(lines: Sequence[str]) -> list[str]:
+    """Return what pytest has counted according to the output of a command."""
+    found = [match[1] for match in map(_OF_PART.match, lines) if match]
+    return found or [match[1] for match in map(_OF_PYTEST.match, lines) if match]

@@ -32,11 +32,10 @@ from typing import Any
 import torch
 from graft.core.layout import native_folders
 from graft.inputs.native import SAMPLES as FILE
-from torch.testing import make_tensor
 from torch.testing._internal.opinfo.core import ErrorInput, SampleInput
 from torch.utils import _pytree as pytree
 
-from .made_up import Make, made_up_arguments, require_acceptance
+from .made_up import Make, made_up_arguments, require_acceptance, tensors_of
 
 # Errors that an operator may raise for a wrong argument.
 _REFUSED = (RuntimeError, TypeError, ValueError, IndexError)
@@ -159,17 +158,6 @@ def functional_overload(name: str) -> torch._ops.OpOverload:
     packet = getattr(torch.ops.aten, name)
     overloads = [getattr(packet, overload) for overload in packet.overloads()]
     return next((op for op in overloads if not op._schema.is_mutable), overloads[0])
-
-
-def make_of(*shape: Any, dtype: torch.dtype, requires_grad: bool = False, **options: Any) -> torch.Tensor:
-    """``make_tensor``, with ``requires_grad`` only for dtypes that support it."""
-    is_differentiable = dtype.is_floating_point or dtype.is_complex
-    return make_tensor(*shape, dtype=dtype, requires_grad=requires_grad and is_differentiable, **options)
-
-
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """Return every tensor in ``value``."""
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def on_tensors(

@@ -27,11 +27,10 @@ from .testing import TESTS, beside_stock, one_at_a_time, own_tests
 
 # Leaks are not checked: an interpreter frees little of its memory when it ends. If an allocation is too large, malloc
 # returns null as it does without a sanitizer, and PyTorch raises an error.
-_ADDRESS: dict[str, object] = {"detect_leaks": 0, "allocator_may_return_null": 1}
-_UNDEFINED: dict[str, object] = {"print_stacktrace": 1, "suppressions": TESTS / "undefined.supp"}
-
-# The maximum size of one allocation; for more, malloc returns null.
-LARGEST_ALLOCATION_MB = 4096
+_OPTIONS: dict[str, dict[str, object]] = {
+    "ASAN_OPTIONS": {"detect_leaks": 0, "allocator_may_return_null": 1, "max_allocation_size_mb": 4096},
+    "UBSAN_OPTIONS": {"print_stacktrace": 1, "suppressions": TESTS / "undefined.supp"},
+}
 
 
 def test_sanitized(request: Request, given: argparse.Namespace) -> None:
@@ -101,16 +100,8 @@ def sanitizer_variables(toolchain: Toolchain, *, log: Path | None = None) -> dic
         log: a prefix of files for reports, one for each process, and the program continues. Without it reports go to
             stderr, and the first ends the program.
     """
-    shared: dict[str, object] = {"halt_on_error": 1}
-    if log is not None:
-        shared = {"halt_on_error": 0, "log_path": log}
-    limits = {"max_allocation_size_mb": LARGEST_ALLOCATION_MB}
-    return {
-        "LD_PRELOAD": os.pathsep.join(map(str, preloaded(toolchain))),
-        "ASAN_OPTIONS": _options({**_ADDRESS, **shared, **limits}),
-        "UBSAN_OPTIONS": _options({**_UNDEFINED, **shared}),
-    }
-
-
-def _options(values: dict[str, object]) -> str:
-    return ":".join(f"{name}={value}" for name, value in values.items())
+    reports = {"halt_on_error": 1} if log is None else {"halt_on_error": 0, "log_path": log}
+    variables = {"LD_PRELOAD": os.pathsep.join(map(str, preloaded(toolchain)))}
+    for name, options in _OPTIONS.items():
+        variables[name] = ":".join(f"{key}={value}" for key, value in {**options, **reports}.items())
+    return variables

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graft.core.files import write_atomically
 from graft.core.layout import HOME, REPOSITORY
 
 from .kept import commit
@@ -29,11 +30,10 @@ _PARTS = re.compile(r"--parts ([a-z ]+?) --")
 
 
 def measured() -> dict[str, Any]:
-    """Return the measurements of each part: ``prepare`` and then ``wall`` seconds, ``how`` they were measured, and the
-    costs of its ``files``.
+    """Return the measurements of each part: ``prepare`` and then ``wall`` seconds, ``cpu`` seconds of the tests, and
+    ``how`` they were measured.
     """
-    found: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
-    return found
+    return json.loads(_FILE.read_text(encoding="utf-8"))
 
 
 def seconds_of(kind: str, parts: Mapping[str, Any]) -> float:
@@ -41,13 +41,17 @@ def seconds_of(kind: str, parts: Mapping[str, Any]) -> float:
     return float(parts[kind]["wall"] + parts[kind]["prepare"])
 
 
-def complete(costs: Path, prepare: float, wall: float, processes: int) -> None:
-    """Add the seconds of a whole part to what the plugin ``costs`` wrote of its files, and how they were measured."""
+def costs_of_files(kind: str) -> Path:
+    """Return where the plugin ``costs`` writes the seconds of each test file of a part."""
+    return COSTS / f"files/{kind}.json"
+
+
+def keep(kind: str, seconds: Mapping[str, float], processes: int) -> None:
+    """Keep the seconds of a whole part, and how they were measured, for ``write``."""
     name = commit() if (REPOSITORY / ".git").exists() else "no commit"
     how = f"JOBS={processes} on {machine()}, {datetime.date.today().isoformat()}, {name}"
-    files = json.loads(costs.read_text(encoding="utf-8"))
-    part = {"how": how, "prepare": round(prepare), "wall": round(wall), "files": files}
-    costs.write_text(json.dumps(part, indent=1) + "\n", encoding="utf-8")
+    part = {"how": how, **{name: round(each) for name, each in seconds.items()}}
+    write_atomically(COSTS / f"{kind}.json", json.dumps(part) + "\n")
 
 
 def within(text: str, name: str, new: str | None = None) -> str:
@@ -78,13 +82,11 @@ def _after_an_edit(table: str, parts: Mapping[str, Any]) -> str:
 
 
 def _of_parts(parts: Mapping[str, Any]) -> str:
-    lines = ["| part | tests | seconds | built before, in seconds | CPU seconds |", "|---|--:|--:|--:|--:|"]
+    lines = ["| part | seconds | built before, in seconds | CPU seconds |", "|---|--:|--:|--:|"]
     measured: dict[str, list[str]] = {}
     for kind, each in parts.items():
-        sums = (sum(file[name] for file in each["files"].values()) for name in ("tests", "cpu"))
-        numbers = (*sums, each["wall"], each["prepare"])
-        tests, cpu, wall, before = (f"{number:,.0f}" if number else "" for number in numbers)
-        lines.append(f"| `{kind}` | {tests} | {wall} | {before} | {cpu} |")
+        numbers = [f"{each[name]:,.0f}" if each[name] else "" for name in ("wall", "prepare", "cpu")]
+        lines.append(f"| `{kind}` | {' | '.join(numbers)} |")
         measured.setdefault(each["how"], []).append(f"`{kind}`")
     return "\n".join([*lines, "", *(f"- {', '.join(kinds)}: {how}" for how, kinds in measured.items()), ""])
 
@@ -94,12 +96,9 @@ def write(cache: str) -> None:
     parts = measured()
     for path in COSTS.glob("*.json"):
         part = json.loads(path.read_text(encoding="utf-8"))
-        if "how" in part:  # it passed
-            parts[path.stem] = {**part, "how": f"{part['how']}, {cache}"}
+        parts[path.stem] = {**part, "how": f"{part['how']}, {cache}"}
     parts = dict(sorted(parts.items()))
-    # A line for each file of tests.
-    text = re.sub(r"\{[^{}]+\}", lambda found: " ".join(found[0].split()), json.dumps(parts, indent=1))
-    _FILE.write_text(text + "\n", encoding="utf-8")
+    _FILE.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
     README.write_text(with_tables(README.read_text(encoding="utf-8"), parts), encoding="utf-8")
 
 

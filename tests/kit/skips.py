@@ -7,7 +7,6 @@ that did not happen is reported, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +55,27 @@ class Skips:
     def pytest_sessionfinish(self, session: pytest.Session) -> Any:
         """Fail the run if nothing else did."""
         if session.exitstatus == pytest.ExitCode.OK:
-            of_part = (self.expected["parts"].get(self.part) or {}).items()
-            wanted = {(reason, test) for reason, tests in of_part for test in tests}
-            self.lines = differences(wanted, self.found, self.expected["machine"], is_whole=self.is_whole)
+            self.lines = self._differences()
             if self.lines:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return (yield)
+
+    def _differences(self) -> list[str]:
+        """Return the unexpected skips and, if all tests ran, those expected but missing.
+
+        In skips.yaml, ``name[*]`` is a test with any parameters. Skips for a reason of ``machine`` may happen or not.
+        """
+        of_part = (self.expected["parts"].get(self.part) or {}).items()
+        wanted = {(reason, test) for reason, tests in of_part for test in tests}
+        named = {each: {each, (each[0], f"{each[1].partition('[')[0]}[*]")} for each in self.found}
+        lines = [
+            f"skipped, but not in tests/skips.yaml: {test}: {reason}"
+            for (reason, test), names in named.items()
+            if not names & wanted and not any(re.match(pattern, reason) for pattern in self.expected["machine"])
+        ]
+        missing = wanted.difference(*named.values()) if self.is_whole else ()
+        lines += [f"in tests/skips.yaml, but not skipped: {test}: {reason}" for reason, test in missing]
+        return sorted(lines)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Report the differences."""
@@ -74,28 +88,3 @@ class Skips:
 def reason_of(skipped: object) -> str:
     """Return the reason from a report: a path, a line and the message."""
     return str(skipped[2] if isinstance(skipped, tuple) else skipped).removeprefix("Skipped: ")
-
-
-def differences(
-    wanted: Collection[tuple[str, str]], found: Collection[tuple[str, str]], machine: Collection[str], *, is_whole: bool
-) -> list[str]:
-    """Return the unexpected skips and, if all tests ran, those expected but missing.
-
-    Args:
-        wanted: the expected skips; ``name[*]`` is a test with any parameters.
-        found: the skips that happened.
-        machine: patterns of reasons that depend on the machine.
-        is_whole: whether all tests ran.
-    """
-    any_parameters: Mapping[tuple[str, str], tuple[str, str]] = {
-        (reason, test): (reason, f"{test.partition('[')[0]}[*]") for reason, test in found
-    }
-    lines = [
-        f"skipped, but not in tests/skips.yaml: {test}: {reason}"
-        for reason, test in found
-        if not {(reason, test), any_parameters[reason, test]} & set(wanted)
-        and not any(re.match(pattern, reason) for pattern in machine)
-    ]
-    missing = set(wanted) - set(found) - set(any_parameters.values()) if is_whole else set()
-    lines += [f"in tests/skips.yaml, but not skipped: {test}: {reason}" for reason, test in missing]
-    return sorted(lines)

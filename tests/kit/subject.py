@@ -35,20 +35,17 @@ class Subject:
     @property
     def function(self) -> Callable[..., Any]:
         """``torch.op``."""
-        function: Callable[..., Any] = self.info.op
-        return function
+        return self.info.op
 
     @property
     def method(self) -> Callable[..., Any]:
         """``Tensor.op``."""
-        method: Callable[..., Any] = self.info.method_variant or pytest.skip("no method")
-        return method
+        return self.info.method_variant or pytest.skip("no method")
 
     @property
     def in_place(self) -> Callable[..., Any]:
         """``Tensor.op_``."""
-        form: Callable[..., Any] = self.info.inplace_variant or pytest.skip("no in-place form")
-        return form
+        return self.info.inplace_variant or pytest.skip("no in-place form")
 
     def out(self, *args: Any, out: Tensor, **kwargs: Any) -> Any:
         """``torch.op(..., out=...)``."""

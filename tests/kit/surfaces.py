@@ -9,6 +9,7 @@ unless those of PyTorch's own fail, too, or ``SURFACES`` in the folder's ``sampl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -127,7 +128,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Record the row and the column of each test in pytest's XML, and let ``-k`` find titles."""
     for number, item in enumerate(items):
         if (marker := item.get_closest_marker("surface")) and isinstance(item, pytest.Function):
-            title, subject = marker.args[0], _subject(item.callspec.params)
+            title: str = marker.args[0]
+            subject: Any = item.callspec.params["subject"]
             item.extra_keyword_matches.add(title)
             column = f"torch.{subject.name}" if subject.is_of_pytorch else subject.name
             item.user_properties += [("row", f"{number:06} {title}"), ("column", column)]
@@ -138,14 +140,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Judge a surface instead of calling its test once."""
     if not (marker := pyfuncitem.get_closest_marker("surface")):
         return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    subject = _subject(arguments)
-    del arguments["subject"]
-    judge(pyfuncitem.obj, subject, arguments, *marker.args)
+    arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    judge(pyfuncitem.obj, arguments.pop("subject"), arguments, *marker.args)
     return True
-
-
-def _subject(arguments: Mapping[str, object]) -> Subject:
-    subject = arguments["subject"]
-    assert isinstance(subject, Subject)
-    return subject

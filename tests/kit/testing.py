@@ -6,16 +6,15 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Any, TextIO
 
 import yaml
 from graft.base.fetch import get_base
-from graft.core.console import Steps, say
+from graft.core.console import INFO, Steps, heard_by, say
 from graft.core.environments import install
 from graft.core.errors import UsageError
 from graft.core.files import Layer, file_lock
@@ -174,23 +173,15 @@ def _built_grammar(request: Request, stack: ExitStack) -> dict[str, str]:
     return {"PYTHONPATH": str(there), "GRAFT_NATIVE": named(grammar)}
 
 
-class _Filtered:
-    """A stream without the lines that match a pattern. They are written in one piece."""
-
-    def __init__(self, stream: TextIO, pattern: str) -> None:
-        self._stream, self._pattern = stream, re.compile(rf"^{pattern}\n", re.M)
-
-    def write(self, text: str) -> int:
-        return self._stream.write(self._pattern.sub("", text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def without_warnings_about(fixture: Path) -> AbstractContextManager[Any]:
+def without_warnings_about(fixture: Path) -> AbstractContextManager[None]:
     """Show no warnings about a folder of the tests while the body runs. A test expects them."""
-    filtered: Any = _Filtered(sys.stderr, rf"{re.escape(str(fixture))}/\S+: warning: .*")  # not all of a stream
-    return redirect_stderr(filtered)
+    pattern = re.compile(rf"^{re.escape(str(fixture))}/\S+: warning: .*\n", re.M)
+
+    def show(level: int, text: str) -> None:
+        if level >= INFO:
+            print(pattern.sub("", f"{text}\n"), end="", file=sys.stderr, flush=True)
+
+    return heard_by(show)
 
 
 def _grammar(layout: Layout) -> Layout:

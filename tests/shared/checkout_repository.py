@@ -6,11 +6,9 @@ pinned tree stand for them: many give the same bits on a newer torch, which ``te
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import subprocess
-import tarfile
 from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,6 +20,7 @@ from graft.core.layout import PATCHES
 from graft.fork.cache import cache_of
 from graft.fork.tree import isolated
 from graft.inputs.pin import load_pin
+from helpers import git
 
 NATIVE = "aten/src/ATen/native"
 FUNCTIONS, DERIVATIVES = f"{NATIVE}/native_functions.yaml", "tools/autograd/derivatives.yaml"
@@ -98,7 +97,7 @@ def commit(tree: Path, message: str) -> str:
 
 def run_git(tree: Path, *words: str | Path) -> str:
     """Return git's output in a tree. Settings of the user and the machine are off; remotes may be folders."""
-    return _git(tree, *words).decode().strip()
+    return git(tree, *words, GIT_AUTHOR_DATE=_DATE, GIT_COMMITTER_DATE=_DATE, **isolated())
 
 
 def name_commit(site: Path, commit: str) -> None:
@@ -146,22 +145,8 @@ def of_2_6_0(patterns: Collection[str]) -> dict[str, bytes]:
     first = run_git(tree, "rev-list", "--max-parents=0", "HEAD")
     every = run_git(tree, "ls-tree", "-r", "--name-only", first).splitlines()
     names = [name for name in every if any(fnmatchcase(name, pattern) for pattern in patterns)]
-    with tarfile.open(fileobj=io.BytesIO(_git(tree, "archive", first, "--", *names))) as archive:
-        members = ((member.name, archive.extractfile(member)) for member in archive)
-        return {name: file.read() for name, file in members if file}
-
-
-def _git(tree: Path, *words: str | Path) -> bytes:
-    roles = {
-        f"GIT_{role}_{field}": value
-        for role in ("AUTHOR", "COMMITTER")
-        for field, value in (("NAME", "Someone"), ("EMAIL", "someone@example.com"), ("DATE", _DATE))
-    }
-    command: list[str | Path] = ["git", "-c", "protocol.file.allow=always", *words]
-    variables = {**os.environ, **isolated(), **roles}
-    return subprocess.run(
-        command, cwd=tree, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True
-    ).stdout
+    show = ["git", "-C", str(tree), "show"]
+    return {name: subprocess.check_output([*show, f"{first}:{name}"]) for name in names}
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -89,56 +90,37 @@ FORMULAS = f"""{TWICE_FORMULA}
   index: non_differentiable
 """
 
-META = """#include <ATen/core/Tensor.h>
-#include <ATen/ops/soft_clip_meta.h>
 
-namespace at::meta {
+def source(*headers: str, code: str, namespace: str = "native") -> str:
+    """Return C++ with these headers of ATen, and code in one of its namespaces."""
+    includes = "".join(f"#include <ATen/{name}.h>\n" for name in headers)
+    return f"{includes}\nnamespace at::{namespace} {{\n{code}\n}} // namespace at::{namespace}\n"
 
+
+META = """
 TORCH_META_FUNC(soft_clip)(const Tensor& self, const Scalar& limit) {
   const auto size = self.sizes().vec();
   set_output_raw_strided(0, size, {}, self.options());
 }
-
-} // namespace at::meta
 """
 
-KERNEL = """#include <ATen/core/Tensor.h>
-#include <ATen/ops/soft_clip_native.h>
-
-namespace at::native {
-
+KERNEL = """
 TORCH_IMPL_FUNC(soft_clip_out)(const Tensor& self, const Scalar& limit, const Tensor& result) {
   result.narrow(0, 0, self.size(0)).copy_(self.div(limit).tanh().mul(limit));
 }
-
-} // namespace at::native
 """
 
-TWICE = """#include <ATen/core/Tensor.h>
-#include <ATen/native/Factor.h>
-#include <ATen/ops/twice_native.h>
-
-namespace at::native {
-
+_TWICE = """
 Tensor twice_cpu(const Tensor& self) {
   return self.mul(2 * factor());
 }
-
-} // namespace at::native
 """
+TWICE = source("core/Tensor", "native/Factor", "ops/twice_native", code=_TWICE)
 
-COMPOSED = """#include <ATen/core/Tensor.h>
-#include <ATen/ops/clip_twice_native.h>
-#include <ATen/ops/soft_clip.h>
-#include <ATen/ops/twice.h>
-
-namespace at::native {
-
+COMPOSED = """
 Tensor clip_twice(const Tensor& self, const Scalar& limit) {
   return at::twice(at::soft_clip(self, limit));
 }
-
-} // namespace at::native
 """
 
 # Static variables with one address in all libraries.
@@ -171,13 +153,7 @@ DECLARE_DISPATCH(void (*)(TensorIteratorBase&), cubed_stub)
 }
 """
 
-CUBED = """#include <ATen/core/Tensor.h>
-#include <ATen/native/Cubed.h>
-#include <ATen/native/TensorIterator.h>
-#include <ATen/ops/cubed_native.h>
-
-namespace at::native {
-
+_CUBED = """
 DEFINE_DISPATCH(cubed_stub);
 
 Tensor cubed_cpu(const Tensor& self) {
@@ -186,41 +162,26 @@ Tensor cubed_cpu(const Tensor& self) {
   cubed_stub(iter.device_type(), iter);
   return iter.output();
 }
-
-} // namespace at::native
 """
+CUBED = source("core/Tensor", "native/Cubed", "native/TensorIterator", "ops/cubed_native", code=_CUBED)
 
-CUBED_KERNEL = """#define TORCH_ASSERT_NO_OPERATORS
-#include <ATen/native/Cubed.h>
-#include <ATen/native/TensorIterator.h>
-#include <ATen/native/cpu/Loops.h>
-
-namespace at::native {
-
+CUBED_KERNEL = """
 static void cubed_kernel(TensorIteratorBase& iter) {
   cpu_kernel(iter, [](double a) -> double { return a * a * a; });
 }
 
 ALSO_REGISTER_AVX512_DISPATCH(cubed_stub, &cubed_kernel)
-
-} // namespace at::native
 """
 
-PICKED = """#include <ATen/FunctionalInverses.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/every_second_native.h>
-#include <ATen/ops/picked_native.h>
+PICKED_HEADERS = ("FunctionalInverses", "core/Tensor", "ops/every_second_native", "ops/picked_native")
 
-namespace at::functionalization {
-
+INVERSE = """
 Tensor FunctionalInverses::every_second_inverse(const Tensor& base, const Tensor& view, InverseReturnMode mode) {
   return base.slice_scatter(view, 0, 0, std::nullopt, 2);
 }
+"""
 
-} // namespace at::functionalization
-
-namespace at::native {
-
+PICKED = """
 Tensor every_second(const Tensor& self) {
   return self.slice(0, 0, std::nullopt, 2);
 }
@@ -229,8 +190,6 @@ std::tuple<Tensor, Tensor> picked(const Tensor& self, const Tensor& index) {
   const auto values = self.index_select(0, index);
   return {values, values.mul(values)};
 }
-
-} // namespace at::native
 """
 
 META_IN_PYTHON = """@register_meta(aten.twice.default)
@@ -261,13 +220,14 @@ TEXTS = {
     "autocast.yaml": "fp32: [soft_clip]\n",
     "Factor.h": FACTOR,
     "Cubed.h": STUB,
-    "SoftClip.cpp": META,
-    "SoftClipKernel.cpp": KERNEL,
+    "SoftClip.cpp": source("core/Tensor", "ops/soft_clip_meta", code=META, namespace="meta"),
+    "SoftClipKernel.cpp": source("core/Tensor", "ops/soft_clip_native", code=KERNEL),
     "Twice.cpp": TWICE,
-    "ClipTwice.cpp": COMPOSED,
+    "ClipTwice.cpp": source("core/Tensor", "ops/clip_twice_native", "ops/soft_clip", "ops/twice", code=COMPOSED),
     "Cubed.cpp": CUBED,
-    "cpu/CubedKernel.cpp": CUBED_KERNEL,
-    "Picked.cpp": PICKED,
+    "cpu/CubedKernel.cpp": "#define TORCH_ASSERT_NO_OPERATORS\n"
+    + source("native/Cubed", "native/TensorIterator", "native/cpu/Loops", code=CUBED_KERNEL),
+    "Picked.cpp": source(*PICKED_HEADERS, code=INVERSE, namespace="functionalization") + source(code=PICKED),
     "python/_meta_registrations.py": META_IN_PYTHON,
     "python/_decomp/decompositions.py": DECOMPOSITION,
     "docs/soft_clip.rst": "Clips softly.\n",
@@ -294,7 +254,7 @@ def edited(*edits: tuple[str, str, str], without: tuple[str, ...] = ()) -> dict[
 
 _ENTRIES, _FORMULAS, _FUNCTIONS = "native_functions.yaml", "derivatives.yaml", "python/_meta_registrations.py"
 _DECOMPOSITIONS = "python/_decomp/decompositions.py"
-_ARGUMENT = "Scalar limit=1, bool flip=False"
+_ARGUMENT, _LIMIT = "Scalar limit=1, bool flip=False", "const Scalar& limit"
 
 VARIANTS: Mapping[str, Mapping[str, str]] = {
     "first": TEXTS,
@@ -306,11 +266,7 @@ VARIANTS: Mapping[str, Mapping[str, str]] = {
     "header": edited(("Factor.h", "double value = 1", "double value = 5"), ("Factor.h", "T value = 1", "T value = 7")),
     # It saves something else, too.
     "formula": edited(
-        (
-            _FORMULAS,
-            "self: grad * (1 - (result / limit).pow(2))",
-            "self: 100 * grad * (1 - (self / limit).tanh().pow(2))",
-        ),
+        (_FORMULAS, "grad * (1 - (result / limit)", "100 * grad * (1 - (self / limit).tanh()"),
         (_FORMULAS, "self: 2 *", "self: 200 *"),
         (_FORMULAS, "self: 3 *", "self: 300 *"),
     ),
@@ -334,24 +290,16 @@ VARIANTS: Mapping[str, Mapping[str, str]] = {
         (_ENTRIES, "Scalar limit=1", _ARGUMENT),
         (_ENTRIES, f"clip_twice(Tensor self, {_ARGUMENT})", "clip_twice(Tensor self, Scalar limit=1)"),
         (_FORMULAS, "Scalar limit=1", _ARGUMENT),
-        (
-            _FORMULAS,
-            "self: grad * (1 - (result / limit).pow(2))",
-            'self: "(flip ? -1 : 1) * grad * (1 - (result / limit).pow(2))"',
-        ),
-        ("SoftClip.cpp", "const Scalar& limit", "const Scalar& limit, bool flip"),
-        ("SoftClipKernel.cpp", "const Scalar& limit", "const Scalar& limit, bool flip"),
+        (_FORMULAS, "grad * (1 -", "(1 - 2 * flip) * grad * (1 -"),
+        ("SoftClip.cpp", _LIMIT, f"{_LIMIT}, bool flip"),
+        ("SoftClipKernel.cpp", _LIMIT, f"{_LIMIT}, bool flip"),
         ("SoftClipKernel.cpp", "mul(limit)", "mul(limit).mul(flip ? -3 : 3)"),
     ),
     # And a method is gone.
     "default": edited(
         (_ENTRIES, "Scalar limit=1", "Scalar limit=5"),
         (_FORMULAS, "Scalar limit=1", "Scalar limit=5"),
-        (
-            _ENTRIES,
-            "twice(Tensor self) -> Tensor\n  variants: function, method",
-            "twice(Tensor self) -> Tensor\n  variants: function",
-        ),
+        (_ENTRIES, TWICE_ENTRY, TWICE_ENTRY.replace(", method", "")),
     ),
     "result": edited(
         (_ENTRIES, "twice(Tensor self) -> Tensor", "twice(Tensor self) -> (Tensor, Tensor)"),
@@ -453,6 +401,10 @@ def second(function, x):
     (found,) = torch.autograd.grad(gradient(function, x, create_graph=True).sum(), x, allow_unused=True)
     return found
 
+def under(context, function):
+    with context:
+        return function()
+
 def of_all(x):
     return torch.soft_clip(x) + x.soft_clip(2) + torch.twice(x) + x.clip_twice(3)
 
@@ -500,91 +452,62 @@ inductor = compiled("inductor")
 sum(inductor(x())).sum().backward()
 """
 
+# Each shows the values of a list, which begins behind its name.
+_LISTS = """
+eager: torch.soft_clip(x()), torch.soft_clip(x(), 2), held(x()), op(x()), packet(x(), 2), model(x()), apart(x())
+method: x().soft_clip(), x().soft_clip(2), method(x()), x().twice(), x().clip_twice(2)
+view: x().every_second(), torch.every_second_copy(x()), x().every_second()._base is None,
+  gradient(torch.every_second, x())
+stub: torch.cubed(x()), x().cubed(), gradient(torch.cubed, x())
+index: torch.picked(x(), index), gradient(lambda x: torch.picked(x, index)[0], x())
+others compiled: compiled('aot_eager', others)(x()), make_fx(others)(x())(x())
+in place: x().detach().soft_clip_(2), torch.soft_clip_(x().detach())
+out: torch.soft_clip(x().detach(), 2, out=torch.empty(0, dtype=torch.double))
+backward: [gradient(each, x()) for each in (torch.soft_clip, held, op, torch.twice, torch.clip_twice)]
+double backward: [second(each, x()) for each in (torch.soft_clip, torch.clip_twice)]
+forward: under(forward_ad.dual_level(), lambda: [forward_ad.unpack_dual(each).tangent for each in apart(
+  forward_ad.make_dual(x().detach(), torch.ones(4, dtype=torch.double)))])
+func: torch.func.jvp(of_all, (x(),), (x(),)), torch.func.jacrev(of_all)(x()),
+  torch.func.grad(lambda x: of_all(x).sum())(x())
+vmap: torch.vmap(apart)(torch.stack([x(), x()])),
+  torch.vmap(torch.func.grad(lambda x: of_all(x).sum()))(torch.stack([x()]))
+meta: [each.shape for each in apart(torch.empty(4, device='meta'))],
+  [type(each).__name__ for each in apart(torch.empty(4, device='meta'))]
+fake: under(FakeTensorMode(), lambda: [each.shape for each in apart(torch.empty(4))])
+make_fx: make_fx(of_all)(x()).code, make_fx(of_all)(x())(x())
+make_fx with decompositions:
+  [make_fx(each, decomposition_table=core_aten_decompositions())(x()).code for each in (of_all, others)]
+make_fx of backward: make_fx(lambda x: gradient(of_all, x))(x()).code
+graph of before: graph(x())
+aot_eager: compiled('aot_eager')(x()), gradient(lambda x: sum(compiled('aot_eager')(x)), x())
+aot_eager of before: aot(x()), gradient(lambda x: sum(aot(x)), x())
+decomposed: compiled('aot_eager_decomp_partition')(x())
+decomposed of before: decomposed(x()), gradient(lambda x: sum(decomposed(x)), x())
+inductor: compiled('inductor')(x()), gradient(lambda x: sum(compiled('inductor')(x)), x())
+inductor of before: inductor(x()), gradient(lambda x: sum(inductor(x)), x())
+export: exported().module()(x().detach()), exported().graph_module.code,
+  exported().run_decompositions().graph_module.code
+export of before: program.module()(x().detach())
+TorchScript: scripted(x()), gradient(lambda x: sum(scripted(x)), x()), re.sub('<piece.*', '', str(scripted.graph))
+trace: torch.jit.trace(apart, (x().detach(),))(x())
+autocast: under(torch.autocast("cpu", torch.bfloat16), lambda: [
+  torch.soft_clip(x().bfloat16()), x().bfloat16().soft_clip(2)])
+pickle: pickle.loads(pickle.dumps(torch.soft_clip))(x()), pickle.loads(pickled)(x()),
+  pickle.loads(pickled) is torch.soft_clip
+help: [pydoc.render_doc(each) for each in (torch.soft_clip, torch.Tensor.soft_clip, torch.twice)]
+schemas: [str(getattr(each, name)._schema) for each in (torch.ops.aten.soft_clip, torch.ops.aten.twice)
+  for name in each.overloads()]
+overrides: [str(inspect.signature(torch.overrides.get_testing_overrides()[each]))
+  for each in (torch.soft_clip, torch.Tensor.soft_clip, torch.twice)]
+"""
+
 PROGRAMS = {
-    "eager": (
-        "shown([torch.soft_clip(x()), torch.soft_clip(x(), 2), held(x()), op(x()), packet(x(), 2), "
-        "model(x()), apart(x())])"
-    ),
-    "method": "shown([x().soft_clip(), x().soft_clip(2), method(x()), x().twice(), x().clip_twice(2)])",
-    "view": (
-        "shown([x().every_second(), torch.every_second_copy(x()), x().every_second()._base is None, "
-        "gradient(torch.every_second, x())])"
-    ),
-    "stub": "shown([torch.cubed(x()), x().cubed(), gradient(torch.cubed, x())])",
-    "index": "shown([torch.picked(x(), index), gradient(lambda x: torch.picked(x, index)[0], x())])",
-    "others compiled": "[shown(compiled('aot_eager', others)(x())), shown(make_fx(others)(x())(x()))]",
-    "in place": "shown([x().detach().soft_clip_(2), torch.soft_clip_(x().detach())])",
-    "out": "shown(torch.soft_clip(x().detach(), 2, out=torch.empty(0, dtype=torch.double)))",
-    "backward": "shown([gradient(each, x()) for each in (torch.soft_clip, held, op, torch.twice, torch.clip_twice)])",
-    "double backward": "shown([second(each, x()) for each in (torch.soft_clip, torch.clip_twice)])",
-    "forward": """
-with forward_ad.dual_level():
-    dual = forward_ad.make_dual(x().detach(), torch.ones(4, dtype=torch.double))
-    tangents = [forward_ad.unpack_dual(each).tangent for each in apart(dual)]
-shown(tangents)""",
-    "func": (
-        "shown([torch.func.jvp(of_all, (x(),), (x(),)), torch.func.jacrev(of_all)(x()), "
-        "torch.func.grad(lambda x: of_all(x).sum())(x())])"
-    ),
-    "vmap": (
-        "shown([torch.vmap(apart)(torch.stack([x(), x()])), "
-        "torch.vmap(torch.func.grad(lambda x: of_all(x).sum()))(torch.stack([x()]))])"
-    ),
-    "meta": (
-        "[[each.shape for each in apart(torch.empty(4, device='meta'))], "
-        "[type(each).__name__ for each in apart(torch.empty(4, device='meta'))]]"
-    ),
-    "fake": """
-with FakeTensorMode():
-    sizes = [each.shape for each in apart(torch.empty(4))]
-sizes""",
-    "make_fx": "[make_fx(of_all)(x()).code, shown(make_fx(of_all)(x())(x()))]",
-    "make_fx with decompositions": (
-        "[make_fx(each, decomposition_table=core_aten_decompositions())(x()).code for each in (of_all, others)]"
-    ),
-    "make_fx of backward": "make_fx(lambda x: gradient(of_all, x))(x()).code",
-    "graph of before": "shown(graph(x()))",
-    "aot_eager": "[shown(compiled('aot_eager')(x())), shown(gradient(lambda x: sum(compiled('aot_eager')(x)), x()))]",
-    "aot_eager of before": "[shown(aot(x())), shown(gradient(lambda x: sum(aot(x)), x()))]",
-    "decomposed": "[shown(compiled('aot_eager_decomp_partition')(x()))]",
-    "decomposed of before": "[shown(decomposed(x())), shown(gradient(lambda x: sum(decomposed(x)), x()))]",
-    "inductor": "[shown(compiled('inductor')(x())), shown(gradient(lambda x: sum(compiled('inductor')(x)), x()))]",
-    "inductor of before": "[shown(inductor(x())), shown(gradient(lambda x: sum(inductor(x)), x()))]",
-    "export": (
-        "[shown(exported().module()(x().detach())), exported().graph_module.code, "
-        "exported().run_decompositions().graph_module.code]"
-    ),
-    "export of before": "shown(program.module()(x().detach()))",
-    "TorchScript": (
-        "[shown(scripted(x())), shown(gradient(lambda x: sum(scripted(x)), x())), re.sub('<piece.*', '', "
-        "str(scripted.graph))]"
-    ),
+    **{name: f"shown([{code}])" for name, code in re.findall(r"^(\S[^:]*):\s(.*(?:\n .*)*)", _LISTS, re.M)},
     "TorchScript anew": """
 @torch.jit.script
 def anew(x):
     return torch.soft_clip(x), x.soft_clip(2), torch.twice(x), torch.clip_twice(x, 3)
 shown(anew(x()))""",
-    "trace": "shown(torch.jit.trace(apart, (x().detach(),))(x()))",
-    "autocast": """
-with torch.autocast("cpu", torch.bfloat16):
-    under = [torch.soft_clip(x().bfloat16()), x().bfloat16().soft_clip(2)]
-shown(under)""",
-    "pickle": (
-        "[shown(pickle.loads(pickle.dumps(torch.soft_clip))(x())), shown(pickle.loads(pickled)(x())), "
-        "pickle.loads(pickled) is torch.soft_clip]"
-    ),
-    "help": (
-        "[pydoc.render_doc(torch.soft_clip), pydoc.render_doc(torch.Tensor.soft_clip), pydoc.render_doc(torch.twice)]"
-    ),
-    "schemas": (
-        "[str(getattr(each, name)._schema) for each in (torch.ops.aten.soft_clip, "
-        "torch.ops.aten.twice) for name in each.overloads()]"
-    ),
-    "overrides": (
-        ""
-        "[str(inspect.signature(torch.overrides.get_testing_overrides()[each])) for each in (torch.soft_clip, "
-        "torch.Tensor.soft_clip, torch.twice)]"
-    ),
 }
 
 # All but those by Inductor.

@@ -81,11 +81,11 @@ def use_own_bases(folder: Path, patch: pytest.MonkeyPatch) -> None:
     patch.delenv("GRAFT_HOME", raising=False)
 
 
-def git(tree: Path, *words: str) -> str:
+def git(tree: Path, *words: str | Path, **variables: str) -> str:
     """Return git's output in ``tree``, with permission to fetch from a folder."""
     who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.com", "-c", "protocol.file.allow=always"]
-    done = subprocess.run(["git", *who, *words], cwd=tree, stdout=subprocess.PIPE, check=True, text=True)
-    return done.stdout.strip()
+    command, env = ["git", *who, *words], {**os.environ, **variables}
+    return subprocess.check_output(command, cwd=tree, env=env, stdin=subprocess.DEVNULL, text=True).strip()
 
 
 def interruptible() -> None:

@@ -144,14 +144,11 @@ def shown_operator() -> dict[str, str]:
 def write_shown_folder(folder: Path) -> None:
     """Write the folder shown as ``~/my_ops``, with a reference for the operator in its samples.py."""
     files = {name: text for path in documents() for each in snippets_of(path) for name, text in each.files.items()}
-    own = {name: text for name, text in files.items() if name.startswith("~/my_ops/")}
-    shown = {Path(name).relative_to("~/my_ops"): text for name, text in own.items()}
-    names = sorted(map(str, shown))
-    kernels = [name for name in names if name.endswith(".cpp")]
-    decomposition = "python/_decomp/decompositions.py"
-    expected = sorted(["derivatives.yaml", "native_functions.yaml", "samples.py", decomposition, *kernels])
-    assert names == expected and len(kernels) == 1, f"the folder that is shown has other files: {names}"
-    for name, text in shown.items():
+    own = {name.removeprefix("~/my_ops/"): text for name, text in files.items() if name.startswith("~/my_ops/")}
+    kernels = [name for name in own if name.endswith(".cpp")]
+    expected = {"derivatives.yaml", "native_functions.yaml", "samples.py", "python/_decomp/decompositions.py", *kernels}
+    assert own.keys() == expected and len(kernels) == 1, f"the folder that is shown has other files: {sorted(own)}"
+    for name, text in own.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        content = f"{_IMPORTS}{text}{_STATED}" if name.name == "samples.py" else text
+        content = f"{_IMPORTS}{text}{_STATED}" if name == "samples.py" else text
         (folder / name).write_text(content, encoding="utf-8")

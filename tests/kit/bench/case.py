@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import _graft
@@ -17,6 +18,7 @@ from torch.utils.benchmark import Measurement, Timer
 
 Side = Callable[[], object]
 Function = Callable[..., object]
+Make = Callable[[str], tuple[Side, Side]]
 
 # Calls before the first that counts. A large tensor may need new memory until all have their place.
 _WARM_UP = 5
@@ -56,14 +58,12 @@ class CaseResult:
         threads: the number of threads of both sides.
         ratios: the peer's time divided by ours, in each round.
         measurements: of each side in each round.
-        peak_bytes: the maximum memory that each allocated at once.
     """
 
     case: Case
     threads: int
     ratios: list[float]
     measurements: list[Measurement]
-    peak_bytes: tuple[int, int]
 
     @property
     def ratio(self) -> float:
@@ -74,6 +74,14 @@ class CaseResult:
     def is_missed(self) -> bool:
         """Whether the speedup is below the aim."""
         return self.ratio < self.case.aim
+
+
+def both_steps(
+    operator: str, peer: str, name: str, aim: float, elements: int, make: Make, group: str = ""
+) -> Iterator[Case]:
+    """Yield the forward and the backward case of an operator."""
+    for step in ("forward", "backward"):
+        yield Case(operator, peer, name, step, aim, elements, partial(make, step), group)
 
 
 def compared(step: str, ours: Function, theirs: Function, *inputs: torch.Tensor) -> tuple[Side, Side]:
@@ -112,17 +120,4 @@ def measure(case: Case, threads: int, rounds: int, seconds: float) -> CaseResult
         with chosen():
             measured.append(timer.blocked_autorange(min_run_time=seconds))
     ratios = [peer.median / our.median for our, peer in zip(measured[::2], measured[1::2], strict=True)]
-    return CaseResult(case, threads, ratios, measured, (_peak(sides[0]), _peak(sides[1])))
-
-
-def _peak(side: Side) -> int:
-    """Return the maximum number of bytes that a call allocates at once."""
-    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        result = side()
-    del result
-    held = most = 0
-    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        most = max(most, held)
-    return most
+    return CaseResult(case, threads, ratios, measured)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -55,44 +56,36 @@ LARGE = {64: ConvLayer(32, 56, 3), 32: ConvLayer(24, 56, 3)}
 FORMATS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
+_OTHER_DTYPES = (torch.bfloat16, torch.half, torch.double)
+
+
 def cases() -> Iterator[Case]:
     """Every layer in float, with one image and with 32; some in other dtypes."""
-    kinds = [(layer, 1, torch.float) for layer in [*LAYERS, *OTHERS, *FILTERS, *EXTREMES]]
-    kinds += [(layer, 1, dtype) for layer in FEW for dtype in (torch.bfloat16, torch.half, torch.double)]
-    kinds += [(layer, 1, dtype) for layer in FILTERS[:2] for dtype in (torch.bfloat16, torch.half, torch.double)]
-    kinds += [(layer, 32, torch.float) for layer in LAYERS]
-    kinds += [(layer, batch, dtype) for batch, layer in LARGE.items() for dtype in (torch.float, torch.bfloat16)]
-    for layer, batch, dtype in kinds:
-        for layout in FORMATS:
-            for step in ("forward", "backward"):
-                name = f"{batch}x{layer} {str(dtype).removeprefix('torch.')} {layout}"
-                make = partial(_make, step, layer, batch, dtype, layout)
-                aim, group = _aim(layer, dtype, layout, step), _group(layer, batch, dtype, layout)
-                elements = batch * layer.channels * layer.size**2
-                yield Case("depthwise_conv2d", "F.conv2d", name, step, aim, elements, make, group)
-
-
-def _group(layer: ConvLayer, batch: int, dtype: torch.dtype, layout: str) -> str:
-    told = f"{str(dtype).removeprefix('torch.')} {layout}"
-    if layer in FILTERS:
-        return f"{told}, few channels"
-    if layer in EXTREMES:
-        return f"{told}, one pixel or tap"
-    if batch > 1:
-        return f"{told}, batch {batch}"
-    if dtype != torch.float:
-        return told
-    if layer in OTHERS:
-        return f"{told}, dilation or multiplier 2"
-    return f"{told}, {layer.kernel}x{layer.kernel}" + (f" stride {layer.stride}" if layer.kernel == 3 else "")
+    # Layers, batch, dtypes; group and aim, if these are not the layer's own.
+    kinds: list[tuple[Sequence[ConvLayer], int, Sequence[torch.dtype], str | None, float]] = [
+        (LAYERS, 1, [torch.float], None, 0),
+        (OTHERS, 1, [torch.float], ", dilation or multiplier 2", 4),
+        (FILTERS, 1, [torch.float], ", few channels", 0.95),
+        (EXTREMES, 1, [torch.float], ", one pixel or tap", 0.95),
+        (FEW, 1, _OTHER_DTYPES, "", 0),
+        (FILTERS[:2], 1, _OTHER_DTYPES, ", few channels", 0.95),
+        (LAYERS, 32, [torch.float], ", batch 32", 0),
+        *(([layer], batch, (torch.float, torch.bfloat16), f", batch {batch}", 0.95) for batch, layer in LARGE.items()),
+    ]
+    for layers, batch, dtypes, group, aim in kinds:
+        for layer, dtype, layout, step in itertools.product(layers, dtypes, FORMATS, ("forward", "backward")):
+            kind = f"{str(dtype).removeprefix('torch.')} {layout}"
+            own = f", {layer.kernel}x{layer.kernel}" + (f" stride {layer.stride}" if layer.kernel == 3 else "")
+            make = partial(_make, step, layer, batch, dtype, layout)
+            yield Case(
+                *("depthwise_conv2d", "F.conv2d", f"{batch}x{layer} {kind}", step),
+                *(aim or _aim(layer, dtype, layout, step), batch * layer.channels * layer.size**2, make),
+                kind + (own if group is None else group),
+            )
 
 
 def _aim(layer: ConvLayer, dtype: torch.dtype, layout: str, step: str) -> float:
-    """The minimum for every layer."""
-    if layer in [*FILTERS, *EXTREMES, *LARGE.values()]:
-        return 0.95
-    if layer in OTHERS:
-        return 4
+    """The minimum for a usual layer."""
     if dtype == torch.double:
         return 4 if layout == "NCHW" else 20
     if dtype == torch.half:

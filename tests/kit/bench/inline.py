@@ -7,7 +7,6 @@ own. It prints JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -17,7 +16,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +29,9 @@ _KERNEL = "Tensor peers_plus(const Tensor& self, const Tensor& other) {{\n  retu
 # The least that binds a function.
 _HEADERS = "#include <ATen/core/Tensor.h>\n#include <torch/csrc/Exceptions.h>\n#include <torch/csrc/utils/pybind.h>\n"
 
+# How often each way is measured.
+_ROUNDS = 3
+
 # The text behind the kernel's call, and what the kernel then gives for ones.
 _FIRST, _EDIT = ("", 3), (".add(1)", 4)
 
@@ -41,16 +42,14 @@ def by_graft(more: str) -> _Function:
     """Return the operator, with a derivative formula."""
     import graft
 
-    function: _Function = graft.load_inline(_SCHEMA, derivatives=_FORMULA, cpp=_KERNEL.format(more)).peers_plus
-    return function
+    return graft.load_inline(_SCHEMA, derivatives=_FORMULA, cpp=_KERNEL.format(more)).peers_plus
 
 
 def by_torch(more: str, headers: str = "", **options: bool) -> _Function:
     """Return a function of an extension module. ATen's functions that it calls have derivatives."""
     source = f"{headers}using at::Tensor;\n{_KERNEL.format(more)}"
     module = cpp_extension.load_inline("peers_inline", source, functions=["peers_plus"], **options)
-    function: _Function = module.peers_plus
-    return function
+    return module.peers_plus
 
 
 WAYS: dict[str, Callable[[str], _Function]] = {
@@ -61,11 +60,11 @@ WAYS: dict[str, Callable[[str], _Function]] = {
 }
 
 
-def measured(way: str) -> dict[str, Any]:
+def measured(way: str) -> dict[str, float]:
     """Measure in this process, which must not have built an operator before."""
     cpp_extension.remove_extension_h_precompiler_headers()  # they are in torch's own folder
     first, function = _timed(way, *_FIRST)
-    calls = {"call": costs(function), "digamma": costs(torch.digamma, 1)}
+    calls = costs(function)
     edit, _ = _timed(way, *_EDIT)
     cpp_extension.remove_extension_h_precompiler_headers()
     return {"first": first, "edit": edit, **calls}
@@ -82,29 +81,25 @@ def _timed(way: str, more: str, value: int) -> tuple[float, _Function]:
     return seconds, function
 
 
-def _in_fresh_process(way: str) -> dict[str, Any]:
+def _in_fresh_process(way: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         caches = {"GRAFT_HOME": f"{folder}/graft", "TORCH_EXTENSIONS_DIR": f"{folder}/torch"}
         caches["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # ninja
-        command = [sys.executable, "-m", __spec__.name, "--way", way]
+        command = [sys.executable, "-m", __spec__.name, way]
         done = subprocess.run(command, env={**os.environ, **caches}, stdout=subprocess.PIPE, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     print(f"{way}: {found}", flush=True)
     return found
 
 
-def main() -> None:
-    """Measure all ways in turn, several times, and print the results."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--way", choices=WAYS, help="measure only this, in this process")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    if options.way:
-        print(json.dumps(measured(options.way)))
+def main(way: str = "") -> None:
+    """Measure all ways in turn, several times, or one in this process. Print the results."""
+    if way:
+        print(json.dumps(measured(way)))
         return
-    rounds = [{way: _in_fresh_process(way) for way in WAYS} for _ in range(options.rounds)]
+    rounds = [{way: _in_fresh_process(way) for way in WAYS} for _ in range(_ROUNDS)]
     print(json.dumps({way: [each[way] for each in rounds] for way in WAYS}))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import scipy.signal
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .case import Case, Side, compared
+from .case import Case, Function, Side, both_steps, compared
 
 _PARAMETERS = (-1.0, 0.01, 0.002)
 
@@ -23,8 +23,11 @@ def cases() -> Iterator[Case]:
         yield from of_operator()
 
 
-def _randn(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float) -> Iterator[Tensor]:
-    return (torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)
+def _random(
+    step: str, ours: Function, theirs: Function, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype = torch.float
+) -> tuple[Side, Side]:
+    """Compare functions of random tensors, which all require gradients."""
+    return compared(step, ours, theirs, *(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes))
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -33,14 +36,10 @@ def _name(dtype: torch.dtype) -> str:
 
 def _affine() -> Iterator[Case]:
     """From the cost of a call, with its checks, to that of a matrix product."""
-
-    def make(step: str, shape: tuple[int, int], features: int) -> tuple[Side, Side]:
-        return compared(step, torch.affine, F.linear, *_randn(shape, (features, shape[1]), (features,)))
-
     for shape, features in (((1, 4), 4), ((64, 256), 256), ((512, 1024), 1024)):
-        for step in ("forward", "backward"):
-            name = f"{list(shape)} to {features}"
-            yield Case("affine", "F.linear", name, step, 0.98, math.prod(shape), partial(make, step, shape, features))
+        name, shapes = f"{list(shape)} to {features}", (shape, (features, shape[1]), (features,))
+        make = partial(_random, ours=torch.affine, theirs=F.linear, shapes=shapes)
+        yield from both_steps("affine", "F.linear", name, 0.98, math.prod(shape), make)
 
 
 def _correlate2d() -> Iterator[Case]:
@@ -49,35 +48,34 @@ def _correlate2d() -> Iterator[Case]:
     def by_conv2d(x: Tensor, kernel: Tensor) -> Tensor:
         return F.conv2d(x.unsqueeze(1), kernel[None, None]).squeeze(1)
 
-    def several(step: str, batch: int, size: int, kernels: int, dtype: torch.dtype) -> tuple[Side, Side]:
-        x, weight = _randn((batch, 1, size, size), (kernels, 3, 3), dtype=dtype)
-        return compared(step, torch.correlate2d, lambda x, kernel: F.conv2d(x, kernel[:, None]), x, weight)
-
     def by_scipy(x: Tensor, kernel: Tensor) -> object:
         return [scipy.signal.correlate2d(image, kernel.numpy(), "valid") for image in x.numpy()]
 
-    def make(step: str, peer: str, batch: int, size: int, kernel: int) -> tuple[Side, Side]:
-        x, (weight,) = torch.randn(batch, size, size), _randn((kernel, kernel))
-        return compared(step, torch.correlate2d, by_scipy if peer == "SciPy" else by_conv2d, x, weight)
+    def make(step: str, peer: Function, batch: int, size: int, kernel: int) -> tuple[Side, Side]:
+        x, weight = torch.randn(batch, size, size), torch.randn(kernel, kernel, requires_grad=True)
+        return compared(step, torch.correlate2d, peer, x, weight)
 
-    for sizes in ((1, 64, 3), (1, 512, 3), (16, 128, 5), (1, 256, 11), (4, 128, 21), (1, 256, 41), (1, 128, 128)):
-        batch, size, kernel = sizes
-        for step, peer in (("forward", "F.conv2d"), ("forward", "SciPy"), ("backward", "F.conv2d")):
-            name = f"[{batch}, {size}, {size}] by {kernel} x {kernel}"
-            make_it = partial(make, step, peer, *sizes)
-            yield Case("correlate2d", peer, name, step, 1, batch * size**2, make_it)
-    for of_images, dtype in itertools.product(
+    for batch, size, kernel in (
+        *((1, 64, 3), (1, 512, 3), (16, 128, 5), (1, 256, 11), (4, 128, 21), (1, 256, 41), (1, 128, 128)),
+    ):
+        name, elements = f"[{batch}, {size}, {size}] by {kernel} x {kernel}", batch * size**2
+        each = partial(make, batch=batch, size=size, kernel=kernel)
+        yield from both_steps("correlate2d", "F.conv2d", name, 1, elements, partial(each, peer=by_conv2d))
+        yield Case("correlate2d", "SciPy", name, "forward", 1, elements, partial(each, "forward", by_scipy))
+    for (batch, size, kernels), dtype in itertools.product(
         ((1, 512, 4), (8, 128, 12), (32, 128, 16)), (torch.float, torch.bfloat16, torch.double)
     ):
-        batch, size, kernels = of_images
-        for step in ("forward", "backward"):
-            name = f"[{batch}, {size}, {size}] by {kernels} x 3 x 3 {_name(dtype)}"
-            make_it = partial(several, step, *of_images, dtype)
-            yield Case("correlate2d", "F.conv2d", name, step, 0.95, batch * size**2, make_it, "several kernels")
+        name = f"[{batch}, {size}, {size}] by {kernels} x 3 x 3 {_name(dtype)}"
+        shapes, theirs = ((batch, 1, size, size), (kernels, 3, 3)), lambda x, kernel: F.conv2d(x, kernel[:, None])
+        several = partial(_random, ours=torch.correlate2d, theirs=theirs, shapes=shapes, dtype=dtype)
+        yield from both_steps("correlate2d", "F.conv2d", name, 0.95, batch * size**2, several, "several kernels")
 
 
 def _triplet_loss() -> Iterator[Case]:
-    """A small batch, a usual one and a large one."""
+    """A small batch, a usual one and a large one; and short rows."""
+
+    def ours(*given: Tensor) -> Tensor:
+        return torch.improved_triplet_loss(*given, *_PARAMETERS)
 
     def composite(anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         tau1, tau2, beta = _PARAMETERS
@@ -85,21 +83,14 @@ def _triplet_loss() -> Iterator[Case]:
         d_an = (anchor - negative).square().sum(-1)
         return ((d_ap - d_an).clamp(min=tau1) + beta * d_ap.clamp(min=tau2)).mean()
 
-    def make(step: str, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Side, Side]:
-        ours = lambda *given: torch.improved_triplet_loss(*given, *_PARAMETERS)  # noqa: E731
-        return compared(step, ours, composite, *_randn(*[shape] * 3, dtype=dtype))
-
-    for shape in ((32, 128), (256, 512), (4096, 400)):
-        for dtype in (torch.float, torch.bfloat16):
-            for step in ("forward", "backward"):
-                make_it = partial(make, step, shape, dtype)
-                name = f"{list(shape)} {_name(dtype)}"
-                yield Case("improved_triplet_loss", "plain operations", name, step, 3, math.prod(shape), make_it)
-    for length, dtype in itertools.product((2, 3, 4, 12, 16, 20, 31), (torch.float, torch.double, torch.bfloat16)):
-        for step in ("forward", "backward"):
-            make_it = partial(make, step, (16384, length), dtype)
-            name, peer = f"[16384, {length}] {_name(dtype)}", "plain operations"
-            yield Case("improved_triplet_loss", peer, name, step, 0.95, 16384 * length, make_it, "short rows")
+    usual = itertools.product(((32, 128), (256, 512), (4096, 400)), (torch.float, torch.bfloat16))
+    lengths, dtypes = (2, 3, 4, 12, 16, 20, 31), (torch.float, torch.double, torch.bfloat16)
+    short = itertools.product(((16384, length) for length in lengths), dtypes)
+    for kinds, aim, group in ((usual, 3, ""), (short, 0.95, "short rows")):
+        for shape, dtype in kinds:
+            make = partial(_random, ours=ours, theirs=composite, shapes=[shape] * 3, dtype=dtype)
+            name, elements = f"{list(shape)} {_name(dtype)}", math.prod(shape)
+            yield from both_steps("improved_triplet_loss", "plain operations", name, aim, elements, make, group)
 
 
 def _mul_constant() -> Iterator[Case]:
@@ -121,20 +112,16 @@ def _mul_constant() -> Iterator[Case]:
             yield Case("mul_constant", "torch.mul", name, "forward", 0.95, 2**exponent, make_it)
     strided = partial(out, 16, torch.half, 2)
     yield Case("mul_constant", "torch.mul", "2^16 float16, every second", "forward", 0.95, 2**16, strided)
-    backward = partial(compared, "backward", lambda x: torch.mul_constant(x, 3), lambda x: x * 3, *_randn((2**16,)))
+    backward = partial(_random, "backward", lambda x: torch.mul_constant(x, 3), lambda x: x * 3, [(2**16,)])
     yield Case("mul_constant", "torch.mul", "2^16 float", "backward", 0.98, 2**16, backward)
 
 
 def _rfft2_abs() -> Iterator[Case]:
     """Even and odd sizes, one image and many."""
-
-    def make(step: str, shape: tuple[int, ...]) -> tuple[Side, Side]:
-        return compared(step, torch.fft.rfft2_abs, lambda x: torch.fft.rfft2(x).abs(), *_randn(shape))
-
     for shape in ((64, 64), (16, 128, 128), (512, 512), (3, 255, 257)):
         for step, aim in (("forward", 0.98), ("backward", 1.5)):
-            name, elements = f"{list(shape)} float", math.prod(shape)
-            yield Case("rfft2_abs", "rfft2(x).abs()", name, step, aim, elements, partial(make, step, shape))
+            make = partial(_random, step, torch.fft.rfft2_abs, lambda x: torch.fft.rfft2(x).abs(), [shape])
+            yield Case("rfft2_abs", "rfft2(x).abs()", f"{list(shape)} float", step, aim, math.prod(shape), make)
 
 
 def _twice_plus() -> Iterator[Case]:
@@ -150,9 +137,6 @@ def _twice_plus() -> Iterator[Case]:
             "torch.ops": (lambda: aten.twice_plus(x, y), lambda: aten.add(y, x, alpha=2)),
         }[form]
 
-    def differentiated(size: int) -> tuple[Side, Side]:
-        return compared("backward", torch.twice_plus, lambda x, y: torch.add(y, x, alpha=2), *_randn((size,), (size,)))
-
     for form in ("torch.", "method", "out=", "torch.ops"):
         yield Case("twice_plus", peer, f"1 element, {form}", "forward", 0.98, 1, partial(make, form, 1))
     for exponent in range(4, 27, 2):
@@ -162,5 +146,6 @@ def _twice_plus() -> Iterator[Case]:
         strided = partial(make, "out=", 2**16, dtype, 2)
         yield Case("twice_plus", peer, f"2^16 elements, every second {_name(dtype)}", "forward", 0.95, 2**16, strided)
     for exponent in (10, 20):
-        make_it = partial(differentiated, 2**exponent)
+        add = lambda x, y: torch.add(y, x, alpha=2)  # noqa: E731
+        make_it = partial(_random, "backward", torch.twice_plus, add, [(2**exponent,)] * 2)
         yield Case("twice_plus", peer, f"2^{exponent} elements", "backward", 0.98, 2**exponent, make_it)

@@ -37,11 +37,15 @@ def cost(call: Callable[..., Tensor], *arguments: Tensor) -> float:
     return timer.blocked_autorange(min_run_time=1).median
 
 
-def costs(call: Callable[..., Tensor], operands: int = 2) -> dict[str, float]:
-    """Time calls on tensors of one element: without gradients, and recorded by autograd."""
-    plain = [torch.ones(1) for _ in range(operands)]
-    recorded = [torch.ones(1, requires_grad=True), *plain[1:]]
-    return {"plain": cost(call, *plain), "recorded": cost(call, *recorded)}
+def costs(call: Callable[..., Tensor]) -> dict[str, float]:
+    """Time calls on tensors of one element: without gradients, and recorded by autograd; as ratios to torch.digamma's,
+    too.
+    """
+    found, other = {}, torch.ones(1)
+    for kind, x in {"plain": torch.ones(1), "recorded": torch.ones(1, requires_grad=True)}.items():
+        found[kind] = cost(call, x, other)
+        found[f"{kind} ratio"] = found[kind] / cost(torch.digamma, x)
+    return found
 
 
 def check(call: Callable[..., Tensor]) -> None:
@@ -61,8 +65,7 @@ def main() -> None:
     calls = {"graft": torch.twice_plus, "custom_op": custom_op, "extension": torch.ops.peers.extension.default}
     for call in calls.values():
         check(call)
-    found = {name: costs(call) for name, call in calls.items()} | {"digamma": costs(torch.digamma, 1)}
-    print(json.dumps({"calls": found, "extension": extension}))
+    print(json.dumps({"built": extension, **{name: costs(call) for name, call in calls.items()}}))
 
 
 if __name__ == "__main__":

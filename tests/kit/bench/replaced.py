@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
+from ..made_up import tensors_of
 from ..replaced import dtypes_of, replaced, replaced_op_infos, samples_of
-from ..samples import tensors_of
 from .case import Case, Side
 
 _DTYPES = (torch.float, torch.bfloat16, torch.double, torch.long)

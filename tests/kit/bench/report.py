@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.benchmark import Compare
 
+from ..markdown import markdown_table
 from ..processor import describe_processor
 from .case import CaseResult
 
@@ -37,7 +38,7 @@ def _as_json(result: CaseResult) -> dict[str, Any]:
     described = {name: value for name, value in vars(result.case).items() if not callable(value)}
     ours, peer = (min(m.median for m in result.measurements[side::2]) for side in (0, 1))
     figures = {"threads": result.threads, "ratio": result.ratio, "ratios": result.ratios}
-    return {**described, **figures, "seconds": [ours, peer], "peak_bytes": result.peak_bytes}
+    return {**described, **figures, "seconds": [ours, peer]}
 
 
 def summary(results: Sequence[CaseResult]) -> str:
@@ -45,11 +46,14 @@ def summary(results: Sequence[CaseResult]) -> str:
     steps = sorted({(_STEPS.index(r.case.step), r.threads) for r in results})
     heads = ["", "compared with", *(f"{_STEPS[step]}, {threads} thread{'s'[: threads - 1]}" for step, threads in steps)]
     lines = [heads, ["---"] * len(heads)]
-    for (operator, group, peer), row in rows_of(results).items():
+    rows: dict[tuple[str, str, str], list[CaseResult]] = {}
+    for result in results:
+        rows.setdefault((result.case.operator, result.case.group, result.case.peer), []).append(result)
+    for (operator, group, peer), row in rows.items():
         name = f"`{operator}`, {group}" if group else f"`{operator}`"
         cells = [[r for r in row if (_STEPS.index(r.case.step), r.threads) == column] for column in steps]
         lines.append([name, f"`{peer}`", *map(_range, cells)])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown_table(lines)
 
 
 def overview(results: Sequence[CaseResult]) -> str:
@@ -65,15 +69,7 @@ def overview(results: Sequence[CaseResult]) -> str:
     for name, row in rows.items():
         cells = [[r for r in row if r.case.step in steps] for steps in (_STEPS[::2], _STEPS[1::2])]
         lines.append([name, ", ".join(dict.fromkeys(f"`{r.case.peer}`" for r in row)), *map(_range, cells)])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def rows_of(results: Iterable[CaseResult]) -> dict[tuple[str, str, str], list[CaseResult]]:
-    """Return the results of each operator, group and peer."""
-    rows: dict[tuple[str, str, str], list[CaseResult]] = {}
-    for result in results:
-        rows.setdefault((result.case.operator, result.case.group, result.case.peer), []).append(result)
-    return rows
+    return markdown_table(lines)
 
 
 def _range(results: Sequence[CaseResult]) -> str:

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch._prims_common import check_significant_strides
 from torch.utils import _pytree as pytree
 
-from ..samples import SAMPLES, reference_results, tensors_of
+from ..made_up import tensors_of
+from ..samples import SAMPLES, reference_results
 from .rounding import LARGE, TINY, Change, InvalidOutcome, compare
 from .tensors import Described
 from .valid import PLAIN, Call, made

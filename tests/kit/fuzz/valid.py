@@ -15,8 +15,8 @@ from torch import Tensor, _added_operators
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..made_up import NoSamples
-from ..samples import SAMPLES, make_of
+from ..made_up import NoSamples, make_of
+from ..samples import SAMPLES
 from .tensors import Described
 
 # Errors that a wrong argument may raise. c10's errors are RuntimeErrors.
