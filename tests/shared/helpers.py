@@ -65,12 +65,21 @@ def share_builds(build: Path, cache: Path, base: Path, names: Collection[str] = 
     """Let builds in the folder ``build``, whose store is ``cache``, use what this repository's have: ``base``,
     ``DERIVED`` and ``OBJECTS``.
     """
+    if "base" in names:
+        _share(build / base.parents[1].name / base.parent.name / "base", base)
+    share_store(cache, [name for name in names if name != "base"])
+
+
+def share_store(cache: Path, names: Collection[str]) -> None:
+    """Let builds whose store is ``cache`` use what this repository's store has."""
     for name in names:
-        place = build / base.parents[1].name / base.parent.name / name if name == "base" else cache / name
-        theirs, ours = base if name == "base" else store() / name, place
-        theirs.mkdir(parents=True, exist_ok=True)
-        ours.parent.mkdir(parents=True, exist_ok=True)
-        ours.symlink_to(theirs)
+        _share(cache / name, store() / name)
+
+
+def _share(ours: Path, theirs: Path) -> None:
+    theirs.mkdir(parents=True, exist_ok=True)
+    ours.parent.mkdir(parents=True, exist_ok=True)
+    ours.symlink_to(theirs)
 
 
 def use_own_bases(folder: Path, patch: pytest.MonkeyPatch) -> None:

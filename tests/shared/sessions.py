@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from graft.core.layout import PACKAGES
-from helpers import OBJECTS, share_builds, write
+from helpers import OBJECTS, share_store, write
 
 _SERVED = Path(__file__).with_name("served.py")
 # What pip installs beside Graft. Processes that a process starts find its operators by it.
@@ -42,7 +42,7 @@ def stock_variables(folder: Path, **variables: str) -> dict[str, str]:
 
 def home_with_objects(folder: Path) -> str:
     """Return a folder for GRAFT_HOME: nothing is built there, but builds find the objects of all others."""
-    share_builds(folder, folder, [OBJECTS])
+    share_store(folder, [OBJECTS])
     return str(folder)
 
 
