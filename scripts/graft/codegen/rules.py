@@ -4,7 +4,7 @@ autocast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
@@ -85,7 +85,7 @@ _TEMPLATES = {
 
 
 def generate_batching_rules(selection: Selection, out: Output, folder: str = "ATen") -> None:
-    """Generate the rules in a folder below ``out``, and kernels for Meta of operators that only write arguments."""
+    """Generate the rules in a folder below ``out``, and kernels of operators that write arguments."""
     generate_decompositions(selection, out, folder)
     statements: dict[str, list[tuple[NativeFunction, str]]] = {}
     for f in selection.functions:
@@ -95,11 +95,19 @@ def generate_batching_rules(selection: Selection, out: Output, folder: str = "AT
     for template, of_template in statements.items():
         text = registration_block(_BATCHED, of_template)
         write_from_template(out, f"{folder}/{template}.cpp", {"registrations": text})
-    without_meta = [f for f in selection.functions if lacks_meta(f, _keys_of(f, selection)) and f.namespace == "aten"]
-    if without_meta:
-        kernel = "torch::CppFunction::makeFromBoxedFunction<&writes_nothing>()"
-        text = registration_block(["Meta"], [(f, f'm.impl("{f.func.name}", {kernel});') for f in without_meta])
-        write_from_template(out, f"{folder}/RegisterMetaOfWriting.cpp", {"registrations": text})
+    if texts := [*_kernels_of_writing(selection)]:
+        write_from_template(out, f"{folder}/RegisterWriting.cpp", {"registrations": "\n\n".join(texts)})
+
+
+def _kernels_of_writing(selection: Selection) -> Iterator[str]:
+    """Yield the blocks that register kernels of operators that write arguments: for Meta, Conjugate and Negative."""
+    writing = [f for f in selection.functions if is_writing(f) and f.namespace == "aten"]
+    without_meta = [f for f in writing if lacks_meta(f, _keys_of(f, selection))]
+    kernels = {key: f"materializes<c10::DispatchKey::{key}>" for key in ("Conjugate", "Negative")}
+    for key, functions in {"Meta": without_meta, **dict.fromkeys(kernels, writing)}.items():
+        kernel = f"torch::CppFunction::makeFromBoxedFunction<&{kernels.get(key, 'writes_nothing')}>()"
+        if functions:
+            yield registration_block([key], [(f, f'm.impl("{f.func.name}", {kernel});') for f in functions])
 
 
 def _keys_of(f: NativeFunction, selection: Selection) -> set[DispatchKey]:

@@ -124,6 +124,54 @@ def test_calls_with_none() -> None:
     assert key.tolist() == [0, 2, 4]
 
 
+# Views whose data is not what they show: conjugate, negative, and both.
+LAZY: dict[str, Callable[[Tensor], Tensor]] = {
+    "conj": lambda z: z.conj(),
+    "mH": lambda z: z.mH,
+    "imag of conj": lambda z: z.conj().imag,
+    "neg of conj": lambda z: torch._neg_view(z.conj()),
+}
+WRITERS: dict[str, tuple[Callable[..., Any], int]] = {
+    "one": (lambda x, out: aten.gr_put(x, out), 1),
+    "in place": (lambda x, out: aten.gr_add_to(out, x), 1),
+    "keyword": (lambda x, out: aten.gr_put.row(out, x[0], at=1), 1),
+    "several": (lambda x, low, high: aten.gr_put.list(x, [low, high]), 2),
+    "optional": (lambda x, query, key: aten.gr_rotate(x, query, key, 2), 2),
+    "None": (lambda x, query: aten.gr_rotate(x, query, None, 2), 1),
+    "composite": (lambda x, first, second: aten.gr_fill_some(first, second, 3), 2),
+    "with a result": (lambda x, kept: aten.gr_keep(x, kept), 1),
+    "the same twice": (lambda x, out: aten.gr_rotate(out, out, out, 2), 1),
+}
+
+
+@pytest.mark.parametrize("view", LAZY)
+@pytest.mark.parametrize("name", WRITERS)
+def test_writes_conjugate_and_negative_views(name: str, view: str) -> None:
+    """As a copy is written whose data is what it shows."""
+    write, count = WRITERS[name]
+
+    def written(resolve: bool) -> list[Tensor]:
+        bases = [(n + 1) * torch.arange(9.0).view(3, 3) * (1 + 2j) for n in range(count)]
+        tensors = [LAZY[view](base) for base in bases]
+        x = LAZY[view](torch.arange(9.0).view(3, 3) * (2 - 1j))
+        if resolve:
+            x, *tensors = (each.resolve_conj().resolve_neg() for each in (x, *tensors))
+        result = write(x, *tensors)
+        assert resolve or all(each.is_conj() or each.is_neg() for each in tensors)
+        return [*tensors, *([] if result is None else [result])]
+
+    torch.testing.assert_close([each.resolve_conj().resolve_neg() for each in written(False)], written(True))
+
+
+def test_tensor_with_data_beside_those_without_is_refused() -> None:
+    out = torch.ones(3)
+    with pytest.raises(NotImplementedError, match=r"gr_put: out is on cpu"):
+        aten.gr_put(torch.ones(3, device="meta"), out)
+    with pytest.raises(NotImplementedError, match=r"gr_put.list: outs is on cpu"):
+        aten.gr_put.list(torch.ones(3, device="meta"), [torch.ones(3, device="meta"), out])
+    assert out.tolist() == [1, 1, 1]
+
+
 def test_versions_of_written_tensors_grow() -> None:
     x, y, z = torch.ones(2), torch.ones(2), torch.ones(2)
     for write in (
