@@ -105,9 +105,14 @@ def test_torch_is_found_past_what_make_develop_put_first(python: Path) -> None:
     assert find_environment(str(python)).site == packages
 
 
-def test_environment_without_torch_is_refused(python: Path) -> None:
+def test_environment_without_torch_is_refused(python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = refused(UsageError, find_environment, str(python), match="no torch is installed there")
     assert str(packages_of(python)) in error.cause
+    assert "PYTHONPATH" not in error.cause
+    (tmp_path / "other/torch").mkdir(parents=True)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
+    error = refused(UsageError, find_environment, str(python))
+    assert f"{tmp_path}/other/torch is on PYTHONPATH" in error.cause
 
 
 @pytest.mark.parametrize("kind", ["missing", "another program", "folder", "not executable", "no program", "fails"])

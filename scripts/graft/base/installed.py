@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sysconfig
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
@@ -114,12 +115,19 @@ def find_environment(python: str) -> Environment:
     if site is None:
         raise UsageError(
             f"PYTHON={python}: no torch is installed there",
-            cause=f"its site-packages is {packages}",
+            cause=f"its site-packages is {packages}{_on_pythonpath()}",
             todo="set PYTHON to the Python of an environment that has torch, or install torch",
         )
     environment = Environment(python, packages, site)
     environment.require_official()
     return environment
+
+
+def _on_pythonpath() -> str:
+    """Say that there is a torch on PYTHONPATH, if there is one."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    found = next((path for path in paths if path and (Path(path) / "torch").is_dir()), "")
+    return f"; {found}/torch is on PYTHONPATH, which other programs of that Python do not read" if found else ""
 
 
 def layout_on(layout: Layout, environment: Environment) -> Layout:
