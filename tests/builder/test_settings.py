@@ -14,7 +14,7 @@ from graft.core.layout import REPOSITORY
 from graft.inputs.accepted import require_accepted, tell, tell_processors
 from graft.inputs.includes import looked_for
 from graft.inputs.native import load_native, load_natives
-from graft.inputs.saves import times
+from graft.inputs.saves import states
 from graft.inputs.settings import NO_SETTINGS, Settings, settings_of
 from helpers import Capture, Patch, beside, refused, write
 
@@ -115,7 +115,7 @@ def test_editable_install_watches_the_project(tmp_path: Path) -> None:
 def test_a_save_of_any_of_them_is_seen(tmp_path: Path) -> None:
     table = 'sources = "csrc/*.cc"\ninclude-dirs = "include"\nlicense-files = "LICENSE"'
     native = folder(tmp_path, table, {**LAYOUT, "LICENSE": "free"})
-    seen = {str(path.relative_to(tmp_path.resolve())) for path in times([native])}
+    seen = {str(path.relative_to(tmp_path.resolve())) for path in states([native])}
     assert seen >= {"pyproject.toml", "csrc/a.cc", "csrc/test.cc", "csrc/impl.cpp", "include/field/b.hh", "LICENSE"}
 
 

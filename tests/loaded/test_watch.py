@@ -105,6 +105,19 @@ def test_half_written_file_and_rename_are_one_save(session: Session, folder: Fol
     assert session.said() == ""
 
 
+def test_a_file_that_is_absent_and_one_with_its_old_time(session: Session, folder: Folder) -> None:
+    """As git and tools that restore times write."""
+    path = folder.path / "native_functions.yaml"
+    text, times = path.read_text(), (folder.path / "Twice.cpp").stat()
+    path.unlink()
+    edit(folder, 12)
+    os.utime(folder.path / "Twice.cpp", ns=(times.st_atime_ns, times.st_mtime_ns))
+    time.sleep(1)
+    path.write_text(text)
+    becomes(session, 12)
+    assert session.value("swaps") == ["clipped"] and session.said() == ""
+
+
 def test_compiles_a_mistake_that_prints_a_line(session: Session, folder: Folder) -> None:
     folder.edit("Twice.cpp", "mul(2", "mule(2")
     said = ""

@@ -15,7 +15,7 @@ from ..core.errors import UsageError
 from ..core.files import build_lock, read_json, write_if_changed
 from ..core.layout import HOME, expanded
 from ..fork.tree import count, shortened
-from ..inputs.saves import times
+from ..inputs.saves import states
 from ..options import Request
 from .answer import Answer, Question
 from .base import Base, changed_upstream, find_base
@@ -102,7 +102,7 @@ def _state(request: Request) -> Hashable:
         state = open_repository(expanded(request.source)).state()
     except UsageError as error:  # git is writing, perhaps; a build says what is wrong
         state = str(error)
-    return state, *times(request.native).items()
+    return state, *states(request.native).items()
 
 
 def _folder(repository: Repository, git_version: str, *, is_whole: bool) -> Path:

@@ -7,50 +7,63 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import sys
-import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ..core.bugs import expected
 from ..core.console import heard_by
 from ..core.files import write_atomically
-from ..inputs.saves import times, wait_for_save
+from ..core.process import end_with_parent
+from ..inputs.saves import PAUSE, settled, states
 from .building import Wanted, build
-
-# Seconds between two looks at whether the user's process is there.
-_PAUSE = 0.5
 
 
 def main() -> None:
-    """Build again after each save, until the user's process has ended. Each result replaces the file of the answers.
+    """Build again after each save, until the user's process has ended. Each result replaces the file of the answers. A
+    save cancels the build of the one before.
 
     The arguments are that process and this file, which says at first what is wanted.
     """
     parent, answers = int(sys.argv[1]), Path(sys.argv[2])
     what: Wanted = pickle.loads(answers.read_bytes())
-    seen = times([what.folder])
-    threading.Thread(target=_end_after, args=(parent, answers), daemon=True).start()
-    with heard_by(lambda level, text: None):
-        _answer(answers, what)  # for a save since the user's process has built
-        while True:
-            seen = wait_for_save([what.folder], seen)
-            _answer(answers, what)
-
-
-def _answer(answers: Path, what: Wanted) -> None:
-    """Build, and write the result, unless the folder was saved meanwhile: then the next build has it."""
-    before = times([what.folder])
-    try:
-        result = {"built": str(build(what))}
-    except Exception as error:
-        result = {"error": str(expected(error))}
-    if times([what.folder]) == before:
-        write_atomically(answers, json.dumps(result))
-
-
-def _end_after(parent: int, answers: Path) -> None:
+    seen = states([what.folder])
+    builds = _start(answers, what)  # for a save since the user's process has built
     while os.getppid() == parent:
-        time.sleep(_PAUSE)
+        time.sleep(PAUSE)
+        if builds and os.waitpid(builds, os.WNOHANG)[0]:
+            builds = 0
+        if (found := states([what.folder])) != seen:
+            _end(builds)
+            seen = settled([what.folder], seen, found)
+            builds = _start(answers, what)
+    _end(builds)
     answers.unlink(missing_ok=True)
-    os._exit(0)
+
+
+def _start(answers: Path, what: Wanted) -> int:
+    """Build in a process of its own, which writes the result. Return its id."""
+    if child := os.fork():
+        with suppress(OSError):  # it has done so itself, and has ended
+            os.setpgid(child, child)
+        return child
+    try:
+        os.setpgid(0, 0)
+        end_with_parent()
+        with heard_by(lambda level, text: None):
+            try:
+                result = {"built": str(build(what))}
+            except Exception as error:
+                result = {"error": str(expected(error))}
+        write_atomically(answers, json.dumps(result))
+    finally:
+        os._exit(0)
+
+
+def _end(builds: int) -> None:
+    """End a build with its compilers, if it runs."""
+    if builds:
+        os.killpg(builds, signal.SIGKILL)
+        os.waitpid(builds, 0)
