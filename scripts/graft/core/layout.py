@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .architecture import machine_of
 from .cuda_settings import NOT_SET, CudaSettings
+from .errors import UsageError
 from .extra_flags import NO_EXTRA, ExtraFlags
 from .folders import shown
 
@@ -31,11 +32,26 @@ def store() -> Path:
     """Return the folder of what all builds of a user share, whatever their clone, checkout or environment: base wheels,
     objects, the builder's environments, and what is read once of each torch. It is ``GRAFT_HOME``, or a folder below
     XDG_CACHE_HOME or ~/.cache.
+
+    Raises:
+        UsageError: no home folder is known.
     """
-    if given := os.environ.get("GRAFT_HOME"):
-        return Path(given).expanduser().absolute()
+    given = os.environ.get("GRAFT_HOME")
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (caches if caches.is_absolute() else Path.home() / ".cache") / "graft"
+    try:
+        if given:
+            return Path(given).expanduser().absolute()
+        return (caches if caches.is_absolute() else Path.home() / ".cache") / "graft"
+    except RuntimeError as error:
+        what = f"GRAFT_HOME={given}: there is no such user" if given else "this user has no home folder"
+        raise UsageError(what, todo="set GRAFT_HOME to the path of a folder for what is built") from error
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was deleted, which matters only to those who use it
+        return Path()
 
 
 # The folder of what is built: of work folders, and of environments for tests.
@@ -44,7 +60,7 @@ HOME = REPOSITORY / "build" if IS_CHECKOUT and not os.environ.get("GRAFT_HOME") 
 OWN_PATCHES = REPOSITORY / "patches" if IS_CHECKOUT else HOME / "patches"
 PATCHES = OWN_PATCHES if OWN_PATCHES.is_dir() else REPOSITORY / "patches"
 # Where wheels go if nothing else is given.
-DIST = (REPOSITORY if IS_CHECKOUT else Path.cwd()) / "dist"
+DIST = (REPOSITORY if IS_CHECKOUT else _working_folder()) / "dist"
 # The bytecode cache of the builder and of the tests that it runs.
 BYTECODE = HOME / "bytecode"
 
@@ -100,6 +116,9 @@ def expanded(text: str | Path) -> Path:
         return Path(text).expanduser().resolve()
     except RuntimeError:
         return Path(text).resolve()
+    except FileNotFoundError as error:
+        what = f"{text}: the working folder was deleted"
+        raise UsageError(what, todo="change to another, or write the whole path") from error
 
 
 @dataclass(frozen=True)
