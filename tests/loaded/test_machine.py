@@ -1,18 +1,20 @@
-"""What is around a build: compilers that are killed, too many of them, another ninja, names of folders, dates."""
+"""What is around a build: compilers that are killed, too many of them, another ninja; names, homes, copies."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clipped import VARIANTS
-from helpers import program
-from sessions import Folder, Raised, Session, compilers, home_with_objects
+from clipped import VARIANTS, variant
+from helpers import program, write
+from sessions import Folder, Raised, Session, compilers, home_with_objects, stock_variables
 
 
 @pytest.fixture
@@ -71,3 +73,85 @@ def test_crash_in_a_child_is_an_exit_code(session: Session, folder: Folder) -> N
     )
     assert session.value("child.exitcode") == -signal.SIGSEGV
     assert session.value("torch.ones(1).item()") == 1
+
+
+def test_library_that_is_opened_again_is_a_copy_until_the_process_ends(where: Path) -> None:
+    with Session(where) as session:
+        session.load(variant("first"))
+        built = Path(session.value("str(graft.loaded()['clipped'].built)"))
+        before = sorted(built.iterdir())
+        for _ in range(2):
+            session.run("graft.unload('clipped')")
+            session.run(f"graft.load({str(variant('first'))!r}, build=False)")
+        copies = "[line.split()[-1] for line in open('/proc/self/maps') if 'operators-' in line]"
+        (folder,) = {Path(each).parent for each in session.value(copies)}
+        assert sorted(built.iterdir()) == before and len([*folder.iterdir()]) == 2
+        session.process.kill()
+        session.process.wait()
+    assert folder.is_dir()
+    with Session(where) as session:
+        for _ in range(2):
+            session.load(variant("first"))
+            session.run("graft.unload('clipped')")
+        assert not folder.exists()  # that process is dead
+        (own,) = {Path(each).parent for each in session.value(copies)}
+        assert session.ended() == 0 and not own.exists()
+
+
+READ_ONLY = """
+import pickle, sys, torch, graft
+cpp = "Tensor times(const Tensor& self) {\\n  return self.mul(3);\\n}\\n"
+build = {"yes": True, "no": False}[sys.argv[2]]
+for _ in range(2):
+    graft.load(sys.argv[1], build=build)
+    graft.unload("clipped")
+inline = graft.load_inline("times(Tensor self) -> Tensor", cpp=cpp, build=build)
+pickled = pickle.dumps(inline)
+graft.unload("times")
+graft.load_cell(cpp, "times(Tensor self) -> Tensor", build=build)
+graft.unload("times")
+pickle.loads(pickled)
+print(torch.times(torch.ones(1)).item())
+"""
+
+
+def test_what_is_built_is_loaded_from_a_home_that_is_read_only(where: Path) -> None:
+    home = home_with_objects(where / "read only")
+    script = write(where, {"read_only.py": READ_ONLY}) / "read_only.py"
+    env = stock_variables(where, GRAFT_HOME=home)
+    command = [sys.executable, str(script), str(variant("first"))]
+    subprocess.run([*command, "yes"], env=env, check=True)
+    mounted = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && ! touch "$0/new" && exec "$@"'
+    isolated = ["unshare", "--map-root-user", "--mount", "sh", "-c", mounted, home]
+    done = subprocess.run([*isolated, *command, "no"], env=env, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "3.0"
+
+
+@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/b", "a\0b", "..", ".hidden", 5])
+@pytest.mark.parametrize("call", ["load({folder!r}, ", "load_inline('named(Tensor self) -> Tensor', cpp={cpp!r}, "])
+def test_name_of_a_load_is_a_name(only: Session, name: object, call: str) -> None:
+    cpp = "Tensor named(const Tensor& self) { return self; }"
+    called = call.format(folder=str(variant("first")), cpp=cpp)
+    said = only.error(f"graft.{called}name={name!r}, build=False)")
+    assert said.startswith("graft.core.errors.UsageError: name=") and len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["extra_ldflags", "cpp_sources", "with_cuda"])
+def test_arguments_of_cpp_extension_say_what_to_use(only: Session, name: str) -> None:
+    said = only.error(f"graft.load_inline('named(Tensor self) -> Tensor', {name}=[])")
+    assert said.startswith(f"TypeError: graft.load_inline() has no argument {name}; use `")
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [({"GRAFT_HOME": "~nobody-of-this-name/x"}, "GRAFT_HOME=~nobody-of-this-name/x: there is no such user")],
+)
+def test_no_home_is_one_line(where: Path, variables: dict[str, str], words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "graft", "build"],
+        env=stock_variables(where, **variables),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {words}\n"), done.stderr

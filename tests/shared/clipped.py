@@ -346,21 +346,31 @@ def variant(name: str) -> Path:
 def _build_all() -> None:
     """Build all variants: in one process of pytest, once in a run. What they share is compiled first."""
     run, jobs = os.environ.get("PYTEST_XDIST_TESTRUNUID", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    built = _PLACE / "built"
+    note = _PLACE / "built"
     with file_lock(_PLACE / "lock", ""):
-        if run and built.is_file() and built.read_text() == run:
+        if run and note.is_file() and note.read_text() == run:
             return
         folders = [Folder(_PLACE / name / "clipped", texts).path for name, texts in VARIANTS.items()]
-        _build(folders[:1], jobs)
-        with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(_build, [folders[1 + number :: jobs] for number in range(jobs)]))
-        built.write_text(run)
+        _build(folders, jobs)
+        note.write_text(run)
 
 
-def _build(folders: Sequence[Path], jobs: int = 1) -> None:
+def built(folders: Sequence[Path]) -> None:
+    """Build folders for the loads of a test, as all variants are built."""
+    _build(folders, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _build(folders: Sequence[Path], jobs: int) -> None:
+    """Build folders in so many processes; what they share is compiled first."""
     program = "import sys, graft\nfor folder in sys.argv[1:]: graft.build(folder)"
-    variables = stock_variables(_PLACE, MAX_JOBS=str(jobs))
-    subprocess.run([sys.executable, "-c", program, *folders], env=variables, check=True)
+
+    def run(some: Sequence[Path], compilers: int = 1) -> None:
+        variables = stock_variables(_PLACE, MAX_JOBS=str(compilers))
+        subprocess.run([sys.executable, "-c", program, *some], env=variables, check=True)
+
+    run(folders[:1], jobs)
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(run, [folders[1 + number :: jobs] for number in range(jobs)]))
 
 
 # Texts of one operator, for sessions.

@@ -1,5 +1,5 @@
-"""What compiled code has baked in of each operator: its schema, its formulas, and what runs while a graph is made:
-decompositions and meta functions. Kernels are not.
+"""What compiled code has baked in: the schema and the formulas of an operator, the C++ that runs while a graph is made,
+functions that formulas call, and Python. Kernels are not.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ _COMPOSITE = {"CompositeImplicitAutograd", "CompositeImplicitAutogradNestedTenso
 
 
 def facts_of(natives: NativeFolders) -> dict[str, str]:
-    """Return a hash of what is baked in, by the operator's name with its namespace and without overload."""
+    """Return a hash of what is baked in, by the operator's name with its namespace and without overload, or by file."""
     entries: dict[str, list[Entry]] = defaultdict(list)
     for file in (FUNCTIONS, DERIVATIVES):
         for entry in natives.entries(file):
             name = entry.operator.partition(".")[0]
             entries[name if "::" in name else f"aten::{name}"].append(entry)
-    python = [natives.text(name) for name in natives.python]
-    laid_over = (path for name, (_, path) in sorted(natives.overlay.items()) if name.endswith(".py"))
-    python += [path.read_text(encoding="utf-8", errors="replace") for path in laid_over]
-    return {name: _hash([*_fields(of_name), *_sources(natives, of_name), *python]) for name, of_name in entries.items()}
+    by_name = {name: _hash([*_fields(of_name), *_sources(natives, of_name)]) for name, of_name in entries.items()}
+    helpers = [*natives.helpers, *natives.helper_headers]
+    helpers += sorted(included(natives.text_if_there, helpers, natives.searched).difference(helpers))
+    files = {str(name): natives.text(name) for name in (*helpers, *natives.python)}
+    laid_over = {name: path for name, (_, path) in natives.overlay.items() if name.endswith(".py")}
+    files |= {name: path.read_text(encoding="utf-8", errors="replace") for name, path in laid_over.items()}
+    return by_name | {name: _hash([text]) for name, text in sorted(files.items())}
 
 
 def _fields(entries: Iterable[Entry]) -> Iterator[str]:

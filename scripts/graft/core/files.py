@@ -18,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
-from .console import say
+from .console import WARNING, say
 from .errors import UsageError
 
 # The file that describes the content of such a folder. It is written last, and deleted first.
@@ -61,6 +61,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def note_use(path: Path) -> None:
+    """Make a file or folder the one that was used last. Where it cannot be written to, nothing is deleted either."""
+    with suppress(OSError):
+        path.touch()
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -186,7 +192,7 @@ def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
                 todo=f"end that process, or set {_TIMEOUT} to more seconds",
             )
         if not is_said and waited >= _SAID_AFTER:
-            say(f"{busy}{_holder(file)}; waiting for it to end")
+            say(f"{busy}{_holder(file)}; waiting for it to end", WARNING)
             is_said = True
         time.sleep(0.02)
 

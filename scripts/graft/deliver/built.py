@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ..compile.manifest import Outside
-from ..core.files import files_below, write_atomically
+from ..core.files import files_below, note_use, write_atomically
 from ..core.layout import HOME, Layout, TorchVersion
 from ..inputs.snapshot import Snapshot
 from ..options import GRAFT
@@ -88,7 +88,7 @@ def unchanged(
         and built.outside.is_as_read(layout.work)
     ):
         return None
-    _note(layout, kind).touch()  # which makes it the last build
+    note_use(_note(layout, kind))  # which makes it the last build
     return built
 
 

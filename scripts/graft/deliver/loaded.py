@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..core.errors import RefusedError
-from ..core.files import delete, lay_out_files
+from ..core.files import delete, lay_out_files, note_use
 from ..core.system_errors import remedy
 
 # The number of folders kept of each native folder: a process may have loaded one, and start others that load it, too.
@@ -23,7 +23,7 @@ def write_loaded(out: Path, files: Mapping[str, bytes]) -> Path:
     folder = out / digest.hexdigest()[:16]
     try:
         if folder.is_dir():
-            folder.touch()
+            note_use(folder)
             return folder
         out.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".", dir=out, ignore_cleanup_errors=True) as partial:

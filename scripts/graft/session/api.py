@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -17,17 +19,20 @@ from ..core.extra_flags import ExtraFlags, extra_flags
 from ..core.layout import expanded
 from ..core.system_errors import refused
 from . import loads, watching
-from .around import outside, uncompiled
+from .around import in_terms_of_graft, outside, uncompiled
 from .builder import VARIABLE, build_elsewhere, required
 from .building import Wanted, find, wanted
-from .contents import folder_with
+from .contents import folder_with, require_name
 from .names import functions
+from .progress import Line, ipython
 from .records import Record, contents_of, hashes_of, record_of, sources_of
 
 if TYPE_CHECKING:
     from .inline import Texts
 
 _LOGGER = logging.getLogger("graft")
+# Seconds before a build is shown.
+_SHOWN_AFTER = 10.0
 
 
 class Operators:
@@ -88,6 +93,7 @@ class Operators:
 
 
 @uncompiled
+@in_terms_of_graft
 def load(
     folder: str | os.PathLike[str],
     *,
@@ -122,10 +128,12 @@ def load(
         GraftError: something else is in the way, such as a missing compiler.
     """
     extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
-    return _load(_wanted_of(folder, name, extra), verbose, _may_build(build), watch)
+    with _system_errors():
+        return _load(_wanted_of(folder, name, extra), verbose, _may_build(build), watch)
 
 
 @uncompiled
+@in_terms_of_graft
 def load_inline(
     functions: str,
     *,
@@ -176,7 +184,7 @@ def load_inline(
     extra = extra_flags(
         [*texts.cflags, *(extra_cflags or ())], [*texts.cflags, *(extra_cuda_cflags or ())], extra_include_paths
     )
-    chosen = name or texts.name
+    chosen = require_name(name or texts.name)
     with _system_errors():
         if build_directory:
             folder = expanded(os.fspath(build_directory))
@@ -234,7 +242,7 @@ def loaded() -> dict[str, Record]:
 def _wanted_of(folder: str | os.PathLike[str], name: str, extra: ExtraFlags) -> Wanted:
     """Return what is wanted of a user's folder, whose name is that of the load if it has no other."""
     path = expanded(os.fspath(folder))
-    return wanted(path, name or path.name, extra)
+    return wanted(path, require_name(name or re.sub(r"[^\w.-]|^\.", "_", path.name)), extra)
 
 
 def _load(
@@ -259,6 +267,7 @@ def _built(what: Wanted, verbose: bool, may_build: bool = True) -> Path:
             return built
         if not may_build:
             raise required(what)
+    with _shown(what.name) as listener, _heard(verbose, listener):
         return build_elsewhere(what)
 
 
@@ -269,7 +278,10 @@ def _may_build(given: bool | None, by_default: bool = True) -> bool:
 
 def _owner(name: str) -> str:
     """Identify the builds of texts that replace each other: those of one name in one program."""
-    return "\0".join([name, str(Path.cwd()), *sys.argv[:1]])
+    folder = ""
+    with suppress(FileNotFoundError):  # it was deleted
+        folder = str(Path.cwd())
+    return "\0".join([name, folder, *sys.argv[:1]])
 
 
 def unpickled(name: str, files: Mapping[str, bytes], flags: Sequence[str], owner: str) -> Operators:
@@ -298,6 +310,24 @@ def _heard(verbose: bool, listener: Listener) -> Iterator[None]:
         return
     with heard_by(listener):
         yield
+
+
+@contextmanager
+def _shown(name: str) -> Iterator[Listener]:
+    """Show one line about the build of ``name``, if it takes long. Yield what logs it."""
+    line, began, end = Line(ipython(), _SHOWN_AFTER), time.monotonic(), "not built"
+
+    def listener(level: int, text: str) -> None:
+        _log_build(level, text)
+        if level < logging.WARNING:
+            line.update(f"graft: {name}: {text.splitlines()[0] if text else ''}")
+
+    try:
+        yield listener
+        end = "built"
+    finally:
+        if line.is_shown:
+            line.end(f"graft: {name}: {end} in {time.monotonic() - began:.1f} s")
 
 
 def _log_build(level: int, text: str) -> None:

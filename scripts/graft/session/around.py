@@ -1,13 +1,17 @@
-"""What is around a call of ``graft.load``: modes of torch, which must not see what it does, and traces, which it would
-change in the middle.
+"""What is around a call of ``graft.load``: modes of torch, which must not see what it does; traces, which it would
+change in the middle; and Ctrl-C, which would leave a half.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from ..core.errors import UsageError
@@ -18,11 +22,50 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        dynamo = sys.modules.get("torch._dynamo")
-        return (dynamo.disable(function) if dynamo else function)(*arguments, **named)
+        wait_for_imports()
+        disable = getattr(sys.modules.get("torch._dynamo"), "disable", lambda function: function)
+        return disable(function)(*arguments, **named)
 
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call
+
+
+# Arguments of torch.utils.cpp_extension, and what does here what they do there.
+_THEIRS = {
+    "extra_ldflags": "`libraries` in the folder's pyproject.toml",
+    "sources": "the native folder, which has all sources",
+    "cpp_sources": "`cpp`",
+    "cuda_sources": "`cuda`",
+    "with_cuda": "`cuda`, or the folder's `cuda/`: they are compiled if torch has CUDA",
+    "keep_intermediates": "GRAFT_HOME, where everything stays",
+    "no_implicit_headers": "`namespace at::native` in the source: headers are included only where it lacks that",
+    "use_pch": "nothing: common headers are always precompiled",
+}
+
+
+def in_terms_of_graft(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let ``function`` say what stands for arguments that functions of torch.utils.cpp_extension have instead."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        for name in named:
+            if name in _THEIRS and name not in known:
+                raise TypeError(f"graft.{function.__name__}() has no argument {name}; use {_THEIRS[name]}")
+        return function(*arguments, **named)
+
+    return call
+
+
+def wait_for_imports() -> None:
+    """Wait for modules of torch that other threads import, as an optimizer's first step imports Dynamo: half made, they
+    lack what a load looks for, and what is missing would look changed.
+    """
+    for name, module in list(sys.modules.items()):
+        is_torchs = name == "torch" or name.startswith("torch.")
+        if is_torchs and getattr(getattr(module, "__spec__", None), "_initializing", False):
+            with suppress(ImportError):  # it fails in that thread, too
+                importlib.import_module(name)
 
 
 @contextmanager
@@ -45,6 +88,30 @@ def outside(what: str) -> Iterator[None]:
         for device in ("cpu", "cuda"):
             modes.enter_context(torch.autocast(device, enabled=False))
         yield
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the body. A second one does not wait."""
+    upstreams = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(upstreams):
+        yield
+        return
+    waiting: list[tuple[int, Any]] = []
+
+    def wait(number: int, frame: Any) -> None:
+        if waiting:
+            upstreams(number, frame)
+        else:
+            waiting.append((number, frame))
+
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, upstreams)
+        if waiting:
+            upstreams(*waiting[0])
 
 
 def trace() -> str:

@@ -60,14 +60,15 @@ _CACHES = {
 }
 
 
-def forget(operators: Iterable[str]) -> None:
+def forget(operators: Iterable[str] | None) -> None:
     """Forget what was derived from operators, such as ``aten::soft_clip``, their kernels, rules and lists.
 
-    It is called after texts are undone or run. A name that a release of torch does not have is left out.
+    None stands for all operators. It is called after texts are undone or run. A name that a release of torch does not
+    have is left out.
     """
     import torch
 
-    bases = {_base(name) for name in operators}
+    bases = None if operators is None else {_base(name) for name in operators}
     for module, names in _CACHES.items():
         for name in names if module in sys.modules else ():
             _clear(_found(sys.modules[module], name))
@@ -99,10 +100,10 @@ def _clear(function: Any) -> None:
         function = getattr(function, "__wrapped__", None)
 
 
-def _forget_signatures(bases: set[str]) -> None:
+def _forget_signatures(bases: set[str] | None) -> None:
     if module := sys.modules.get("torch.fx.operator_schemas"):
         signatures = getattr(module, "_SCHEMA_TO_SIGNATURE_CACHE", {})
-        for key in [key for key in signatures if key[0] in bases]:
+        for key in [key for key in signatures if bases is None or key[0] in bases]:
             signatures.pop(key, None)
 
 
@@ -124,10 +125,10 @@ def _propagators() -> list[Any]:
     return []
 
 
-def _is_of(op: Any, bases: set[str]) -> bool:
+def _is_of(op: Any, bases: set[str] | None) -> bool:
     """Return whether a key of a table is one of the operators, or all overloads of one."""
     schema = getattr(op, "_schema", None)
-    return getattr(op, "_qualified_op_name", None) in bases or getattr(schema, "name", None) in bases
+    return bases is None or getattr(op, "_qualified_op_name", None) in bases or getattr(schema, "name", None) in bases
 
 
 def _is_added(op: Any) -> bool:
@@ -137,7 +138,7 @@ def _is_added(op: Any) -> bool:
     return names is None or any(_is_of(op, {name}) for name in names)
 
 
-def _renew_decompositions(bases: set[str]) -> None:
+def _renew_decompositions(bases: set[str] | None) -> None:
     """Inductor copies PyTorch's tables when it is imported, and has decompositions of its own besides."""
     import torch
 
@@ -152,7 +153,7 @@ def _renew_decompositions(bases: set[str]) -> None:
                 inductor.decompositions[op] = tables[op]
 
 
-def _follow(copies: dict[Any, Any], table: Any, bases: set[str]) -> None:
+def _follow(copies: dict[Any, Any], table: Any, bases: set[str] | None) -> None:
     for op in [op for op in copies if _is_of(op, bases)]:
         if not _is_inductors(copies[op]):
             if op in table:
@@ -169,7 +170,7 @@ def _is_inductors(function: Any) -> bool:
     return bool(getattr(function, "__module__", None) == "torch._inductor.decomposition")
 
 
-def _forget_fallbacks(bases: set[str]) -> None:
+def _forget_fallbacks(bases: set[str] | None) -> None:
     """Inductor makes a lowering that calls the kernel where it meets an operator without one."""
     if not (lowering := sys.modules.get("torch._inductor.lowering")):
         return

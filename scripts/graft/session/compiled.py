@@ -32,8 +32,8 @@ def watch() -> None:
                 state.watched.add(name)
 
 
-def reset(names: Iterable[str]) -> int:
-    """Make Dynamo compile code again that used operators, such as ``aten::soft_clip``, or missed them.
+def reset(names: Iterable[str] | None) -> int:
+    """Make Dynamo compile code again that used operators, such as ``aten::soft_clip``, or missed them; None for all.
 
     Returns the number of code objects. Other code, and compiled code that was never recorded, stays as it is.
     """
@@ -42,10 +42,10 @@ def reset(names: Iterable[str]) -> int:
     from torch._dynamo import convert_frame
     from torch._dynamo.eval_frame import reset_code
 
-    bases = {name.partition(".")[0] for name in names}
-    attributes = _attributes(bases)
+    bases = None if names is None else {name.partition(".")[0] for name in names}
+    attributes = _attributes(bases or ())
     with getattr(convert_frame, "compile_lock", contextlib.nullcontext()):
-        skipped = _skipped(convert_frame, attributes)
+        skipped = _skipped(convert_frame, None if bases is None else attributes)
         codes = [*_recorded(bases, attributes), *skipped]
         for code in codes:
             reset_code(code)
@@ -72,22 +72,25 @@ def _attributes(bases: Iterable[str]) -> set[str]:
     return names | {name.removeprefix(prefix) for name in names for prefix in _MODULES if name.startswith(prefix)}
 
 
-def _recorded(bases: set[str], attributes: set[str]) -> list[types.CodeType]:
+def _recorded(bases: set[str] | None, attributes: set[str]) -> list[types.CodeType]:
     state = _state()
     with state.lock:
         found = [
-            (code(), key) for key, (code, used, missed) in state.code.items() if used & bases or missed & attributes
+            (code(), key)
+            for key, (code, used, missed) in state.code.items()
+            if bases is None or used & bases or missed & attributes
         ]
         for _, key in found:
             del state.code[key]
     return [code for code, _ in found if code is not None]
 
 
-def _skipped(convert_frame: Any, attributes: set[str]) -> list[types.CodeType]:
+def _skipped(convert_frame: Any, attributes: set[str] | None) -> list[types.CodeType]:
     """Return the code that Dynamo has seen, without a graph of it, and which has one of the names."""
     known = _state().code
     seen = [code() for code in convert_frame.input_codes.seen]
-    return [code for code in seen if code and id(code) not in known and attributes.intersection(code.co_names)]
+    unknown = [code for code in seen if code and id(code) not in known]
+    return [code for code in unknown if attributes is None or attributes.intersection(code.co_names)]
 
 
 def _watch_dynamo(module: Any, state: types.SimpleNamespace) -> None:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..core.files import delete, lay_out_files
+from ..core.errors import UsageError
+from ..core.files import delete, lay_out_files, note_use
 from ..core.layout import HOME
 
 _FOLDER = HOME / "inline"
 # The number of folders kept.
 _KEPT = 256
+_NAME = re.compile(r"(?!\.)[\w.-]+")
+
+
+def require_name(name: object) -> str:
+    """Return the name of a load, of which files are named.
+
+    Raises:
+        UsageError: it is no such name.
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise UsageError(f"name={name!r}: a name has letters, digits, `_`, `-` and `.`, and does not begin with a `.`")
 
 
 def folder_with(name: str, files: Mapping[str, bytes]) -> Path:
@@ -23,7 +37,7 @@ def folder_with(name: str, files: Mapping[str, bytes]) -> Path:
         digest.update(f"{path}\0{len(files[path])}\0".encode() + files[path])
     folder = _FOLDER / f"{name}-{digest.hexdigest()[:12]}"
     if folder.is_dir():
-        folder.touch()
+        note_use(folder)
         return folder
     _FOLDER.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".", dir=_FOLDER, ignore_cleanup_errors=True) as partial:

@@ -28,8 +28,16 @@ class Loads:
             ) from error
         for name in ("graft_load", "graft_operators", "graft_unload"):
             getattr(self._library, name).restype = ctypes.c_char_p
+        self._library.graft_retired.restype = ctypes.c_size_t
         self._library.graft_bind_load.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.py_object]
         self._library.graft_bind_load.restype = ctypes.c_bool
+
+    @property
+    def retired(self) -> int:
+        """The number of definitions that were retired so far, since their schemas changed or their load was unloaded. A
+        library that was opened before the last one may have handles to it.
+        """
+        return int(self._library.graft_retired())
 
     def load(self, name: str, library: Path) -> None:
         """Make what ``library`` registers that of the load ``name``, in place of its last ones; all or nothing.
@@ -53,6 +61,10 @@ class Loads:
         those back.
         """
         self._library.graft_bind_load(name.encode(), str(library or "").encode(), torch_c)
+
+    def document(self, name: str) -> None:
+        """Give the functions that the load ``name`` has bound the docstrings of before all loads, where it has none."""
+        self._library.graft_document_load(name.encode())
 
     @staticmethod
     def _check(error: bytes | None, library: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,9 @@ from ..core.console import WARNING, say
 from ..core.errors import UsageError
 from ..deliver.shipped import publish
 from . import caches, checkpoints, compiled, names
+from .around import uninterrupted, wait_for_imports
 from .behind import Hooks, Texts
+from .copies import copy_of
 from .inherited import name_to_children
 from .library import Loads
 
@@ -57,8 +58,7 @@ class State:
         lock: held while something is built or exchanged.
         library: the library that all share; None before the first load.
         lists: `torch._added_operators` without the loads.
-        opened: how many definitions had been taken back when each library was opened.
-        taken_back: how many have been.
+        opened: by what was built, its library or a copy, and how many definitions were retired when it was opened.
         gone: why an operator is gone, by name.
         told: the warnings that were logged.
         watches: the folders that are built after each save, by the name of the load.
@@ -68,8 +68,7 @@ class State:
     lock: Any = field(default_factory=threading.RLock)
     library: Loads | None = None
     lists: dict[str, Any] = field(default_factory=dict)
-    opened: dict[Path, int] = field(default_factory=dict)
-    taken_back: int = 0
+    opened: dict[Path, tuple[Path, int]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
     watches: dict[str, Any] = field(default_factory=dict)
@@ -108,18 +107,12 @@ def use(name: str, built: Path, folder: Path | None = None) -> None:
         note = json.loads((built / "note.json").read_text(encoding="utf-8"))
         _require_ours(name, note["operators"], now)
         library = _shared(now, built)
-        new = Load(name, folder or Path(*note["folders"]), built, note, _library(now, built))
-        there = old.schemas if old else _schemas(note["operators"])
-        library.load(name, new.library)
-        try:
-            _exchange(now, library, old, new, there)
-        except BaseException:
-            _go_back(now, library, old, new)
-            raise
+        new = Load(name, folder or Path(*note["folders"]), built, note, _library(now, library, built))
+        _exchange(now, library, old, new)
 
 
 def unload(name: str) -> None:
-    """Take a load back.
+    """Take a load back. If something fails, the process keeps it.
 
     Raises:
         UsageError: there is no such load.
@@ -130,8 +123,7 @@ def unload(name: str) -> None:
         if old is None or now.library is None:
             there = f"loaded are {', '.join(now.loads)}" if now.loads else "nothing is loaded"
             raise UsageError(f"{name}: no load has this name", cause=there)
-        now.library.unload(name)
-        _exchange(now, now.library, old, None, old.schemas)
+        _exchange(now, now.library, old, None)
 
 
 def _require_ours(name: str, operators: Sequence[str], now: State) -> None:
@@ -162,44 +154,58 @@ def _shared(now: State, built: Path) -> Loads:
     return now.library
 
 
-def _library(now: State, built: Path) -> Path:
-    """Return the library in ``built``; a copy if it was open when definitions were taken back, since it has handles to
-    those.
-    """
-    path = built / "operators.so"
-    if now.opened.setdefault(path, now.taken_back) == now.taken_back:
-        return path
-    with tempfile.NamedTemporaryFile(prefix="operators-", suffix=".so", dir=built, delete=False) as file:
-        file.write(path.read_bytes())
-    return Path(file.name)
+def _library(now: State, library: Loads, built: Path) -> Path:
+    """Return the library in ``built``; a copy, if it may have handles to definitions that were retired since."""
+    path, retired = now.opened.get(built, (built / "operators.so", library.retired))
+    if retired != library.retired:
+        path = copy_of(built / "operators.so")
+    now.opened[built] = path, library.retired
+    return path
 
 
-def _exchange(now: State, library: Loads, old: Load | None, new: Load | None, before: Mapping[str, str]) -> None:
-    """Exchange what Python has of a load. ``library`` has exchanged the kernels; ``before`` are the schemas of then."""
-    operators = library.operators(new.name) if new else []
-    after = _follow_schemas(now, before, operators)
-    if new:
-        new.schemas = {name: after[name] for name in operators}
-    if old and new and old.note["generated"] == new.note["generated"]:
-        new.texts = old.texts
-        now.loads[new.name] = new
+def _exchange(now: State, library: Loads, old: Load | None, new: Load | None) -> None:
+    """Exchange a load: its kernels, then what Python has of it. If something fails, everything is as it was."""
+    load = new or old
+    assert load is not None
+    before = dict(now.loads)
+    after = {name: each for name, each in before.items() if new or name != load.name} | ({new.name: new} if new else {})
+    there = {**_schemas(load.note["operators"]), **(old.schemas if old else {})}
+    wait_for_imports()
+    with uninterrupted():
+        try:
+            _switch(now, library, load.name, new, there)
+            if old and new and old.note["generated"] == new.note["generated"]:
+                new.texts = old.texts
+                now.loads[new.name] = new
+            else:
+                _restart(now, library, load.name, after, before)
+            _tell(now, old, new)
+        except BaseException:
+            if old:
+                old.library = _library(now, library, old.built)
+            _switch(now, library, load.name, old, _schemas([*there, *library.operators(load.name)]))
+            _restart(now, library, load.name, before, after)
+            _tell(now, new, old)
+            raise
+
+
+def _switch(now: State, library: Loads, name: str, load: Load | None, before: Mapping[str, str]) -> None:
+    """Make kernels and schemas those of ``load``; ``before`` are the schemas of the operators that there were."""
+    if load:
+        library.load(name, load.library)
     else:
-        _replace(now, library, old, new)
-    _tell(now, old, new)
-
-
-def _follow_schemas(now: State, before: Mapping[str, str], operators: Iterable[str]) -> dict[str, str]:
-    """Bring ``torch.ops`` up to date. Return the schemas there are, of those before and of ``operators``."""
+        library.unload(name)
+    operators = library.operators(name) if load else []
     after = _schemas([*before, *operators])
-    differing = {name: schema for name, schema in before.items() if after.get(name) != schema}
-    now.taken_back += len(differing)
-    for name, schema in differing.items():
-        _tell_defaults(schema, after.get(name, ""))
+    for each, schema in before.items():
+        if after.get(each) != schema:
+            _tell_defaults(schema, after.get(each, ""))
     caches.update_packets(
-        changed=sorted(name for name, schema in after.items() if before.get(name) != schema),
+        changed=sorted(each for each, schema in after.items() if before.get(each) != schema),
         gone=sorted(before.keys() - after.keys()),
     )
-    return after
+    if load:
+        load.schemas = {each: after[each] for each in operators}
 
 
 def _tell_defaults(before: str, after: str) -> None:
@@ -232,35 +238,38 @@ def _schemas(operators: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _replace(now: State, library: Loads, old: Load | None, new: Load | None) -> None:
-    """Exchange the bindings, names and texts of a load. The texts of later loads may build on its, so they follow."""
+def _restart(now: State, library: Loads, name: str, after: Mapping[str, Load], before: Mapping[str, Load]) -> None:
+    """Exchange the bindings, names and texts of the load ``name``, also where that was half done before.
+
+    The texts of later loads may build on its, so they follow.
+    """
     import torch
 
+    old, new = before.get(name), after.get(name)
+    order = list(after if new else before)
+    later = [after[each] for each in order[order.index(name) + 1 :]]
     load = new or old
     assert load is not None
-    order = list(now.loads)
-    later = [now.loads[name] for name in order[order.index(load.name) + 1 :]] if load.name in order else []
-    for each in reversed([*([old] if old else []), *later]):
+    for each in reversed([*filter(None, (old, new)), *later]):
         if each.texts:
             each.texts.end()
-    before = publish.bound(load.note)
-    library.bind(load.name, new.library if new else None, torch._C)
-    if new:
-        now.loads[load.name] = new
-    else:
-        del now.loads[load.name]
+    bound = publish.bound(load.note)
+    library.bind(name, new.library if new else None, torch._C)
+    now.loads.clear()
+    now.loads.update(after)
     names.merge(now.lists, [each.built for each in now.loads.values()])
     _note_for_torch(now)
-    gone = (names.functions(old.note) if old else set()) - (names.functions(new.note) if new else set())
     if new:
-        names.publish_names(new.note, new.built, before)
+        names.publish_names(new.note, new.built, bound)
     how = "edited" if new else "unloaded"
-    names.remove_names(gone, f"the load {load.name} of graft.load had it, and was {how} since", now.gone)
+    had = names.functions(old.note) if old else ()
+    names.remove_names(had, f"the load {name} of graft.load had it, and was {how} since", now.gone)
     for each in later:
-        library.bind(each.name, each.library, torch._C)  # without docstrings, which the texts add
+        library.bind(each.name, each.library, torch._C)
     for each in [*([new] if new else []), *later]:
         each.texts = Texts(each.note, each.built)
         each.texts.begin()
+        library.document(each.name)
 
 
 def _note_for_torch(now: State) -> None:
@@ -276,25 +285,15 @@ def _note_for_torch(now: State) -> None:
     torch._thin_wheels = {**others, **ours}
 
 
-def _go_back(now: State, library: Loads, old: Load | None, new: Load) -> None:
-    """Restore a process in which a load failed after its library was opened."""
-    there, before = now.loads.get(new.name), _schemas(new.note["operators"])
-    if old:
-        library.load(old.name, old.library)
-    else:
-        library.unload(new.name)
-    _follow_schemas(now, before, old.schemas if old else ())
-    if old or there:
-        _replace(now, library, there, old)
-
-
 def _tell(now: State, old: Load | None, new: Load | None) -> None:
-    """Tell what has to know: processes that start later; and caches, if a schema, a formula or a text has changed."""
+    """Tell processes that start later; and caches, if what compilers bake in has changed."""
     name_to_children((load.name, load.built) for load in now.loads.values())
     before, after = (load.note["facts"] if load else {} for load in (old, new))
     differing = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     if differing:
         caches.set_key(json.dumps([[load.name, load.note["facts"]] for load in now.loads.values()]))
-        caches.forget(differing)
-        compiled.reset(differing)
+        # A file may be about any operator.
+        operators = differing if all("::" in name for name in differing) else None
+        caches.forget(operators)
+        compiled.reset(operators)
         checkpoints.count_edit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import types
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,13 @@ def publish_names(note: Mapping[str, Any], built: Path, before: Mapping[Any, Any
 
 
 def remove_names(names: Iterable[str], why: str, reasons: dict[str, str]) -> None:
-    """Remove public functions that are bound no more; ``reasons`` has why each is gone, for ``torch.name``."""
+    """Remove public functions that are bound no more. ``reasons`` gets why each is gone, for ``torch.name``."""
     import torch
 
     for name in names:
-        if not hasattr(torch._C._VariableFunctions, name):
-            vars(torch).pop(name, None)
+        is_bound = isinstance(vars(torch).get(name), types.BuiltinFunctionType)
+        if is_bound and not hasattr(torch._C._VariableFunctions, name):
+            del vars(torch)[name]
             if name in torch.__all__:
                 torch.__all__.remove(name)
             if not reasons:

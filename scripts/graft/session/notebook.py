@@ -6,15 +6,13 @@ The progress is one line, which the notebook updates in place. An error is shown
 from __future__ import annotations
 
 import re
-import sys
-import threading
-import time
 from typing import Any
 
 from ..core.console import INFO, WARNING
 from ..core.errors import GraftError, UsageError
 from .api import Operators
 from .cells import Cell, load
+from .progress import Line
 
 # Words of the line: quoted as a whole, or without blanks.
 _WORDS = re.compile(r"""(?:"[^"]*"|'[^']*')(?=\s|$)|(?P<word>\S+)""")
@@ -104,55 +102,25 @@ class _Progress:
     """
 
     def __init__(self, ipython: Any, is_verbose: bool) -> None:
-        self._ipython = ipython
         self._is_verbose = is_verbose
-        self._began = time.monotonic()
-        self._lock = threading.Lock()  # lines come from other threads, too
-        self._id = f"graft-{id(self)}-{self._began}"
-        self._is_shown = False
+        self._shown = Line(ipython, _SHOWN_AFTER)
         self._line = ""
         self._told: set[str] = set()
 
     def hear(self, level: int, text: str) -> None:
         """Show a line of a build."""
-        with self._lock:
-            if level >= (INFO if self._is_verbose else WARNING):
-                if text not in self._told:
-                    self._told.add(text)
-                    self._print(text)
-                return
-            self._line = text.partition("\n")[0]
-            if time.monotonic() >= self._began + _SHOWN_AFTER:
-                self._show()
+        if level >= (INFO if self._is_verbose else WARNING):
+            if text not in self._told:
+                self._told.add(text)
+                self._shown.print(text)
+            return
+        self._line = text.partition("\n")[0]
+        self._shown.update(self._line)
 
     def end(self, operators: Operators | None) -> None:
         """Show what was built, or the last line of a build that failed."""
-        with self._lock:
-            built = _BUILT.search(self._line)
-            if built and operators:
-                self._line = f"{operators._name}: {built[1]}"
-            if built or self._is_shown:
-                self._show()
-            if self._is_shown and not self._is_kernel:
-                print(file=sys.stderr)
-
-    @property
-    def _is_kernel(self) -> bool:
-        """Whether what is shown can be updated: not in a terminal."""
-        return hasattr(self._ipython, "kernel")
-
-    def _print(self, text: str) -> None:
-        if self._is_kernel:
-            self._publish(text, {}, False)
-        else:
-            print(text, file=sys.stderr)
-
-    def _show(self) -> None:
-        if self._is_kernel:
-            self._publish(self._line, {"display_id": self._id}, self._is_shown)
-        elif sys.stderr.isatty():
-            print(f"\r\x1b[K{self._line}", end="", file=sys.stderr, flush=True)
-        self._is_shown = True
-
-    def _publish(self, text: str, transient: dict[str, str], is_update: bool) -> None:
-        self._ipython.display_pub.publish({"text/plain": text}, transient=transient, update=is_update)
+        built = _BUILT.search(self._line)
+        if built and operators:
+            self._line = f"{operators._name}: {built[1]}"
+        if built or self._shown.is_shown:
+            self._shown.end(self._line)

@@ -19,6 +19,7 @@ from ..core.process import environment, python_path
 from . import loads
 from .around import outside, trace
 from .building import Wanted
+from .progress import ipython
 
 _FOLDER = HOME / "watches"
 
@@ -102,10 +103,9 @@ def _is_stock() -> bool:
 
 def _swap_before_cells() -> None:
     """Let IPython, if it runs, call ``graft.swap`` before each cell."""
-    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
-    ipython = get_ipython()
-    if ipython and _before_cell not in ipython.events.callbacks["pre_run_cell"]:
-        ipython.events.register("pre_run_cell", _before_cell)
+    shell = ipython()
+    if shell and _before_cell not in shell.events.callbacks["pre_run_cell"]:
+        shell.events.register("pre_run_cell", _before_cell)
 
 
 def _before_cell(*_: Any) -> None:

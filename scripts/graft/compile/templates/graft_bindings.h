@@ -40,9 +40,8 @@ GRAFT_SHARED void add_static_methods(PyObject* torch_c, const char* type, PyMeth
 GRAFT_SHARED void add_functions(PyObject* torch_c, const char* module, PyMethodDef* definitions);
 
 #ifdef GRAFT_LOADED
-// Gives the definition of the function that `owner` has of this name, if there is one with the same calling convention,
-// the contents of `definition`. Its identity stays.
-bool rewrite(PyObject* owner, const PyMethodDef& definition);
+// Gives the function that `owner` has of this name, if there is one, the contents of `definition`. Its identity stays.
+bool rewrite(PyObject* owner, PyMethodDef& definition);
 #endif
 
 // The attribute `name` of torch._C, borrowed.

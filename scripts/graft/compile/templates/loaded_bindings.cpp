@@ -1,5 +1,6 @@
-// What the loads of this process have bound in torch._C. A function that is there keeps its identity: TorchScript,
-// Dynamo and torch.overrides look it up by identity, and users hold it. Its definition is rewritten instead.
+// What the loads of this process have bound in torch._C. A function that is there keeps its identity, also if it gets
+// its first argument: TorchScript, Dynamo and torch.overrides look it up by identity, and users hold it. Its definition
+// is rewritten instead.
 
 #include "graft_bindings.h"
 #include "graft_loads.h"
@@ -14,10 +15,16 @@ namespace {
 
 using Key = std::pair<PyObject*, std::string>; // the owner, which is never deleted, and the name
 
+// What Python calls. It has chosen the pointer by the flags of the definition.
+struct Content {
+  PyMethodDef definition;
+  vectorcallfunc call;
+};
+
 // How a name was before the first load that binds it.
 struct Before {
-  PyMethodDef* definition; // the rewritten one; null if an object was set instead
-  PyMethodDef content;
+  bool is_rewritten; // else a load has made the object
+  Content content;
   PyObject* object; // null if there was none
 };
 
@@ -25,6 +32,8 @@ using Names = std::map<Key, Before>;
 
 // Never destroyed: Python may end later.
 auto& bound = *new std::map<std::string, Names>;
+// What loads have made, and nothing binds now. It is bound again with its name.
+auto& unbound = *new std::map<Key, PyObject*>;
 // Of the load that is being bound.
 Names* earlier = nullptr;
 Names* current = nullptr;
@@ -44,39 +53,76 @@ PyObject* found(const Key& key) {
   return PyDict_GetItemString(names_of(key.first), key.second.c_str());
 }
 
-PyMethodDef* definition_of(PyObject* object) {
-  if (!object) {
-    return nullptr;
+// The function that an object is, or that a static method has, borrowed; null if it is neither function nor method.
+PyObject* function_of(PyObject* object) {
+  if (!object || Py_IS_TYPE(object, &PyMethodDescr_Type)) {
+    return object;
   }
-  if (Py_IS_TYPE(object, &PyMethodDescr_Type)) {
-    return reinterpret_cast<PyMethodDescrObject*>(object)->d_method;
+  if (!PyObject_TypeCheck(object, &PyStaticMethod_Type)) {
+    return PyCFunction_Check(object) ? object : nullptr;
   }
-  PyObject* function = Py_NewRef(object);
-  if (PyObject_TypeCheck(object, &PyStaticMethod_Type)) {
-    Py_DECREF(function);
-    function = PyObject_GetAttrString(object, "__func__");
-  }
-  auto* definition = function && PyCFunction_Check(function) ? reinterpret_cast<PyCFunctionObject*>(function)->m_ml : nullptr;
-  Py_XDECREF(function); // the static method keeps it
+  PyObject* function = PyObject_GetAttrString(object, "__func__");
   PyErr_Clear();
-  return definition;
+  Py_XDECREF(function); // the static method keeps it
+  return function && PyCFunction_Check(function) ? function : nullptr;
+}
+
+PyMethodDef*& definition_of(PyObject* function) {
+  return Py_IS_TYPE(function, &PyMethodDescr_Type) ? reinterpret_cast<PyMethodDescrObject*>(function)->d_method
+                                                   : reinterpret_cast<PyCFunctionObject*>(function)->m_ml;
+}
+
+vectorcallfunc& call_of(PyObject* function) {
+  return Py_IS_TYPE(function, &PyMethodDescr_Type) ? reinterpret_cast<PyMethodDescrObject*>(function)->vectorcall
+                                                   : reinterpret_cast<PyCFunctionObject*>(function)->vectorcall;
+}
+
+Content content_of(PyObject* function) {
+  return {*definition_of(function), call_of(function)};
+}
+
+void write(PyObject* function, const Content& content) {
+  auto& definition = *definition_of(function);
+  definition.ml_meth = content.definition.ml_meth;
+  definition.ml_flags = content.definition.ml_flags;
+  definition.ml_doc = content.definition.ml_doc;
+  call_of(function) = content.call;
+}
+
+// Makes a function or method call `now`, which may have other flags: another one, made of it, has the right pointer.
+void write(PyObject* owner, PyObject* function, PyMethodDef& now) {
+  PyObject* made = Py_IS_TYPE(function, &PyMethodDescr_Type)
+      ? PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(owner), &now)
+      : PyCFunction_NewEx(&now, nullptr, nullptr);
+  check(made != nullptr);
+  write(function, content_of(made));
+  Py_DECREF(made);
 }
 
 PyObject* raise_gone(PyObject*, PyObject*, PyObject*) {
-  PyErr_SetString(PyExc_RuntimeError, "graft.load had this operator, and was told to unload it, or it was edited since");
+  PyErr_SetString(
+      PyExc_RuntimeError, "graft.load had this operator, and was told to unload it, or it was edited since");
   return nullptr;
 }
 
 void restore(const Key& key, const Before& before) {
   auto [owner, name] = key;
-  if (before.definition) {
-    before.definition->ml_meth = before.content.ml_meth;
-    before.definition->ml_doc = before.content.ml_doc;
+  PyObject* function = function_of(found(key));
+  if (before.is_rewritten) {
+    if (function) {
+      write(function, before.content);
+    }
     return;
   }
   // Somebody may hold the function that a load has made.
-  if (auto* own = definition_of(found(key))) {
-    own->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(raise_gone));
+  if (function) {
+    static PyMethodDef gone = {
+        "gone",
+        reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(raise_gone)),
+        METH_VARARGS | METH_KEYWORDS,
+        nullptr};
+    write(owner, function, gone);
+    unbound.try_emplace(key, Py_NewRef(found(key)));
   }
   if (before.object) {
     PyDict_SetItemString(names_of(owner), name.c_str(), before.object);
@@ -91,24 +137,22 @@ void restore(const Key& key, const Before& before) {
 
 } // namespace
 
-bool rewrite(PyObject* owner, const PyMethodDef& now) {
+bool rewrite(PyObject* owner, PyMethodDef& now) {
   const Key key{owner, now.ml_name};
   PyObject* there = found(key);
-  auto* definition = definition_of(there);
+  PyObject* function = function_of(there);
+  const Before before = function ? Before{true, content_of(function), nullptr} : Before{false, {}, Py_XNewRef(there)};
+  if (const auto made = unbound.find(key); !there && made != unbound.end()) {
+    check(PyDict_SetItemString(names_of(owner), now.ml_name, made->second) == 0);
+    function = function_of(made->second);
+  }
   const auto old = earlier->find(key);
-  const bool can_take = definition && (definition->ml_flags & ~METH_STATIC) == (now.ml_flags & ~METH_STATIC);
-  if (!can_take) {
-    if (old != earlier->end() && old->second.definition) {
-      restore(key, old->second); // what it had before all loads, for unload
-    }
-    current->emplace(key, old != earlier->end() && !old->second.definition ? old->second : Before{nullptr, {}, Py_XNewRef(there)});
-    replaced->emplace(key, Before{nullptr, {}, Py_XNewRef(there)});
+  current->emplace(key, old != earlier->end() ? old->second : before);
+  replaced->emplace(key, before);
+  if (!function) {
     return false;
   }
-  current->emplace(key, old != earlier->end() ? old->second : Before{definition, *definition, nullptr});
-  replaced->emplace(key, Before{definition, *definition, nullptr});
-  definition->ml_meth = now.ml_meth;
-  definition->ml_doc = now.ml_doc;
+  write(owner, function, now);
   return true;
 }
 
@@ -142,4 +186,14 @@ extern "C" GRAFT_SHARED bool graft_bind_load(const char* name, const char* path,
   }
   bound[name] = std::move(now);
   return true;
+}
+
+// Gives functions that the load `name` has rewritten the docstrings of before all loads, where its texts have added none.
+extern "C" GRAFT_SHARED void graft_document_load(const char* name) {
+  for (const auto& [key, before] : bound[name]) {
+    PyObject* function = function_of(found(key));
+    if (before.is_rewritten && function && !definition_of(function)->ml_doc) {
+      definition_of(function)->ml_doc = before.content.definition.ml_doc;
+    }
+  }
 }

@@ -93,6 +93,8 @@ auto& mutex = *new std::recursive_mutex;
 auto& loads = *new std::map<std::string, Load>;
 // Registrations of retired definitions.
 auto& retired = *new std::vector<Registered>;
+// The number of definitions that were retired. A library that was opened before the last one may have handles to it.
+size_t retired_count = 0;
 // By path.
 auto& opened = *new std::map<std::string, Opened>;
 // What members of dispatch stubs had before the first load that wrote them.
@@ -182,6 +184,7 @@ void register_kernel(Registered& one) {
 void retire(Load& load, const std::string& name, Undo& undo) {
   auto& dispatcher = c10::Dispatcher::singleton();
   const auto handle = dispatcher.findSchemaOrThrow(parsed(name).name.c_str(), parsed(name).overload_name.c_str());
+  ++retired_count;
   auto op = std::make_shared<Defined>(std::move(load.operators.at(name)));
   load.operators.erase(name);
   auto schema = handle.schema();
@@ -500,6 +503,10 @@ extern "C" GRAFT_EXPORTED const char* graft_operators(const char* name) {
     }
   });
   return names.c_str();
+}
+
+extern "C" GRAFT_EXPORTED size_t graft_retired() {
+  return retired_count;
 }
 
 extern "C" GRAFT_EXPORTED const char* graft_unload(const char* name) {

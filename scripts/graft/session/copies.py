@@ -1,0 +1,44 @@
+"""Copies of libraries that this process has opened already. Debuggers and profilers find them while it runs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from ..core.files import delete
+
+_FOLDER = re.compile(r"graft-(\d+)-\w+")
+# By process: one that is forked has a folder of its own.
+_folders: dict[int, Path] = {}
+
+
+def copy_of(library: Path) -> Path:
+    """Return a copy of a library. It is deleted when this process has ended."""
+    process = os.getpid()
+    if process not in _folders:
+        _delete_those_of_the_dead()
+        _folders[process] = Path(tempfile.mkdtemp(prefix=f"graft-{process}-"))
+        atexit.register(_delete, process)
+    number, path = tempfile.mkstemp(prefix=f"{library.stem}-", suffix=library.suffix, dir=_folders[process])
+    with os.fdopen(number, "wb") as file:
+        file.write(library.read_bytes())
+    return Path(path)
+
+
+def _delete(process: int) -> None:
+    if os.getpid() == process:
+        with suppress(OSError):
+            delete(_folders.pop(process))
+
+
+def _delete_those_of_the_dead() -> None:
+    """Delete the folders of processes of this user that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob("graft-*"):
+        found = _FOLDER.fullmatch(folder.name)
+        with suppress(OSError):
+            if found and folder.stat().st_uid == os.getuid() and not Path("/proc", found[1]).exists():
+                delete(folder)
