@@ -55,6 +55,7 @@ _INSTEAD_OF_RESULT = {
     "Tensor?": "write `Tensor`, and return `Tensor()`, which is None in Python, where there is none",
     "Tensor?[]": "write `Tensor[]`, with `Tensor()` where there is none",
     "str": "return a number, or write a function in python/",
+    "SymInt": "write `int`, which is a constant in graphs, or return a tensor",
 }
 _ONE_BY_ONE = "write an argument for each value, or numbers that stand for them"
 
