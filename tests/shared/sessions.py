@@ -25,6 +25,7 @@ _SERVED = Path(__file__).with_name("served.py")
 _ENTRY_POINTS = "[torch.backends]\ngraft = graft.children:autoload\n"
 # What a session says of operators that it had.
 _WHY = re.compile(r": the load \w+ of graft\.load had it, and was \w+ since")
+_LONG_BUILD = re.compile(r"^graft: [\w.-]+: .*\n", re.M)
 
 
 class Raised(Exception):
@@ -112,10 +113,12 @@ class Session:
             return _first_line(str(error))
 
     def said(self) -> str:
-        """Return what the process has written to its standard error since the last call."""
+        """Return what the process has written to its standard error since the last call, but for the line about a build
+        that takes long, as on a slow machine.
+        """
         text = self._errors.read_text(errors="replace")[self._read :]
         self._read += len(text)
-        return text
+        return _LONG_BUILD.sub("", text)
 
     def load(self, folder: Path, **options: str) -> None:
         """Load a folder."""

@@ -37,9 +37,6 @@ _THEIRS = {
     "cpp_sources": "`cpp`",
     "cuda_sources": "`cuda`",
     "with_cuda": "`cuda`, or the folder's `cuda/`: they are compiled if torch has CUDA",
-    "keep_intermediates": "GRAFT_HOME, where everything stays",
-    "no_implicit_headers": "`namespace at::native` in the source: headers are included only where it lacks that",
-    "use_pch": "nothing: common headers are always precompiled",
 }
 
 

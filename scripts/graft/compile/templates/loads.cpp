@@ -93,7 +93,7 @@ auto& mutex = *new std::recursive_mutex;
 auto& loads = *new std::map<std::string, Load>;
 // Registrations of retired definitions.
 auto& retired = *new std::vector<Registered>;
-// The number of definitions that were retired. A library that was opened before the last one may have handles to it.
+// A library that was opened before the last definition was retired may have handles to it.
 size_t retired_count = 0;
 // By path.
 auto& opened = *new std::map<std::string, Opened>;
@@ -505,6 +505,7 @@ extern "C" GRAFT_EXPORTED const char* graft_operators(const char* name) {
   return names.c_str();
 }
 
+// Returns the number of definitions that were retired.
 extern "C" GRAFT_EXPORTED size_t graft_retired() {
   return retired_count;
 }
