@@ -11,7 +11,7 @@ from sessions import Session
 
 # Exchanges what was built, without a build.
 TOOLS = """
-import gc, os, threading, timeit, warnings
+import gc, os, threading, warnings
 from pathlib import Path
 from graft.session import loads
 
@@ -116,11 +116,12 @@ def test_memory_of_a_library_is_small(session: Session, where: Path) -> None:
     assert session.value("torch.soft_clip(x, 2).tolist() == right")
 
 
-def test_attributes_of_tensors_are_as_fast_as_before(session: Session) -> None:
+def test_attributes_of_tensors_are_cached_as_before(session: Session) -> None:
+    """Python stops caching the attributes of a type that changed too often, and each x.sum is slow from then on."""
     session.load(variant("kernel"))
     session.run(
-        "def attribute(): return min(timeit.repeat(lambda: x.sum, number=50_000, repeat=7))\n"
-        "second = built(); before = attribute()\n"
+        "def cached(): x.sum; return bool(torch.Tensor.__flags__ & 1 << 19)  # Py_TPFLAGS_VALID_VERSION_TAG\n"
+        "second = built(); before = cached()\n"
         "for _ in range(60): exchange(20, [first, second]); x.sum"
     )
-    assert session.value("attribute() < 1.5 * before")
+    assert session.value("before and cached()")
