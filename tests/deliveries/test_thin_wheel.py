@@ -224,6 +224,19 @@ def test_same_operator_twice_names_both(both: Environment, clips_folder: Path, t
         both.pip("uninstall", "-y", "other_ops")
 
 
+def test_copy_of_the_library_names_both_files(both: Environment, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.so"
+    code = (
+        "import ctypes, shutil, torch; note = torch._thin_wheels['clip_ops']\n"
+        "library = note['folder'] + '/' + note['extension']; print(library, flush=True)\n"
+        f"ctypes.CDLL(library); shutil.copy(library, {str(copy)!r}); ctypes.CDLL({str(copy)!r})"
+    )
+    process = both.start(code)
+    library, said = process.communicate()
+    assert process.returncode == 1
+    assert said.startswith(f"torch: {copy} cannot be loaded: it is a copy of {library.strip()}, which is loaded"), said
+
+
 @pytest.mark.parametrize("name", ["clip_ops", pytest.param("rolled_ops", marks=pytest.mark.slow)])
 def test_operators_of_develop_are_taken_instead_of_a_wheel_s(
     both: Environment, rolled: Path, tmp_path: Path, name: str

@@ -54,6 +54,7 @@ def test_mode_does_not_matter(session: Session, modes: str) -> None:
         "torch.jit.trace(within, x)",
         "torch.export.export(Within(), (x,))",
         "torch.fx.experimental.proxy_tensor.make_fx(within)(x)",
+        "torch.compile(within, backend='eager', fullgraph=True)(x)",
     ],
 )
 @pytest.mark.parametrize("what", ["load('header')", "graft.unload('clipped')"])
@@ -128,6 +129,29 @@ def test_compiles_until_an_interrupt_which_ends_the_compilers_and_nothing_else(
     assert session.value("torch.twice(x).tolist()") == [2.0, 2.0]
     session.run(f"graft.load({str(folder.path)!r})")
     assert session.value("torch.twice(x).tolist()") == [6.0, 6.0]
+
+
+def test_compiles_after_the_compilers_of_a_killed_group_have_ended(where: Path, folder: Folder) -> None:
+    """As Jupyter kills a kernel; compilers have groups of their own."""
+    folder.make_new("Twice.cpp")
+    with Session(where) as killed:
+        killed.send(f"graft.load({str(folder.path)!r})")
+        while not (left := compilers(killed.process.pid, "Twice.cpp")):
+            assert killed.process.poll() is None
+            time.sleep(0.02)
+        for each in left:
+            os.kill(each, signal.SIGSTOP)
+        os.killpg(killed.process.pid, signal.SIGKILL)
+    folder.edit("Twice.cpp", "2 * factor()", "6")
+    with Session(where) as session:
+        session.send(f"graft.load({str(folder.path)!r})")
+        while "which was killed); waiting for it to end" not in (said := session.said(keep=True)):
+            assert "built in" not in said and session.process.poll() is None, said
+            time.sleep(0.1)
+        for each in left:
+            os.kill(each, signal.SIGCONT)
+        session.answer()
+        assert session.value("torch.twice(torch.ones(2)).tolist()") == [6.0, 6.0]
 
 
 @pytest.mark.parametrize("delay", [0.02, 0.2])

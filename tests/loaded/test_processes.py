@@ -118,9 +118,10 @@ def test_child_of_a_child_has_them(where: Path) -> None:
     assert from_child(where, outer) == "2.0"
 
 
-def test_child_after_unload_has_none(where: Path) -> None:
-    inner = "import torch; print(hasattr(torch, 'twice'))"
-    assert from_child(where, inner, before="graft.unload('clipped')") == "False"
+def test_child_after_unload_has_none_and_says_why(where: Path) -> None:
+    inner = "import torch\ntry: torch.twice\nexcept AttributeError as error: print(error)"
+    said = from_child(where, inner, before="graft.unload('clipped')")
+    assert "the load clipped of graft.load had it, and was unloaded since" in said
 
 
 def test_isolated_child_has_none(where: Path) -> None:

@@ -112,12 +112,12 @@ class Session:
         except Raised as error:
             return _first_line(str(error))
 
-    def said(self) -> str:
-        """Return what the process has written to its standard error since the last call, but for the line about a build
-        that takes long, as on a slow machine.
+    def said(self, *, keep: bool = False) -> str:
+        """Return what the process has written to its standard error since the last call that did not ``keep`` it, but
+        for the line about a build that takes long, as on a slow machine.
         """
         text = self._errors.read_text(errors="replace")[self._read :]
-        self._read += len(text)
+        self._read += 0 if keep else len(text)
         return _LONG_BUILD.sub("", text)
 
     def load(self, folder: Path, **options: str) -> None:

@@ -127,3 +127,8 @@ def _check_keys(function: Function, kernel: Function, findings: Findings) -> Non
     if iterates and not reduces and "pointwise" not in native.tags:
         what = f"{schema.name} is a TensorIterator operator without the tag `pointwise`"
         findings.add((entry.file, entry.line, 0), what, "add `tags: pointwise` if it is elementwise", is_warning=True)
+    keyword_only = [each for each in schema.arguments.flat_kwarg_only if each.type.is_tensor_like()]
+    if "pointwise" in native.tags and keyword_only:
+        name = keyword_only[0].name
+        what = f"{schema.name} is pointwise with the keyword-only tensor `{name}`, so DTensor refuses it"
+        findings.add(place_of_argument(name, entry), what, "move it before the `*`", is_warning=True)

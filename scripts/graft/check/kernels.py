@@ -196,11 +196,7 @@ def check_kernels(
     for kernel in {kernel.name: kernel for kernel in kernels}.values():
         _check_definitions(kernel, by_name.get(kernel.name, []), sources, findings)
     _check_memory(kernels, sources, findings)
-    for kernel in kernels:
-        if kernel.takes_sizes and kernel.purpose.endswith(" for Meta"):
-            what = f"{kernel.purpose} takes int64_t, so `torch.compile(dynamic=True)` compiles anew for each size"
-            todo = f"call it `{kernel.name}_symint`, which takes c10::SymInt"
-            findings.add(kernel.place, what, todo, is_warning=True)
+    _check_sizes(kernels, findings)
     check_python_api(sources, findings)
     _check_registrations(sources, base, findings)
     _check_stock(sources, natives, base, findings)
@@ -257,6 +253,17 @@ def check_meta(functions: list[Function], natives: NativeFolders, sources: list[
             what = f"{schema.name} has a kernel for CPU and none for Meta, which torch.compile and torch.export need"
             todo = "add `Meta: <kernel>`, or register a meta function in python/_meta_registrations.py"
             findings.add(function.entry.place("dispatch"), what, todo, is_warning=True)
+
+
+def _check_sizes(kernels: list[Kernel], findings: Findings) -> None:
+    """Compilers call the kernel for Meta with symbolic sizes, or that for all devices where it has none."""
+    with_meta = {kernel.purpose.removesuffix(" for Meta") for kernel in kernels if kernel.purpose.endswith(" for Meta")}
+    for kernel in kernels:
+        operator, _, key = kernel.purpose.rpartition(" for ")
+        if kernel.takes_sizes and (key == "Meta" or (key == "CompositeExplicitAutograd" and operator not in with_meta)):
+            what = f"{kernel.purpose} takes int64_t for SymInt, so torch.compile and torch.export fix its value"
+            todo = f"call it `{kernel.name}_symint`, which takes c10::SymInt, or write `int` in the schema"
+            findings.add(kernel.place, what, todo, is_warning=True)
 
 
 def _check_memory(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:

@@ -13,6 +13,7 @@ import ninja
 from ninja.ninja_syntax import Writer, escape
 
 from ..core.console import StepLine
+from ..core.files import held_locks
 from ..core.layout import Layout
 from ..core.process import UNTRANSLATED, follow, python_path
 from ..inputs.includes import quoted_flag
@@ -143,4 +144,5 @@ def run(
         "NINJA_STATUS": "[%f/%t] ",
         "PYTHONPATH": python_path(),
     }
-    return follow(command, read, env=env, watch=show) == 0, output
+    held = () if layout.launcher else held_locks()  # a launcher may leave a server
+    return follow(command, read, env=env, watch=show, held=held) == 0, output

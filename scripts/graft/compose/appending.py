@@ -21,8 +21,8 @@ from .docs import docstring, docstring_texts
 
 _OURS = Path(__file__).resolve().parent / "appended"
 _FOR_EXTENSIONS = _OURS.with_name("of_extensions")
-# The native folder's text for these files uses names that ours define, so ours come first.
-_BEFORE_FOLDERS = ("torch/_decomp/decompositions.py",)
+# The native folder's text for these files uses names that ours define, or has the last word, so ours come first.
+_BEFORE_FOLDERS = ("torch/_decomp/decompositions.py", "torch/distributed/tensor/_ops/_pointwise_ops.py")
 
 
 def our_files() -> dict[str, Path]:

@@ -33,6 +33,9 @@ _TIMEOUT = "GRAFT_LOCK_TIMEOUT"
 # What flock says where a file system has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
+# The files that this process has locked.
+_held: list[int] = []
+
 
 def write_if_changed(path: Path, content: str | bytes) -> bool:
     """Write ``content`` to ``path`` unless it is there already. Return whether it was written.
@@ -169,7 +172,12 @@ def file_lock(path: Path, busy: str) -> Iterator[None]:
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
-        yield
+        _held.append(file.fileno())
+        try:
+            yield
+        finally:
+            _held.remove(file.fileno())
+            fcntl.flock(file, fcntl.LOCK_UN)  # for processes that have it, too
 
 
 def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
@@ -208,9 +216,16 @@ def _has_locks(file: IO[str]) -> bool:
     return True
 
 
+def held_locks() -> Sequence[int]:
+    """Return the files that this process has locked. One that inherits them keeps the locks if this one is killed."""
+    return tuple(_held)
+
+
 def _holder(file: IO[str]) -> str:
     file.seek(0)
     process = file.read().strip()
+    if process.isdecimal() and not Path(f"/proc/{process}").exists():
+        return f" (compilers of process {process}, which was killed)"
     return f" (process {process})" if process else ""
 
 

@@ -99,11 +99,13 @@ def follow(
     cwd: Path | None = None,
     env: Mapping[str, str],
     watch: Callable[[], bool | None] = lambda: None,
+    held: Sequence[int] = (),
 ) -> int:
     """Run ``command`` like ``run``, and pass each line of output to ``read`` at once. Return the exit code.
 
     ``watch`` is called several times a second, to show progress. If it returns True, the command is ended. If this
-    process is killed, the command is ended, too: a compiler must not write an object into the next build.
+    process is killed, the command is ended, too: a compiler must not write an object into the next build. If both are
+    killed, what the command has started keeps the locks ``held``.
     """
     with subprocess.Popen(
         [str(word) for word in command],
@@ -115,6 +117,7 @@ def follow(
         errors="replace",
         env=environment(env),
         preexec_fn=end_with_parent,
+        pass_fds=held,
     ) as process:
         is_over = threading.Event()
 

@@ -27,6 +27,9 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
         return disable(function)(*arguments, **named)
 
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    # Part of the error where the graph may not break.
+    reason = f"graft.{function.__name__} exchanges operators, which no graph can hold: call it before"
+    call._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
     return call
 
 

@@ -216,7 +216,7 @@ BEHIND: dict[str, Callable[[], None]] = {"torch._inductor.codecache": keep_key}
 
 
 def update_packets(changed: Iterable[str], gone: Iterable[str]) -> None:
-    """Bring ``torch.ops`` up to date, where operators such as ``aten::soft_clip.out`` have another schema or are gone.
+    """Bring ``torch.ops`` up to date, where operators such as ``aten::soft_clip.out`` are defined anew or gone.
 
     A packet, such as ``torch.ops.aten.soft_clip``, stays the same object. Its overloads are new objects.
     """

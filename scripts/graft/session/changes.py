@@ -88,6 +88,7 @@ class Changes:
         made, self._made = self._made, []
         for undo in reversed(made):
             undo()
+        _forget_copies(made)
         for library in reversed(self._libraries):
             _destroy(library)
         self._libraries.clear()
@@ -346,6 +347,20 @@ def _restore_key(table: dict[Any, Any], key: Any, before: Any, after: Any) -> No
             table.pop(key, None)
         else:
             table[key] = before
+
+
+def _forget_copies(made: Iterable[_Undo]) -> None:
+    """Take functions of texts, which were taken out of tables, out of torch's others, too: those that calls fill from
+    them, as torch.distributions.kl remembers the function for two classes.
+    """
+    after = (undo.args[-1] for undo in made if isinstance(undo, functools.partial) and undo.func is _restore_key)
+    functions = (each for each in after if isinstance(each, types.FunctionType))
+    gone = {id(each) for each in functions if not _is_file_of_torch(each.__code__.co_filename)}
+    modules = [module for name, module in list(sys.modules.items()) if gone and _is_torchs(name)]
+    values = [value for module in modules if isinstance(module, types.ModuleType) for value in vars(module).values()]
+    for table in [value for value in values if issubclass(type(value), dict)]:  # isinstance asks some for warnings
+        for key in [key for key, value in dict.copy(table).items() if id(value) in gone]:
+            dict.pop(table, key, None)
 
 
 def _restore_attribute(kind: type, name: str, before: Any, after: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,15 +18,20 @@ _FOLDER = HOME / "loads"
 _KEPT = 64
 
 
-def name_to_children(loads: Iterable[tuple[str, Path]]) -> None:
-    """Let processes that start from now on have these loads: names, and the folders with what was built."""
+def name_to_children(loads: Iterable[tuple[str, Path]], gone: Mapping[str, str]) -> None:
+    """Let processes that start from now on have these loads: names, and the folders with what was built.
+
+    Args:
+        loads: the loads.
+        gone: why operators that this process had are gone, by name, for errors.
+    """
     import torch
 
     every = [[name, str(built)] for name, built in loads]
-    if not every:
+    if not (every or gone):
         os.environ.pop(VARIABLE, None)
         return
-    text = json.dumps({"torch": torch.version.git_version, "loads": every})
+    text = json.dumps({"torch": torch.version.git_version, "loads": every, "gone": dict(gone)})
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     with suppress(OSError):  # the children have no operators then, and say so
         _FOLDER.mkdir(parents=True, exist_ok=True)
@@ -34,6 +39,8 @@ def name_to_children(loads: Iterable[tuple[str, Path]]) -> None:
         for old in sorted(_FOLDER.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-_KEPT]:
             old.unlink(missing_ok=True)
     os.environ[VARIABLE] = name
+    if not (every or (_FOLDER / name).is_file()):
+        del os.environ[VARIABLE]
 
 
 def load(name: str) -> None:
@@ -44,7 +51,7 @@ def load(name: str) -> None:
     """
     import torch
 
-    from . import loads
+    from . import loads, names
 
     path = _FOLDER / name
     if not (name.isalnum() and path.is_file()):
@@ -54,3 +61,4 @@ def load(name: str) -> None:
         return
     for each, built in given["loads"]:
         loads.use(each, Path(built))
+    names.explain_gone(given["gone"], loads.state().gone)

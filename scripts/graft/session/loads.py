@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.console import WARNING, say
 from ..core.errors import UsageError
@@ -26,6 +26,13 @@ from .library import Loads
 _STATE = "_graft_loads"
 
 
+class Definition(NamedTuple):
+    """A definition of an operator in the dispatcher. Another schema, or other tags, are another definition."""
+
+    schema: str
+    tags: frozenset[Any]
+
+
 @dataclass
 class Load:
     """A load.
@@ -36,7 +43,7 @@ class Load:
         built: the folder with its library and texts.
         note: what the folder says about itself.
         library: its library, or a copy of it.
-        schemas: the schemas of its operators.
+        definitions: those of its operators.
         texts: its texts behind modules of torch.
     """
 
@@ -45,7 +52,7 @@ class Load:
     built: Path
     note: dict[str, Any]
     library: Path
-    schemas: dict[str, str] = field(default_factory=dict)
+    definitions: dict[str, Definition] = field(default_factory=dict)
     texts: Texts | None = None
 
 
@@ -169,7 +176,7 @@ def _exchange(now: State, library: Loads, old: Load | None, new: Load | None) ->
     assert load is not None
     before = dict(now.loads)
     after = {name: each for name, each in before.items() if new or name != load.name} | ({new.name: new} if new else {})
-    there = {**_schemas(load.note["operators"]), **(old.schemas if old else {})}
+    there = {**_definitions(load.note["operators"]), **(old.definitions if old else {})}
     wait_for_imports()
     with uninterrupted():
         try:
@@ -183,37 +190,37 @@ def _exchange(now: State, library: Loads, old: Load | None, new: Load | None) ->
         except BaseException:
             if old:
                 old.library = _library(now, library, old.built)
-            _switch(now, library, load.name, old, _schemas([*there, *library.operators(load.name)]))
+            _switch(now, library, load.name, old, _definitions([*there, *library.operators(load.name)]))
             _restart(now, library, load.name, before, after)
             _tell(now, new, old)
             raise
 
 
-def _switch(now: State, library: Loads, name: str, load: Load | None, before: Mapping[str, str]) -> None:
-    """Make kernels and schemas those of ``load``; ``before`` are the schemas of the operators that there were."""
+def _switch(now: State, library: Loads, name: str, load: Load | None, before: Mapping[str, Definition]) -> None:
+    """Make kernels and definitions those of ``load``; ``before`` are the definitions that there were."""
     if load:
         library.load(name, load.library)
     else:
         library.unload(name)
     operators = library.operators(name) if load else []
-    after = _schemas([*before, *operators])
-    for each, schema in before.items():
-        if after.get(each) != schema:
-            _tell_defaults(schema, after.get(each, ""))
+    after = _definitions([*before, *operators])
+    for each, definition in before.items():
+        if each in after and after[each] != definition:
+            _tell_defaults(definition.schema, after[each].schema)
     caches.update_packets(
-        changed=sorted(each for each, schema in after.items() if before.get(each) != schema),
+        changed=sorted(each for each, definition in after.items() if before.get(each) != definition),
         gone=sorted(before.keys() - after.keys()),
     )
     if load:
-        load.schemas = {each: after[each] for each in operators}
+        load.definitions = {each: after[each] for each in operators}
 
 
 def _tell_defaults(before: str, after: str) -> None:
     """Tell that a default has changed: graphs leave out what has its default value."""
     import torch
 
-    old, new = (torch._C.parse_schema(text) if text else None for text in (before, after))
-    if not (old and new) or [(a.name, a.type) for a in old.arguments] != [(a.name, a.type) for a in new.arguments]:
+    old, new = torch._C.parse_schema(before), torch._C.parse_schema(after)
+    if [(a.name, a.type) for a in old.arguments] != [(a.name, a.type) for a in new.arguments]:
         return
     name = f"{old.name}.{old.overload_name}".rstrip(".")
     for a, b in zip(old.arguments, new.arguments, strict=True):
@@ -225,16 +232,15 @@ def _tell_defaults(before: str, after: str) -> None:
             )
 
 
-def _schemas(operators: Iterable[str]) -> dict[str, str]:
-    """Return the schemas of those of the operators that there are."""
+def _definitions(operators: Iterable[str]) -> dict[str, Definition]:
+    """Return the definitions of those of the operators that there are."""
     import torch
 
     found = {}
     for operator in operators:
         name, _, overload = operator.partition(".")
-        there = torch._C._jit_get_operation(name)
-        if there and overload in (there[1] or ()):
-            found[operator] = str(torch._C._get_schema(name, overload))
+        if there := torch._C._get_operation_overload(name, overload):
+            found[operator] = Definition(str(torch._C._get_schema(name, overload)), frozenset(there[2]))
     return found
 
 
@@ -287,7 +293,10 @@ def _note_for_torch(now: State) -> None:
 
 def _tell(now: State, old: Load | None, new: Load | None) -> None:
     """Tell processes that start later; and caches, if what compilers bake in has changed."""
-    name_to_children((load.name, load.built) for load in now.loads.values())
+    import torch
+
+    gone = {name: why for name, why in now.gone.items() if name not in vars(torch)}
+    name_to_children(((load.name, load.built) for load in now.loads.values()), gone)
     before, after = (load.note["facts"] if load else {} for load in (old, new))
     differing = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     if differing:

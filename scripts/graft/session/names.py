@@ -49,15 +49,24 @@ def remove_names(names: Iterable[str], why: str, reasons: dict[str, str]) -> Non
     """Remove public functions that are bound no more. ``reasons`` gets why each is gone, for ``torch.name``."""
     import torch
 
+    removed = []
     for name in names:
         is_bound = isinstance(vars(torch).get(name), types.BuiltinFunctionType)
         if is_bound and not hasattr(torch._C._VariableFunctions, name):
             del vars(torch)[name]
             if name in torch.__all__:
                 torch.__all__.remove(name)
-            if not reasons:
-                explain(torch, _reason_in(reasons))
-            reasons[name] = why
+            removed.append(name)
+    explain_gone(dict.fromkeys(removed, why), reasons)
+
+
+def explain_gone(new: Mapping[str, str], reasons: dict[str, str]) -> None:
+    """Let ``torch.name`` say why an operator is gone. ``reasons`` gets the new reasons."""
+    import torch
+
+    if new and not reasons:
+        explain(torch, _reason_in(reasons))
+    reasons.update(new)
 
 
 def functions(note: Mapping[str, Any]) -> set[str]:

@@ -65,5 +65,5 @@ def _start(answers: Path, what: Wanted) -> int:
 def _end(builds: int) -> None:
     """End a build with its compilers, if it runs."""
     if builds:
-        os.killpg(builds, signal.SIGKILL)
+        os.killpg(builds, signal.SIGTERM)  # ninja ends the compilers, which have groups of their own
         os.waitpid(builds, 0)

@@ -9,6 +9,7 @@
 
 #include "graft_libraries.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -120,8 +121,52 @@ void replace(GraftKernels kernels) {
 }
 #endif
 
+#ifndef GRAFT_LOADED
+// Where this library is loaded, and another file of the same build.
+struct Copies {
+  uintptr_t base;
+  std::string build_id;
+  std::string other;
+};
+
+int read_own(dl_phdr_info* object, size_t, void* found) {
+  auto& copies = *static_cast<Copies*>(found);
+  copies.build_id = object->dlpi_addr == copies.base ? build_id_of(*object) : "";
+  return !copies.build_id.empty();
+}
+
+int find_other(dl_phdr_info* object, size_t, void* found) {
+  auto& copies = *static_cast<Copies*>(found);
+  if (object->dlpi_addr == copies.base || build_id_of(*object) != copies.build_id) {
+    return 0;
+  }
+  copies.other = object->dlpi_name;
+  return 1;
+}
+
+// Ends the process as the dispatcher would, which gets the same operators twice; but says which files these are of.
+void require_no_copy() {
+  Dl_info own;
+  if (!dladdr(graft_libraries, &own)) {
+    return;
+  }
+  Copies copies{reinterpret_cast<uintptr_t>(own.dli_fbase), "", ""};
+  if (dl_iterate_phdr(read_own, &copies) && copies.build_id != "none" && dl_iterate_phdr(find_other, &copies)) {
+    std::fprintf(
+        stderr,
+        "torch: %s cannot be loaded: it is a copy of %s, which is loaded and has registered these operators.\n",
+        own.dli_fname,
+        copies.other.c_str());
+    _exit(1);
+  }
+}
+#endif
+
 // Runs before every other initializer: these register operators, and may call the functions bound here.
 __attribute__((constructor(101))) void bind_slots() {
+#ifndef GRAFT_LOADED
+  require_no_copy();
+#endif
   for (const auto* library = graft_libraries; library->name; ++library) {
     if (dl_iterate_phdr(bind_if_named, const_cast<GraftLibrary*>(library)) == 0) {
       error() = std::string(library->name) + " is not loaded, but this torch was grafted onto it";
