@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from facts import FOLDERS, SETUP, texts_of
 from helpers import write
 from users import AS_EDITED, AS_WRITTEN, CLIP, CLIP_EDITED, CLIPPED, Environment, make, write_clip
 
@@ -53,6 +55,29 @@ def test_from_an_empty_folder_to_the_operator_and_back(stock: Environment, folde
     make("undevelop", stock)
     assert stock.print("hasattr(torch, 'soft_clip')") == "False"
     assert stock.content() == before
+
+
+@pytest.mark.parametrize(
+    "kind", [name if "decomposition" in name else pytest.param(name, marks=pytest.mark.slow) for name in FOLDERS]
+)
+def test_compiled_code_follows_each_file(stock: Environment, tmp_path: Path, kind: str) -> None:
+    """Of new processes, which have the disk caches of those before, as in tests/loaded."""
+    _, expression, is_slope = FOLDERS[kind]
+    functions = f"{SETUP}\ndef function(x): return {expression}"
+    code = f"import torch\n{functions}\nfor each in (torch.compile(function), function): print(shown(each, {is_slope}))"
+    folder, found = tmp_path / "facts", []
+    try:
+        for number in (3, 5, 3):
+            write(folder, texts_of(kind, number))
+            make("develop", stock, "--native", folder)
+            compiled, eager = map(
+                ast.literal_eval, stock.run(code, TORCHINDUCTOR_CACHE_DIR=f"{tmp_path}/inductor").stdout.splitlines()
+            )
+            assert compiled == (eager if is_slope else [number * 2.0] * 2)
+            found.append(compiled)
+    finally:
+        make("undevelop", stock)
+    assert found[0] == found[2] != found[1]
 
 
 def test_what_is_there_is_listed(developed: Environment, folder: Path) -> None:

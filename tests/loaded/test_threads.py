@@ -89,6 +89,19 @@ def test_threads_load_and_call(session: Session) -> None:
     assert session.value("(torch.soft_clip(x, 2)[1] / right[0][1]).round().item()") == 10.0
 
 
+def test_load_while_another_thread_imports_dynamo(where: Path) -> None:
+    """As the first step of an optimizer does. Half made, the module lacks what a load looks for."""
+    with Session(where, "importlib, sys, threading, time, torch, graft") as session:
+        session.run(
+            "thread = threading.Thread(target=importlib.import_module, args=('torch._dynamo',)); thread.start()\n"
+            "while '_initializing' not in vars(getattr(sys.modules.get('torch._dynamo'), '__spec__', type)): pass\n"
+            "assert sys.modules['torch._dynamo'].__spec__._initializing"
+        )
+        session.load(variant("first"))
+        session.run("thread.join()")
+        assert session.value("torch.compile(torch.twice, backend='eager')(torch.ones(2)).tolist()") == [2.0, 2.0]
+
+
 def test_many_exchanges_are_silent_and_small(session: Session) -> None:
     session.load(variant("kernel"))
     session.run(

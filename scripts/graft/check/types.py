@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..codegen.known import known_operators
 from ..codegen.torchgen import (
     Argument,
+    FunctionSchema,
     ListType,
     NativeFunction,
     Return,
@@ -64,20 +66,11 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
     """Check that an operator's arguments and results are of types that operators of PyTorch in ``tree`` have, too."""
     before = len(findings.errors)
     has_binding = should_generate_py_binding(function.native)
-    arguments, results = _known_forms(tree, has_binding)
-    for argument in function.schema.arguments.flat_all:
-        form, place = form_of(argument), place_of_argument(argument.name, function.entry)
-        if form not in arguments | _ARGUMENTS or (form in _UNTRACED and should_trace(function.native)):
-            todo = _INSTEAD_OF_ARGUMENT.get(form, _other(form))
-            _refuse(f"an argument of type {argument.type}", place, todo, findings)
-        elif (default := argument.default) not in (None, "None") and _is_list_without_defaults(argument):
-            what = f"the default `{default}` of `{argument.name}`: lists of integers alone can have one"
-            _refuse(what, place, "leave it out, or take an empty list for it in the kernel", findings)
+    is_traced = should_trace(function.native)
+    for name, what, todo in unsupported(function.schema, tree, has_binding=has_binding, is_traced=is_traced):
+        place = place_of_argument(name, function.entry) if name else function.entry.value("func")
+        _refuse(what, place, todo, findings)
     place = function.entry.value("func")
-    for result in function.schema.returns:
-        if (form := form_of(result)) not in results:
-            todo = _INSTEAD_OF_RESULT.get(form, "return tensors, or one number")
-            _refuse(f"a result of type {result.type}", place, todo, findings)
     if len(findings.errors) == before and has_binding and not _can_be_returned(function.native):
         types = [str(result.type) for result in function.schema.returns]
         todo = "return one `Tensor[]`" if {*types} <= {"Tensor", "Tensor[]"} else "return tensors, or one number"
@@ -92,6 +85,27 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
             todo = "add `category_override: dummy`, or take dtype, layout, device and pin_memory as torch.empty does"
         findings.add(place, what, todo)
     return len(findings.errors) == before
+
+
+def unsupported(
+    schema: FunctionSchema, tree: Path, *, has_binding: bool = True, is_traced: bool = True
+) -> Iterator[tuple[str, str, str]]:
+    """Yield each argument, or an empty name for a result, whose type no operator of PyTorch in ``tree`` has; what that
+    is, and what to write instead.
+    """
+    arguments, results = _known_forms(tree, has_binding)
+    for argument in schema.arguments.flat_all:
+        form = form_of(argument)
+        if form not in arguments | _ARGUMENTS or (form in _UNTRACED and is_traced):
+            todo = _INSTEAD_OF_ARGUMENT.get(form, _other(form))
+            yield argument.name, f"an argument of type {argument.type}", todo
+        elif (default := argument.default) not in (None, "None") and _is_list_without_defaults(argument):
+            what = f"the default `{default}` of `{argument.name}`: lists of integers alone can have one"
+            yield argument.name, what, "leave it out, or take an empty list for it in the kernel"
+    for result in schema.returns:
+        if (form := form_of(result)) not in results:
+            todo = _INSTEAD_OF_RESULT.get(form, "return tensors, or one number")
+            yield "", f"a result of type {result.type}", todo
 
 
 def _can_be_returned(f: NativeFunction) -> bool:

@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+from ..check.types import unsupported
 from ..core.errors import BuildError
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES
@@ -28,6 +29,8 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
         BuildError: the schema is not supported, or the name is taken.
     """
     operator = parse_operator(schema, kind, variants)
+    for _, what, todo in unsupported(operator.func, base):
+        raise BuildError(f"SCHEMA: {schema}\n  PyTorch's code generator does not support {what}", todo=todo)
     upstream = operators_of(base / PACKAGED[FUNCTIONS] / FUNCTIONS)
     refuse_known(operator, operators_of(native / FUNCTIONS), upstream)
     is_public = not operator.op.startswith("_") and operator.op not in {name.partition(".")[0] for name in upstream}
