@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from graft.adopt.names import Names
 from graft.adopt.overloads import ambiguous
 from graft.adopt.plan import Adopted, Operator, Planner
 from graft.adopt.schema import UnreadableError, read_schema, spelled
-from graft.adopt.table import changes
+from graft.adopt.table import changes, shown
 from graft.core.errors import UsageError
 from helpers import Patch, beside
 
@@ -32,13 +32,22 @@ def test_any_number_of_values_is_unreadable() -> None:
         read_schema("ns::f(...) -> ...")
 
 
+def test_a_written_argument_of_several_sets_is_unreadable() -> None:
+    with pytest.raises(UnreadableError, match=r"`a\|b!` of a written argument"):
+        read_schema("ns::f(Tensor(a|b!) x) -> ()")
+
+
 def _operator(schema: str, keys: tuple[str, ...] = ("CPU",)) -> Operator:
     name, _, overload = schema.partition("(")[0].partition(".")
     return Operator(name, overload, schema, keys, "", "FROM_SCHEMA", (), 0)
 
 
 def _plan(
-    *schemas: str, taken: Collection[str] = (), methods: Collection[str] | None = (), prefix: bool = False
+    *schemas: str,
+    taken: Collection[str] = (),
+    methods: Collection[str] | None = (),
+    prefix: bool = False,
+    writes: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Adopted]:
     names = Names(
         namespace_first=prefix,
@@ -46,7 +55,25 @@ def _plan(
         is_bound=lambda name: not name.endswith(("_forward", "_backward", "_jvp")),
         is_word=lambda name: name in ("from", "default"),
     )
-    return Planner([*map(_operator, schemas)], names, methods, (), taken).plan()
+    return Planner([*map(_operator, schemas)], names, methods, (), taken, writes or {}).plan()
+
+
+def test_what_returns_nothing_and_marks_nothing_is_asked_for() -> None:
+    """TorchScript and exported programs drop its call, if it writes something."""
+    schema = "ns::norm(Tensor out, Tensor x) -> ()"
+    (asked,) = _plan(schema)
+    assert (asked.needs, asked.is_entry, str(asked.schema)) == (("writes",), True, "norm(Tensor out, Tensor x) -> ()")
+    (said,) = _plan(schema, writes={"norm": ["out"]})
+    assert (said.needs, str(said.schema)) == ((), "norm(Tensor(a!) out, Tensor x) -> ()")
+    (nothing,) = _plan(schema, writes={"norm": []})
+    assert (nothing.needs, str(nothing.schema)) == ((), "norm(Tensor out, Tensor x) -> ()")
+    (marked,) = _plan("ns::norm(Tensor(z!) out, Tensor x, Tensor y) -> ()", writes={"norm": ["y"]})
+    assert str(marked.schema) == "norm(Tensor(a!) out, Tensor x, Tensor(b!) y) -> ()"
+
+
+def test_what_is_no_operator_is_in_the_table() -> None:
+    text = shown([], [("m:has_cuda", "no tensor"), ("m:Eval", "a class"), ("m:version", "no tensor")])
+    assert text.splitlines()[-2:] == ["no operator: m:has_cuda, m:version: no tensor", "no operator: m:Eval: a class"]
 
 
 # The operators of an extension, and the entries that they become.

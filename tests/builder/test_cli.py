@@ -155,6 +155,9 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: Patch) 
     for text, expected in {
         "a": ["a"],
         "a b": ["a", "b"],
+        "a gone": ["a", "gone"],
+        "a new one": ["a", "new", "one"],
+        "all new": ["all new"],
         "with space": ["with space"],
         "'with space' ~/x ./b/../a": ["with space", "home/x", "a"],
         "with\\ space a": ["with space", "a"],

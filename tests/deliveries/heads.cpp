@@ -79,6 +79,10 @@ std::tuple<Tensor&, Tensor&> halves_out(const Tensor& x, Tensor& low, Tensor& hi
   return {low, high};
 }
 
+Tensor clash(const Tensor& x, const Tensor& result, int64_t node) {
+  return x + result * node;
+}
+
 int64_t last_notice = 0;
 
 void notice(const Tensor& x, int64_t n) {
@@ -101,6 +105,8 @@ TORCH_LIBRARY(heads, m) {
   m.def("sum_lists(Tensor[] xs, int[] dims=[0, 1], float? weight=None, str mode='sum') -> Tensor", &sum_lists);
   m.def("accumulate(Tensor(out!) into, Tensor x) -> ()");
   m.def("rotate(Tensor positions, Tensor(a!) query, Tensor(b!)? key) -> ()");
+  m.def("stamp(Tensor! into, Tensor x) -> ()");
+  m.def("clash(Tensor x, Tensor result, int node) -> Tensor");
   m.def("widen(Tensor self, SymInt[] sizes) -> Tensor");
   m.def("repeat_of(Tensor x, SymInt times) -> Tensor");
   m.def("version", &version);
@@ -119,6 +125,8 @@ TORCH_LIBRARY_IMPL(heads, CPU, m) {
   m.impl("top_heads", &top_heads);
   m.impl("accumulate", &accumulate);
   m.impl("rotate", &rotate);
+  m.impl("stamp", &accumulate);
+  m.impl("clash", &clash);
   m.impl("maybe", &maybe);
   m.impl("copy_to", &copy_to);
   m.impl("repeat_of", &repeat);

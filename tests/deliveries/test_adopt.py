@@ -22,7 +22,7 @@ x = torch.arange(12.0).reshape(3, 4)
 show(NS.scale_by(x), NS.scale_by(x, 3.0), NS.top_heads(x, 2), NS.lambda_only(x), NS.copy_to(x, torch.empty(3, 4)))
 show(NS.sum_lists([x, x]), NS.sum_lists([x, x], [0], 0.5, "mean"), NS.widen(x[:1], [3, 4]), NS.repeat_of(x[0], 2))
 show(NS.maybe(x, True), NS.maybe(x, False), NS.python_twice(x, 3), NS.nonzero_of(x), NS.shift(x, 0.5))
-show(NS.halves(x), NS.HALVES, NS.notice(x, 4), NS.noticed())
+show(NS.clash(x, x, 2), NS.halves(x), NS.HALVES, NS.notice(x, 4), NS.noticed())
 query, key, into = torch.zeros(3, 4), torch.ones(3, 4), torch.ones(3, 4)
 NS.rotate(x, query, key), NS.rotate(x, query, None), NS.accumulate(into, x)
 show(query, key, into)
@@ -74,7 +74,10 @@ assert "torch.ops.heads.scale_by" in str(program.run_decompositions().graph)
 unit = torch.jit.CompilationUnit(
     "def f(a):\\n    return torch.scale_by(a, 3.0)\\n"
     "def g(a):\\n    torch.notice(a, 3)\\n    return a\\n"
+    "def h(a, b):\\n    torch.stamp(a, b)\\n    return a + 0\\n"
 )
+for _ in range(4):
+    assert torch.equal(unit.h(torch.ones(3, 4), x), x + 1)
 assert torch.equal(unit.f(x), x * 3)
 for _ in range(4):
     torch.notice(x, 1)
@@ -171,7 +174,8 @@ def folder(installed: Environment, tmp_path_factory: pytest.TempPathFactory) -> 
     before = _hash_of(installed.packages / "heads")
     own = ("--own", "nonzero_of", "--own", "heads::python_twice")
     said = make("adopt", installed, "heads", "--native", native, *own, "--report", native.parent / "r")
-    assert "20 operators: 19 whole, 1 cannot be" in said
+    assert "22 operators: 20 whole, 1 needs a line, 1 cannot be" in said
+    assert 'notice need a line in adopt.toml, `writes = {f = ["out"]}`' in said
     make("develop", installed, "--native", native)
     assert _hash_of(installed.packages / "heads") == before
     return native
@@ -187,6 +191,8 @@ def test_table(folder: Path) -> None:
     assert lines["heads::widen"]["is_method"] and not lines["heads::repeat_of"]["is_method"]
     assert lines["heads::version"]["function"] == "heads_version"
     assert lines["heads::of_lists"]["verdict"] == "cannot be"
+    assert lines["heads::stamp"]["entry"] == "stamp(Tensor(a!) into, Tensor x) -> ()"
+    assert lines["heads::clash"]["notes"] == ["argument `result` is `result_`", "argument `node` is `node_`"]
     assert lines["heads::copy_to"]["notes"] == ["it does not return `out`"]
     assert "Meta in Python" in lines["heads::scale_by"]["kernels"]
     fit = "torch.ops tries .integer before .number where both fit, torch.shift may not"

@@ -16,6 +16,11 @@ from typing import Any
 
 from ..check.__main__ import check
 from ..check.base import BaseOperators
+from ..check.generated import used_names
+from ..codegen import NO_CUDA
+from ..codegen.__main__ import generate_sources, load_operators
+from ..codegen.headers import WheelOutput
+from ..codegen.output import Output
 from ..codegen.torchgen import SKIP_PYTHON_BINDINGS
 from ..core.errors import Finding
 from ..core.files import lay_out_files
@@ -40,15 +45,34 @@ def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[l
     methods = None if request["methods"] == ["all"] else request["methods"]
     needs = request["functions"]["needs"]
     operators += [Operator.unregistered(name, schema) for name, (schema, *lines) in needs.items() if "writes" in lines]
-    plan = Planner(operators, names, methods, request["own"], base.tensor_names).plan()
-    plan = [replace(each, needs=tuple(needs.get(each.operator.full, ())[1:])) for each in plan]
-    # What is refused may be the reason for which another is.
+    planner = Planner(operators, names, methods, request["own"], base.tensor_names, request["writes"])
+    # What is refused, or named anew, may be the reason for which another is.
     while True:
-        texts = files_of(plan, request["modules"], request["libraries"], request["functions"]["text"])
-        refused = _refused(texts, folder, base)
-        if not refused:
+        plan = [replace(each, needs=(*each.needs, *needs.get(each.operator.full, ())[1:])) for each in planner.plan()]
+        texts = _files(plan, request)
+        while refused := _refused(texts, folder, base):
+            plan = [_refusing(each, refused) for each in plan]
+            texts = _files(plan, request)
+        if not (used := _used(folder, base, plan)):
             return plan, texts
-        plan = [_refusing(each, refused) for each in plan]
+        for operator, name in used:
+            planner.used.setdefault(operator, set()).add(name)
+
+
+def _files(plan: list[Adopted], request: dict[str, Any]) -> dict[str, str]:
+    return files_of(plan, request["modules"], request["libraries"], request["functions"]["text"])
+
+
+def _used(folder: Path, base: BaseOperators, plan: list[Adopted]) -> list[tuple[str, str]]:
+    """Return the arguments whose names the code uses that torchgen generates: each operator, as it is called in
+    torch.ops, and the name.
+    """
+    natives, generated = load_natives([folder]), Output(folder.with_name("generated"))
+    wheel = WheelOutput(folder.with_name("wheel"), base.tree)
+    operators = load_operators(base.tree, natives, wheel.folder)
+    generate_sources(operators, {}, generated, wheel, NO_CUDA)
+    full = {each.schema.operator: each.operator.full for each in plan if each.schema}
+    return [(full[entry.operator], name) for entry, name in used_names(natives, operators, generated)]
 
 
 def _refused(texts: dict[str, str], folder: Path, base: BaseOperators) -> dict[str, tuple[str, str]]:

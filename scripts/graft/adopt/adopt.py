@@ -157,6 +157,7 @@ def _planned(
         "prefix": asked.prefix,
         "methods": asked.methods,
         "own": asked.own,
+        "writes": asked.writes,
     }
     with TemporaryDirectory(prefix="graft-adopt-") as folder:
         file = Path(folder) / "request.json"

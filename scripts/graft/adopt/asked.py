@@ -25,7 +25,7 @@ _HELP = {
     "own": "operators that get the extension's kernels and formulas in derivatives.yaml, in place of calls",
     "namespace": "the namespace of pybind11 functions; by default that of the package's name",
     "backends": "the dispatch keys that pybind11 functions have kernels for; by default CPU, and CUDA if built for it",
-    "writes": 'the arguments that a pybind11 function writes, such as {f = ["out"]}; {f = []} if it writes none',
+    "writes": 'the arguments that a function writes, or an operator untold: {f = ["out"]}; {f = []} for none',
     "fakes": 'what makes the empty results of a pybind11 function, such as {f = "package.module:function"}',
     "methods": 'operators whose first argument is renamed `self`, which makes them methods; ["all"] for all',
 }
@@ -43,7 +43,7 @@ class Asked:
         own: the operators that are to have the extension's kernels as their own.
         namespace: the namespace of pybind11 functions; empty for that of the package's name.
         backends: the dispatch keys that they have kernels for; empty for those that they are built for.
-        writes: the arguments that functions write.
+        writes: the arguments that functions write, and operators whose schemas do not say so.
         fakes: what makes the empty results of functions, as ``package.module:function``.
     """
 

@@ -27,8 +27,8 @@ _ENDING = re.compile(rf"({'|'.join(_ENDINGS)})$")
 # The beginning of other factories' names.
 _FACTORY = "new_"
 
-# Names that generated code uses.
-_USED = frozenset({"op", "self_", "ks", "out_"})
+# Names that code of ours uses, or that torchgen keeps for factories.
+_USED = frozenset({"op", "self_", "ks", "out_", "requires_grad"})
 
 
 @dataclass
@@ -73,14 +73,16 @@ class Names:
         return self.is_taken(name) or keyword.iskeyword(name) or name in self._chosen.values()
 
 
-def with_own_arguments(schema: Schema, names: Names) -> tuple[Schema, dict[str, str]]:
-    """Return a schema whose arguments have names that Python and C++ allow, each once; and what was renamed."""
+def with_own_arguments(schema: Schema, names: Names, used: Container[str] = ()) -> tuple[Schema, dict[str, str]]:
+    """Return a schema whose arguments have names that Python and C++ allow, and are not ``used``, each once; and what
+    was renamed.
+    """
     renamed, seen = {}, set[str]()
 
     def one(value: Value) -> Value:
         name = value.name or "value"
         has_self = schema.positional[:1] and schema.positional[0].name == "self"
-        while names.is_word(name) or name in _USED or name in seen or (name == "input" and has_self):
+        while names.is_word(name) or name in _USED or name in used or name in seen or (name == "input" and has_self):
             name += "_"
         seen.add(name)
         if name != value.name:

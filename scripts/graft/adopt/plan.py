@@ -8,7 +8,16 @@ from typing import Any
 
 from .names import Names, is_method, told, with_own_arguments
 from .overloads import ambiguous
-from .schema import Schema, UnreadableError, Value, aliased_arguments, read_schema, spelled, with_spelt_defaults
+from .schema import (
+    Schema,
+    UnreadableError,
+    Value,
+    aliased_arguments,
+    read_schema,
+    spelled,
+    with_spelt_defaults,
+    writing,
+)
 
 # The C++ types of results, by the type in the schema, for operators whose kernels have no C++ signature.
 _RESULTS = {
@@ -134,7 +143,8 @@ class Adopted:
     @property
     def is_entry(self) -> bool:
         """Whether it becomes an operator."""
-        return self.schema is not None and not self.refusal and "writes" not in self.needs
+        is_registered = bool(self.operator.keys) or "writes" not in self.needs
+        return self.schema is not None and not self.refusal and is_registered
 
     @property
     def has_kernel(self) -> bool:
@@ -152,6 +162,8 @@ class Planner:
         methods: the operators whose first argument is to be called `self`; None for all.
         own: the operators that are to have the extension's kernels as their own.
         tensor_names: the names that Tensor has.
+        writes: the arguments that operators write whose schemas do not say so.
+        used: names that arguments of an operator cannot have, since generated code uses them, by the operator in full.
     """
 
     operators: Sequence[Operator]
@@ -159,6 +171,8 @@ class Planner:
     methods: Collection[str] | None
     own: Collection[str]
     tensor_names: Collection[str]
+    writes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    used: dict[str, set[str]] = field(default_factory=dict)
     _functional: set[str] = field(default_factory=set)
 
     def plan(self) -> list[Adopted]:
@@ -170,6 +184,8 @@ class Planner:
         try:
             theirs, unspelt = with_spelt_defaults(spelled(read_schema(operator.schema)))
             results = tuple(_RESULTS[_form(each)] for each in theirs.results)
+            said = self.writes.get(theirs.name)
+            theirs = writing(theirs, said or ())
         except UnreadableError as error:
             return Adopted(
                 operator, refusal=f"no entry can have {error}", todo="write an operator without it, which calls it"
@@ -182,7 +198,7 @@ class Planner:
         if theirs.name.startswith("__") and theirs.name.endswith("__"):
             what = f"{theirs.name} is a special name in Python"
             return Adopted(operator, refusal=what, todo="write an operator with another name, which calls it")
-        schema, renamed = with_own_arguments(theirs, self.names)
+        schema, renamed = with_own_arguments(theirs, self.names, self.used.get(operator.full, ()))
         name = self.names.name(operator.namespace, theirs.name)
         notes = [*told(renamed), *(f"argument `{each}` has no default: torchgen cannot spell it" for each in unspelt)]
         schema, more = self._named(schema, operator)
@@ -195,9 +211,14 @@ class Planner:
             notes.append(f"its name is {schema.name}")
         if any(each.is_optional for each in schema.results):
             schema = replace(schema, results=tuple(replace(each, is_optional=False) for each in schema.results))
+        # It is there for what it writes, or for another effect. Graphs drop a call of which neither is known.
+        is_silent = not theirs.results and not any(
+            each.is_written or each.is_written_untold for each in theirs.arguments
+        )
+        needs = ("writes",) if is_silent and said is None else ()
         own, more = self._owned(schema, operator)
         method = is_method(schema, self.tensor_names)
-        return Adopted(operator, schema, arguments, results, kept, method, own, notes=(*notes, *more))
+        return Adopted(operator, schema, arguments, results, kept, method, own, notes=(*notes, *more), needs=needs)
 
     def _owned(self, schema: Schema, operator: Operator) -> tuple[tuple[str, ...], list[str]]:
         """Return the dispatch keys whose kernels the operator takes over, if that is wished, and what is told."""

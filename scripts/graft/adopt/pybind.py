@@ -66,7 +66,7 @@ def registered(
         left_out += [(function.place, each) for each in reasons]
     left_out += [(name, "a class") for name in found.classes]
     text = _text(namespace, operators, choices.backends or (("CPU", "CUDA") if found.cuda else ("CPU",)))
-    return PybindFindings(text, tuple(operators), tuple(left_out), tuple(_mistakes(found, choices)), namespace)
+    return PybindFindings(text, tuple(operators), tuple(left_out), tuple(_mistakes(found, choices, taken)), namespace)
 
 
 def _named(functions: Iterable[FoundFunction]) -> Iterator[tuple[str, FoundFunction]]:
@@ -78,11 +78,16 @@ def _named(functions: Iterable[FoundFunction]) -> Iterator[tuple[str, FoundFunct
         yield (f"{module}_{each.name}" if often[each.name] > 1 else each.name), each
 
 
-def _mistakes(found: FoundModules, choices: PybindChoices) -> Iterator[str]:
-    """Lines of the author that fit no function, or no argument."""
+def _mistakes(found: FoundModules, choices: PybindChoices, taken: Collection[str]) -> Iterator[str]:
+    """Lines of the author that fit no function, or no argument; ``writes`` may be of an operator, one of ``taken``."""
     functions = {each.name: each for each in found.functions}
+    operators = {("writes", name) for name in taken}
     for line, names in (("writes", choices.writes), ("fakes", choices.fakes)):
-        yield from (f"{line}: no function is called {name}" for name in names if name not in functions)
+        yield from (
+            f"{line}: no function is called {name}"
+            for name in names
+            if name not in functions and (line, name) not in operators
+        )
     for name, arguments in choices.writes.items():
         has = (
             [schema_names(each.arguments) for each in signatures(name, functions[name].doc)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .brackets import split
@@ -105,6 +105,8 @@ def read_schema(printed: str) -> Schema:
     if "..." in (arguments, results):
         raise UnreadableError("`...`: any number of values")
     operator, _, overload = name.rpartition("::")[2].partition(".")
+    # `Tensor(a! -> b) x` is in the set a before, and in b afterwards, as the result that it is.
+    becomes = {after: before for before, after in re.findall(r"\(([\w$]+!?) -> (\w+)\)", arguments)}
     words = split(arguments)
     star = words.index("*") if "*" in words else len(words)
     is_one = not results.startswith("(")
@@ -113,8 +115,13 @@ def read_schema(printed: str) -> Schema:
         overload,
         tuple(map(_value, words[:star])),
         tuple(map(_value, words[star + 1 :])),
-        tuple(map(_value, [results] if is_one else split(results[1:-1]))),
+        tuple(_result_of(each, becomes) for each in ([results] if is_one else split(results[1:-1]))),
     )
+
+
+def _result_of(text: str, becomes: Mapping[str, str]) -> Value:
+    value = _value(text)
+    return replace(value, alias=becomes.get(value.alias.rstrip("!"), value.alias))
 
 
 def _value(text: str) -> Value:
@@ -125,7 +132,12 @@ def _value(text: str) -> Value:
     found = _TYPE.fullmatch(kind.strip())
     if not found:
         raise UnreadableError(f"the type `{kind}`")
-    alias = (found["first"] or found["last"] or "")[1:-1]
+    # `Tensor!` is printed with a set of its own, `($0! -> )`.
+    alias, _, after = (found["first"] or found["last"] or "")[1:-1].partition(" -> ")
+    if after == "*" and not alias.endswith("!"):  # a result may be a view of it, or anything
+        alias = ""
+    if alias.endswith("!") and not re.fullmatch(r"[\w$]+!", alias):
+        raise UnreadableError(f"the alias sets `{alias}` of a written argument")
     return Value(found["base"], found["lists"], bool(found["mark"]), alias, name, default)
 
 
@@ -145,7 +157,7 @@ def spelled(schema: Schema) -> Schema:
 
 def _name_of_set(value: Value) -> str:
     """Return the name of an alias set; empty for none, or for one that is no single set."""
-    found = re.fullmatch(r"(\w+)!?", value.alias)
+    found = re.fullmatch(r"([\w$]+)!?", value.alias)
     return found[1] if found and value.base == "Tensor" else ""
 
 
@@ -164,6 +176,25 @@ def _result(value: Value, letters: dict[str, str]) -> Value:
     letter = letters.get(_name_of_set(value), "")
     alias = f"{letter}{'!' if value.is_written else ''}" if letter else ""
     return replace(value, alias=alias, name="" if re.fullmatch(r"_\d+", value.name) else value.name)
+
+
+def writing(schema: Schema, names: Iterable[str]) -> Schema:
+    """Return a schema that writes these arguments, too; each is in a set of its own."""
+    wanted, letter = (
+        set(names),
+        chr(ord("a") + len({each.alias.rstrip("!") for each in schema.arguments if each.alias})),
+    )
+
+    def one(value: Value) -> Value:
+        nonlocal letter
+        if value.name not in wanted or value.is_written:
+            return value
+        alias, letter = f"{letter}!", chr(ord(letter) + 1)
+        return replace(value, alias=alias)
+
+    return replace(
+        schema, positional=tuple(map(one, schema.positional)), keyword_only=tuple(map(one, schema.keyword_only))
+    )
 
 
 def _default(value: Value) -> str:

@@ -24,7 +24,9 @@ _LINES = {
 
 
 def shown(operators: Sequence[Line], left_out: Sequence[tuple[str, str]]) -> str:
-    """Return the table: each operator, what it becomes, where it has kernels; and below what differs."""
+    """Return the table: each operator, what it becomes, where it has kernels; and below what differs, and what is no
+    operator.
+    """
     lines = [[each["full"], _function(each), verdict(each), each["kernels"]] for each in operators]
     notes = [f"  {each['full']}: {note}" for each in operators for note in _notes(each)]
     for need, line in _LINES.items():
@@ -32,9 +34,10 @@ def shown(operators: Sequence[Line], left_out: Sequence[tuple[str, str]]) -> str
             notes.append(f"  {', '.join(names)} {line}")
     verdicts = [verdict(each) for each in operators]
     total = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(sorted(verdicts, reverse=True)))
-    return "\n".join(
-        [table([["operator", "becomes", "", "kernels"], *lines]), *notes, f"{len(lines)} operators: {total}"]
-    )
+    last = [f"{len(lines)} operators: {total}"]
+    for reason in dict.fromkeys(reason for _, reason in left_out):
+        last.append(f"no operator: {', '.join(name for name, why in left_out if why == reason)}: {reason}")
+    return "\n".join([table([["operator", "becomes", "", "kernels"], *lines]), *notes, *last])
 
 
 def _function(operator: Line) -> str:

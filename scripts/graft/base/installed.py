@@ -118,7 +118,8 @@ def find_environment(python: str) -> Environment:
             cause=f"its site-packages is {packages}{_on_pythonpath()}",
             todo="set PYTHON to the Python of an environment that has torch, or install torch",
         )
-    environment = Environment(python, packages, site)
+    # Absolute, for commands that run in another folder.
+    environment = Environment(str(Path.cwd() / python) if os.sep in python else python, packages, site)
     environment.require_official()
     return environment
 

@@ -16,6 +16,7 @@ from ..codegen.operators import Operators, Selection
 from ..codegen.output import Output
 from ..codegen.torchgen import ComputeBatchRulePlumbing, NativeFunction
 from ..inputs.cplusplus import identifiers, parse, query, text_of
+from ..inputs.entries import Entry
 from ..inputs.native import FUNCTIONS, NativeFolders
 from . import Findings
 from .schemas import place_of_argument, root_of
@@ -42,17 +43,22 @@ def check_generated(natives: NativeFolders, operators: Operators, generated: Out
         ValueError: lists each argument with its place.
     """
     findings = Findings()
+    for entry, name in used_names(natives, operators, generated):
+        what = f"the code that torchgen generates for {entry.operator} already uses `{name}`"
+        findings.add(place_of_argument(name, entry), what, "give the argument another name")
+    if findings.found:
+        raise ValueError("\n".join(findings.lines()))
+
+
+def used_names(natives: NativeFolders, operators: Operators, generated: Output) -> Iterator[tuple[Entry, str]]:
+    """Yield each argument of a new operator whose name is used in what is ``generated`` for it, with the entry."""
     entries = {entry.operator: entry for entry in natives.entries(FUNCTIONS, replacing=False)}
     by_root = {root_of(entry.operator): entry for entry in entries.values()}  # variants are generated, too
     for unit in operators.units():
         arguments = {a.name for f in unit.functions for a in f.func.arguments.flat_all}
         for name, context in clashes(_texts_of(unit, generated), arguments):
             for f in _owners(name, context, unit.functions):
-                entry = entries.get(str(f.func.name)) or by_root[root_of(str(f.func.name))]
-                what = f"the code that torchgen generates for {entry.operator} already uses `{name}`"
-                findings.add(place_of_argument(name, entry), what, "give the argument another name")
-    if findings.found:
-        raise ValueError("\n".join(findings.lines()))
+                yield entries.get(str(f.func.name)) or by_root[root_of(str(f.func.name))], name
 
 
 def _texts_of(unit: Selection, generated: Output) -> list[str]:

@@ -80,6 +80,9 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
     if is_bound and (error := _error_of_binding(function.native)):
         what = error.partition("\n")[0][:200]
         todo = "compare it with an entry of PyTorch's own file"
+        if "argument named requires_grad is reserved" in error:
+            what = "torchgen adds an argument `requires_grad` to factories, and lets no other have this name"
+            todo = "give the argument another name, such as `needs_grad`"
         if "tensor_options_args" in error:
             what = f"{function.schema.name} returns a tensor and takes none, so torchgen takes it for a factory"
             todo = "add `category_override: dummy`, or take dtype, layout, device and pin_memory as torch.empty does"
@@ -122,7 +125,7 @@ def _error_of_binding(f: NativeFunction) -> str:
     try:
         with native_function_manager(f):
             dispatch_lambda_exprs(signature(f), f)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         return str(error)
     return ""
 

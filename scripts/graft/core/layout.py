@@ -99,13 +99,14 @@ class TorchVersion(str):
 def native_folders(text: str) -> tuple[Path, ...]:
     """Split ``NATIVE`` into folders at spaces. Names that contain spaces may be quoted; they must be if others follow.
 
-    Text is one name if it is that of a folder, or if what follows a space is neither a folder nor an absolute path.
+    Text is one name if it is that of a folder, or if no part of it is, and one behind a space is no absolute path.
     """
     try:
         words = [] if expanded(text).is_dir() else shlex.split(text)
     except ValueError:  # an unclosed quote
         words = []
-    if any(word[:1] not in ("/", "~", ".") and not expanded(word).is_dir() for word in words[1:]):
+    are_new = not any(expanded(word).is_dir() for word in words)
+    if are_new and any(word[:1] not in ("/", "~", ".") for word in words[1:]):
         words = []
     return tuple(expanded(word) for word in words or [text])
 
