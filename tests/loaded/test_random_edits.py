@@ -90,12 +90,13 @@ class Step:
         follows(session, where, new, is_whole=is_whole)
 
 
-def test_session_follows_versions_in_any_order(where: Path) -> None:
+@pytest.mark.parametrize("edits", [40, pytest.param(EDITS, marks=pytest.mark.slow)])
+def test_session_follows_versions_in_any_order(where: Path, edits: int) -> None:
     seed = random.randrange(2**32)
     draw, history, now = random.Random(seed), [f"seed {seed}"], None
     with Session(where) as session, told(history):
         session.run(LOAD + FAILING)
-        for number in range(EDITS):
+        for number in range(edits):
             name, step = (
                 draw.choice([each for each in VARIANTS if not now or each != now.parent.name]),
                 Step.drawn(draw),
