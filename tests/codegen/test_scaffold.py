@@ -140,7 +140,7 @@ def test_a_pointwise_operator_has_a_stub_and_a_vectorized_source(base: Path, tmp
         ("sc_a(Tensor x) -> Tensor", "plain", "inplace", "in-place variant needs `Tensor self`"),
         ("sc_a(Tensor self) -> Tensor", "kernel", "inplace", "has no in-place variant"),
         ("sc_a(Tensor self) -> int", "plain", "out", "an out= variant returns Tensors"),
-        ("sc_a(Tensor self) -> SymInt", "plain", "", "does not support a result of type SymInt"),
+        ("sc_a(Tensor self) -> SymInt", "plain", "", "no Python function returns a SymInt"),
         ("sc_a(Tensor self, str[] names) -> Tensor", "plain", "", r"an argument of type str\[\]"),
     ],
 )

@@ -73,7 +73,8 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
     place = function.entry.value("func")
     if len(findings.errors) == before and has_binding and not _can_be_returned(function.native):
         types = [str(result.type) for result in function.schema.returns]
-        todo = "return one `Tensor[]`" if {*types} <= {"Tensor", "Tensor[]"} else "return tensors, or one number"
+        otherwise = next(filter(None, map(_INSTEAD_OF_RESULT.get, types)), "return tensors, or one number")
+        todo = "return one `Tensor[]`" if {*types} <= {"Tensor", "Tensor[]"} else otherwise
         _refuse(f"a Python function with the results ({', '.join(types)})", place, todo, findings)
     is_factory = function.native.category_override == "factory"  # checked with its arguments
     is_bound = has_binding and not is_factory and len(findings.errors) == before

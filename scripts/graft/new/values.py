@@ -121,6 +121,8 @@ def _misfits(operator: NewOperator) -> Iterator[tuple[str, str]]:
         yield "it mutates its arguments", "give the functional schema, and request others with VARIANTS=inplace,out"
     if any(argument.annotation for argument in arguments.flat_all):
         yield "it returns a view", "leave out the (a) if it returns new memory, or write the view by hand"
+    if "SymInt" in map(str, returns):
+        yield "no Python function returns a SymInt", "return an int, which is a constant in graphs, or a tensor"
     if operator.kind == "kernel" and operator.has_inplace:
         yield "a kernel that computes new tensors has no in-place variant", "leave `inplace` out of VARIANTS"
     if operator.kind == "pointwise" and (not is_elementwise or arguments.has_generator_arg()):
