@@ -145,7 +145,7 @@ def test_compiles_after_the_compilers_of_a_killed_group_have_ended(where: Path, 
     folder.edit("Twice.cpp", "2 * factor()", "6")
     with Session(where) as session:
         session.send(f"graft.load({str(folder.path)!r})")
-        while "which was killed); waiting for it to end" not in (said := session.said(keep=True)):
+        while "or compilers that it has left); waiting for it to end" not in (said := session.said(keep=True)):
             assert "built in" not in said and session.process.poll() is None, said
             time.sleep(0.1)
         for each in left:

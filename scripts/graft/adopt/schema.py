@@ -180,17 +180,12 @@ def _result(value: Value, letters: dict[str, str]) -> Value:
 
 def writing(schema: Schema, names: Iterable[str]) -> Schema:
     """Return a schema that writes these arguments, too; each is in a set of its own."""
-    wanted, letter = (
-        set(names),
-        chr(ord("a") + len({each.alias.rstrip("!") for each in schema.arguments if each.alias})),
-    )
+    wanted, sets = set(names), {each.alias.rstrip("!") for each in schema.arguments if each.alias}
+    letters = (letter for letter in map(chr, range(ord("a"), ord("z") + 1)) if letter not in sets)
 
     def one(value: Value) -> Value:
-        nonlocal letter
-        if value.name not in wanted or value.is_written:
-            return value
-        alias, letter = f"{letter}!", chr(ord(letter) + 1)
-        return replace(value, alias=alias)
+        is_new = value.name in wanted and not value.is_written
+        return replace(value, alias=f"{next(letters)}!") if is_new else value
 
     return replace(
         schema, positional=tuple(map(one, schema.positional)), keyword_only=tuple(map(one, schema.keyword_only))

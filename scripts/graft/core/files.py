@@ -225,7 +225,7 @@ def _holder(file: IO[str]) -> str:
     file.seek(0)
     process = file.read().strip()
     if process.isdecimal() and not Path(f"/proc/{process}").exists():
-        return f" (compilers of process {process}, which was killed)"
+        return f" (process {process}, or compilers that it has left)"
     return f" (process {process})" if process else ""
 
 
