@@ -30,8 +30,8 @@ MORE = [
     "in_b(int n, Tensor self) -> (Tensor, Tensor)",
     "in_c(Tensor? self, SymInt[2] size, str mode='Tensor self') -> Tensor",
     "in_d(Tensor x, str how='SymInt') -> Tensor",
-    "in_e(Tensor x, *, Tensor[] others, Generator? generator=None) -> SymInt",
-    "fft_in_f(Tensor self) -> SymInt",
+    "in_e(Tensor x, *, Tensor[] others, Generator? generator=None) -> int",
+    "fft_in_f(Tensor self) -> int",
     "  in_g(\n  Tensor self,\n  Tensor[] others\n) -> Tensor[]\n",
     "in_h(Tensor[] self, int[] n=[1, 2]) -> ()",
 ]
