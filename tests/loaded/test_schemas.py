@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from clipped import BY_INDUCTOR, LOAD, PROGRAMS, QUICK, SETUP, VARIANTS, variant
+from clipped import BY_INDUCTOR, HELD_NAMES, LOAD, PROGRAMS, QUICK, SETUP, VARIANTS, variant
 from sessions import Folder, Session, agrees
 
 # What walks all operators.
@@ -25,21 +25,6 @@ with warnings.catch_warnings():
     inspect.getmembers(torch.Tensor)
 [name for name in ("soft_clip", "twice", "clip_twice") if name in dir(torch) or name in torch.__all__]
 """
-
-# What `HELD` sets.
-HELD_NAMES = (
-    "held",
-    "scripted",
-    "method",
-    "op",
-    "packet",
-    "aot",
-    "decomposed",
-    "graph",
-    "program",
-    "pickled",
-    "model",
-)
 
 CALLER = """#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -454,6 +454,21 @@ for each in (aot, decomposed):
     sum(each(x())).sum().backward()
 """
 
+# What it sets.
+HELD_NAMES = (
+    "held",
+    "scripted",
+    "method",
+    "op",
+    "packet",
+    "aot",
+    "decomposed",
+    "graph",
+    "program",
+    "pickled",
+    "model",
+)
+
 SETUP = TOOLS + HELD
 
 # For programs whose names begin with "inductor", which take as long as all others.

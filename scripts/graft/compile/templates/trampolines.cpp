@@ -9,7 +9,6 @@
 
 #include "graft_libraries.h"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -125,14 +124,24 @@ void replace(GraftKernels kernels) {
 // Where this library is loaded, and another file of the same build.
 struct Copies {
   uintptr_t base;
+  std::string own;
   std::string build_id;
   std::string other;
 };
 
+// Not with dladdr, which only glibc 2.34 has in its main library.
 int read_own(dl_phdr_info* object, size_t, void* found) {
   auto& copies = *static_cast<Copies*>(found);
-  copies.build_id = object->dlpi_addr == copies.base ? build_id_of(*object) : "";
-  return !copies.build_id.empty();
+  const auto address = reinterpret_cast<uintptr_t>(graft_libraries);
+  for (int i = 0; i < object->dlpi_phnum; ++i) {
+    const auto& header = object->dlpi_phdr[i];
+    const auto start = object->dlpi_addr + header.p_vaddr;
+    if (header.p_type == PT_LOAD && start <= address && address < start + header.p_memsz) {
+      copies = {object->dlpi_addr, object->dlpi_name, build_id_of(*object), ""};
+      return 1;
+    }
+  }
+  return 0;
 }
 
 int find_other(dl_phdr_info* object, size_t, void* found) {
@@ -146,16 +155,12 @@ int find_other(dl_phdr_info* object, size_t, void* found) {
 
 // Ends the process as the dispatcher would, which gets the same operators twice; but says which files these are of.
 void require_no_copy() {
-  Dl_info own;
-  if (!dladdr(graft_libraries, &own)) {
-    return;
-  }
-  Copies copies{reinterpret_cast<uintptr_t>(own.dli_fbase), "", ""};
+  Copies copies{};
   if (dl_iterate_phdr(read_own, &copies) && copies.build_id != "none" && dl_iterate_phdr(find_other, &copies)) {
     std::fprintf(
         stderr,
         "torch: %s cannot be loaded: it is a copy of %s, which is loaded and has registered these operators.\n",
-        own.dli_fname,
+        copies.own.c_str(),
         copies.other.c_str());
     _exit(1);
   }
