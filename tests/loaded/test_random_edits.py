@@ -100,10 +100,8 @@ def test_session_follows_versions_in_any_order(where: Path, edits: int, seed: in
     with Session(where) as session, told(history):
         session.run(LOAD + FAILING)
         for number in range(edits):
-            name, step = (
-                draw.choice([each for each in VARIANTS if not now or each != now.parent.name]),
-                Step.drawn(draw),
-            )
+            name = draw.choice([each for each in VARIANTS if not now or each != now.parent.name])
+            step = Step.drawn(draw)
             history.append(f"{number} {name} {step}")
             step.take(session, where, now, variant(name), is_whole=number % 20 == 19)
             now = variant(name)
@@ -118,12 +116,8 @@ def told(history: Sequence[str]) -> Iterator[None]:
         raise AssertionError("\n".join([history[0], *history[1:][-5:], str(error)])) from error
 
 
-_ENTRIES, _FORMULAS, _KERNEL, _COMPOSED = (
-    "native_functions.yaml",
-    "derivatives.yaml",
-    "SoftClipKernel.cpp",
-    "ClipTwice.cpp",
-)
+_ENTRIES, _FORMULAS = "native_functions.yaml", "derivatives.yaml"
+_KERNEL, _COMPOSED = "SoftClipKernel.cpp", "ClipTwice.cpp"
 _META, _DECOMPOSED, _LIMIT = "python/_meta_registrations.py", "python/_decomp/decompositions.py", "const Scalar& limit"
 
 # What may be edited, each in some ways: files, texts in them, and what these become, with a number.
