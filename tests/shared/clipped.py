@@ -455,7 +455,7 @@ for each in (aot, decomposed):
 """
 
 # What it sets.
-HELD_NAMES = "held scripted method op packet aot decomposed graph program pickled model".split()
+HELD_NAMES = ["held", "scripted", "method", "op", "packet", "aot", "decomposed", "graph", "program", "pickled", "model"]
 
 SETUP = TOOLS + HELD
 
