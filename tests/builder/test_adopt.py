@@ -48,12 +48,15 @@ def _plan(
     methods: Collection[str] | None = (),
     prefix: bool = False,
     writes: Mapping[str, Sequence[str]] | None = None,
+    given: Mapping[str, str] | None = None,
 ) -> list[Adopted]:
     names = Names(
+        package="their",
         namespace_first=prefix,
         is_taken=lambda name: name in taken,
         is_bound=lambda name: not name.endswith(("_forward", "_backward", "_jvp")),
         is_word=lambda name: name in ("from", "default"),
+        given=given or {},
     )
     return Planner([*map(_operator, schemas)], names, methods, (), taken, writes or {}).plan()
 
@@ -69,6 +72,27 @@ def test_what_returns_nothing_and_marks_nothing_is_asked_for() -> None:
     assert (nothing.needs, str(nothing.schema)) == ((), "norm(Tensor out, Tensor x) -> ()")
     (marked,) = _plan("ns::norm(Tensor(z!) out, Tensor x, Tensor y) -> ()", writes={"norm": ["y"]})
     assert str(marked.schema) == "norm(Tensor(a!) out, Tensor x, Tensor(b!) y) -> ()"
+
+
+def test_a_pattern_answers_for_many() -> None:
+    plan = _plan(
+        *(f"ns::{name}(Tensor out, Tensor x) -> ()" for name in ("norm", "rms_norm", "wait")),
+        writes={"*norm": ["out"], "norm": ["x"], "*": []},
+    )
+    assert [str(each.schema) for each in plan] == [
+        "norm(Tensor out, Tensor(a!) x) -> ()",
+        "rms_norm(Tensor(a!) out, Tensor x) -> ()",
+        "wait(Tensor out, Tensor x) -> ()",
+    ]
+    assert not any(each.needs for each in plan)
+
+
+def test_names_of_ones_own() -> None:
+    plan = _plan("ns::norm(Tensor x) -> Tensor", "ns::norm.over(Tensor x, int n) -> Tensor", given={"norm": "my_norm"})
+    assert [str(each.schema) for each in plan] == [
+        "my_norm(Tensor x) -> Tensor",
+        "my_norm.over(Tensor x, int n) -> Tensor",
+    ]
 
 
 def test_what_is_no_operator_is_in_the_table() -> None:
@@ -132,13 +156,15 @@ def test_file_of_what_is_asked(tmp_path: Path) -> None:
 
 
 def test_changes() -> None:
-    def line(name: str, schema: str) -> dict[str, str]:
-        return {"full": name, "schema": schema, "signature": "s"}
+    def line(name: str, schema: str, entry: str = "e") -> dict[str, str]:
+        return {"full": name, "schema": schema, "signature": "s", "entry": entry}
 
     before = {"ns::f": line("ns::f", "1"), "ns::g": line("ns::g", "1")}
     told = changes(before, [line("ns::f", "2"), line("ns::h", "1")]).splitlines()
     assert told[1:] == ["  new: ns::h", "  gone: ns::g", "  ns::f: 1 is now 2"]
     assert changes(before, [line("ns::f", "1"), line("ns::g", "1")]) == ""
+    asked = changes(before, [line("ns::f", "1", "other"), line("ns::g", "1", "")]).splitlines()
+    assert asked[1:] == ["  ns::f: e is now other", "  ns::g: e is now no entry"]
 
 
 def test_folder_of_others_is_refused(tmp_path: Path) -> None:

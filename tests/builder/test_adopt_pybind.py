@@ -59,13 +59,16 @@ def test_overloads() -> None:
     found = registered("their", _found(_OVERLOADED))
     assert [each.schema for each in found.operators] == [
         "over(Tensor arg0) -> Tensor",
-        "over.Tensor_int(Tensor arg0, int arg1) -> Tensor",  # before float: an int fits there, too
-        "over.Tensor_float(Tensor arg0, float arg1) -> Tensor",
+        "over.Tensor_Scalar(Tensor arg0, Scalar arg1) -> Tensor",  # the function chooses between int and float
     ]
     assert [reason for _, reason in found.left_out] == ["arg1: dict[str, int] is no type of schemas"]
-    doc = "over()\nOverloaded function.\n\n1. over(x: torch.Tensor, a: float, b: int) -> int\n\n"
-    doc += "2. over(x: torch.Tensor, a: int, b: float) -> int"  # neither is narrower
-    assert [each.partition(" ")[0] for each in _schemas(doc)] == ["over(Tensor", "over.Tensor_int_float(Tensor"]
+    head = "over()\nOverloaded function.\n\n1. over(x: torch.Tensor, a: "
+    doc = head + "float, b: int) -> int\n\n2. over(x: torch.Tensor, a: int, b: float) -> int"
+    assert _schemas(doc) == ["over(Tensor x, Scalar a, Scalar b) -> int"]
+    doc = head + "float) -> float\n\n2. over(x: torch.Tensor, a: int) -> int"  # other results; a float takes an int
+    assert _schemas(doc) == ["over(Tensor x, int a) -> int", "over.Tensor_float(Tensor x, float a) -> float"]
+    doc = head + "list[float]) -> int\n\n2. over(x: torch.Tensor, a: list[int]) -> int"
+    assert _schemas(doc) == ["over(Tensor x, int[] a) -> int", "over.Tensor_floatList(Tensor x, float[] a) -> int"]
     assert (
         found.operators[0].doc
         == "The first.\n\n1. no overload\n2. over(neither is this)\n3. over(arg0: torch.Tensor) -> int"
@@ -92,17 +95,31 @@ def test_writes_and_fakes() -> None:
     status = registered("their", _found("f(x: torch.Tensor, out: torch.Tensor) -> int"))
     assert status.operators[0].needs == ("writes", "fake") and not status.text
     result = "g(x: torch.Tensor) -> torch.Tensor"
-    assert registered("their", _found(result)).operators[0].needs == ("fake",)
-    faked = registered("their", _found(result), PybindChoices(fakes={"g": "their.fakes:g"}))
-    assert faked.operators[0].needs == () and "their.fakes:g" in faked.text
+    unsaid = registered("their", _found(result))
+    assert unsaid.operators[0].needs == ("pure", "fake") and unsaid.text  # it may write its argument, too
+    for fakes in ({"g": "their.fakes:g"}, {"*": "their.fakes"}):
+        faked = registered("their", _found(result), PybindChoices(writes={"*": []}, fakes=fakes))
+        assert faked.operators[0].needs == () and "their.fakes:g" in faked.text
+
+
+def test_functions_that_are_wanted() -> None:
+    docs = [f"{name}(x: torch.Tensor) -> torch.Tensor" for name in ("norm", "rms_norm", "wait")]
+
+    def names(**choices: list[str]) -> list[str]:
+        return [each.name for each in registered("their", _found(*docs), PybindChoices(**choices)).operators]
+
+    assert names(only=["*norm"]) == ["norm", "rms_norm"]
+    assert names(only=["*norm"], except_=["rms_*"]) == ["norm"]
+    ((place, reason),) = registered("their", _found(docs[0]), PybindChoices(except_=["norm"])).left_out
+    assert place == "their._C:norm" and reason == "left out, as adopt.toml says"
 
 
 def test_mistakes() -> None:
-    choices = PybindChoices(writes={"f": ["y"], "h": []}, fakes={"f": "their.fakes.f"})
+    choices = PybindChoices(writes={"f": ["y"], "h": []}, fakes={"f": "their fakes"})
     assert registered("their", _found("f(x: torch.Tensor) -> torch.Tensor"), choices).mistakes == (
         "writes: no function is called h",
         "writes: f has no argument y, only x",
-        "fakes: f: write package.module:function instead of their.fakes.f",
+        "fakes: f: write package.module:function instead of their fakes",
     )
 
 

@@ -105,6 +105,7 @@ try:
     torch.python_twice(x, 3)
 except RuntimeError as error:
     assert str(error).startswith("heads::python_twice is another operator than the one that was adopted"), error
+    assert "these are changed or gone: heads::python_twice\n" in f"{error}\n", error
 else:
     raise AssertionError
 """,

@@ -10,6 +10,7 @@ import json
 import keyword
 import re
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from ..core.errors import Finding
 from ..core.files import lay_out_files
 from ..inputs.cplusplus import is_keyword
 from ..inputs.native import load_natives
+from .asked import FILE
+from .chosen import is_named, unused
 from .forwards import files_of
 from .names import Names
 from .plan import SEEDED, Adopted, Operator, Planner
@@ -34,17 +37,20 @@ from .schema import Schema
 
 def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[list[Adopted], dict[str, str]]:
     """Return what becomes of each operator, and the texts of the files by name. ``folder`` is for trials."""
+    needs = request["functions"]["needs"]
     operators = [Operator.read(each) for each in request["operators"]]
+    operators += [Operator.unregistered(name, schema) for name, (schema, *lines) in needs.items() if "writes" in lines]
+    operators = [each for each in operators if _is_wanted(each, request)]
     taken = base.torch_names | base.base_names | {*request["taken"]}
     names = Names(
+        package=request["modules"][0].partition(".")[0],
         namespace_first=request["prefix"],
         is_taken=lambda name: name in taken,
         is_bound=lambda name: not any(pattern.match(name) for pattern in SKIP_PYTHON_BINDINGS),
         is_word=lambda name: keyword.iskeyword(name) or is_keyword(name),
+        given=request["names"],
     )
     methods = None if request["methods"] == ["all"] else request["methods"]
-    needs = request["functions"]["needs"]
-    operators += [Operator.unregistered(name, schema) for name, (schema, *lines) in needs.items() if "writes" in lines]
     planner = Planner(operators, names, methods, request["own"], base.tensor_names, request["writes"])
     # What is refused, or named anew, may be the reason for which another is.
     while True:
@@ -57,6 +63,23 @@ def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[l
             return plan, texts
         for operator, name in used:
             planner.used.setdefault(operator, set()).add(name)
+
+
+def _is_wanted(operator: Operator, request: dict[str, Any]) -> bool:
+    name = operator.name.rpartition("::")[2]
+    return is_named(name, request["only"] or ["*"]) and not is_named(name, request["except_"])
+
+
+def _left_out(request: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the operators that the author does not want, and why not."""
+    read = (Operator.read(each) for each in request["operators"])
+    return [(each.full, f"left out, as {FILE} says") for each in read if not _is_wanted(each, request)]
+
+
+def _unknown(request: dict[str, Any], known: Collection[str]) -> list[str]:
+    """Return what the author says of operators that are not there."""
+    said = [name for key in ("only", "except_", "names", "own", "methods") for name in request[key]]
+    return sorted({*unused(said, known)} - {"all"})
 
 
 def _files(plan: list[Adopted], request: dict[str, Any]) -> dict[str, str]:
@@ -124,6 +147,8 @@ if __name__ == "__main__":
     tree, file = map(Path, sys.argv[1:])
     request = json.loads(file.read_text(encoding="utf-8"))
     found, texts = adopt(BaseOperators(tree), request, file.parent / "trial")
-    known = {each.operator.name.rpartition("::")[2] for each in found}
-    unknown = sorted({*request["own"], *request["methods"]} - known - {"all"})
-    print(json.dumps({"operators": [*map(_shown, found)], "files": texts, "unknown": unknown, "known": sorted(known)}))
+    every = [each["name"] for each in request["operators"]] + [*request["functions"]["needs"]]
+    every += [place.replace(":", "::") for place, _ in request["functions"]["left_out"]]
+    known = sorted({name.rpartition("::")[2].partition(".")[0] for name in every})
+    answer = {"operators": [*map(_shown, found)], "files": texts, "left_out": _left_out(request)}
+    print(json.dumps({**answer, "unknown": _unknown(request, known), "known": known}))

@@ -29,7 +29,7 @@ from ..inputs.settings import settings_of
 from ..options import Request
 from .asked import FILE, Asked, is_tree, read_asked, with_given
 from .dispatcher import ask
-from .folder import facts_of, hash_of, record_of, write
+from .folder import changed_files, facts_of, hash_of, record_of, write
 from .project import project_text
 from .table import changes, report_of, shown
 from .tree import Tree, tree_of
@@ -61,13 +61,15 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
     with Steps().step("write entries and kernels"):
         answer = _planned(base.tree, asked, found, before, others)
     operators = answer["operators"]
-    say(shown(operators, found["functions"]["left_out"]))
+    say(shown(operators, [*found["functions"]["left_out"], *answer["left_out"]]))
     if told := changes(before.get("operators", {}), operators):
         say(told)
+    texts = {**answer["files"], **_author_files(folder, asked, found, tree, before)}
+    written = tree.written if tree else {}
+    if before:
+        say(f"files that change: {', '.join(changed_files(folder, texts, written)) or 'none'}")
     if not own.dry_run:
-        texts = {**answer["files"], **_author_files(folder, asked, found, tree, before)}
-        facts = facts_of(operators, tree.settings(folder) if tree else "")
-        write(folder, texts, tree.written if tree else {}, facts, before)
+        write(folder, texts, written, facts_of(operators, tree.settings(folder) if tree else ""), before)
         say(
             f"wrote {folder}\nthen: make develop NATIVE={shlex.quote(str(folder))} PYTHON={shlex.quote(request.python)}"
         )
@@ -78,7 +80,8 @@ def _asked(folder: Path, own: argparse.Namespace) -> Asked:
     """Return what is asked for: in the folder's file, and on the command line."""
     methods = () if own.methods is None else tuple(own.methods) or ("all",)
     source, modules = _source_in(own.modules, folder)
-    given = {"source": source, "modules": modules, "prefix": own.prefix, "methods": methods, "own": tuple(own.own)}
+    given = {"source": source, "modules": modules, "prefix": own.prefix, "methods": methods}
+    given |= {name: tuple(getattr(own, name)) for name in ("only", "except_", "own")}
     asked = with_given(read_asked(folder), given)
     if not asked.modules and not asked.source:
         raise UsageError(
@@ -154,10 +157,7 @@ def _planned(
         **{key: found[key] for key in ("operators", "libraries", "functions")},
         "taken": sorted({*found["taken"]} - ours | theirs),
         "modules": asked.modules,
-        "prefix": asked.prefix,
-        "methods": asked.methods,
-        "own": asked.own,
-        "writes": asked.writes,
+        **{key: getattr(asked, key) for key in ("only", "except_", "names", "prefix", "methods", "own", "writes")},
     }
     with TemporaryDirectory(prefix="graft-adopt-") as folder:
         file = Path(folder) / "request.json"
@@ -169,7 +169,7 @@ def _planned(
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if unknown := answer["unknown"]:
         lines = [f"{name}: the extension has no such operator; {nearest(name, answer['known'])}" for name in unknown]
-        raise UsageError("\n".join(lines), todo="correct --own or --methods, or the lines of adopt.toml")
+        raise UsageError("\n".join(lines), todo=f"correct what was given, or the lines of {FILE}")
     return answer
 
 

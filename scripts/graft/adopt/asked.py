@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UsageError
+from ..inputs.cplusplus import is_keyword
 from ..inputs.pyproject import read_toml, tomllib
 
 FILE = "adopt.toml"
@@ -21,12 +23,15 @@ _TEXT = """# What `graft adopt` is asked for. After an edit, and after an upgrad
 _HELP = {
     "source": "the source tree of the extension, which is built with the operators; none if it is installed",
     "modules": "the modules that register the operators; the first call imports the first",
+    "only": 'the operators to adopt, all by default; patterns, here and below: ["*_norm"]',
+    "except": "the operators to leave out",
+    "names": 'names of your own for operators: {f = "my_f"}',
     "prefix": "whether all names begin with the namespace",
     "own": "operators that get the extension's kernels and formulas in derivatives.yaml, in place of calls",
     "namespace": "the namespace of pybind11 functions; by default that of the package's name",
     "backends": "the dispatch keys that pybind11 functions have kernels for; by default CPU, and CUDA if built for it",
-    "writes": 'the arguments that a function writes, or an operator untold: {f = ["out"]}; {f = []} for none',
-    "fakes": 'what makes the empty results of a pybind11 function, such as {f = "package.module:function"}',
+    "writes": 'the arguments that a function writes, or an operator untold: {f = ["out"]}; {"*" = []} for none',
+    "fakes": 'what makes the empty results of pybind11 functions: {f = "package.module:function", "g*" = "my_fakes"}',
     "methods": 'operators whose first argument is renamed `self`, which makes them methods; ["all"] for all',
 }
 
@@ -38,17 +43,24 @@ class Asked:
     Args:
         source: the source tree, seen from the folder; empty for an installed package.
         modules: the modules to import.
+        only: the operators to adopt; none for all.
+        except_: the operators to leave out.
+        names: the names that the author chose, by the operator's.
         prefix: whether all names begin with the namespace.
         methods: the operators whose first argument is to be called `self`; ``all`` for all of them.
         own: the operators that are to have the extension's kernels as their own.
         namespace: the namespace of pybind11 functions; empty for that of the package's name.
         backends: the dispatch keys that they have kernels for; empty for those that they are built for.
         writes: the arguments that functions write, and operators whose schemas do not say so.
-        fakes: what makes the empty results of functions, as ``package.module:function``.
+        fakes: what makes the empty results of functions, as ``package.module:function``, or the module that has a
+            function of each name.
     """
 
     source: str = ""
     modules: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    except_: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
     prefix: bool = False
     methods: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
@@ -58,21 +70,34 @@ class Asked:
     fakes: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def _values(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @property
     def choices(self) -> dict[str, Any]:
         """What is said of pybind11 functions."""
-        return {name: getattr(self, name) for name in ("namespace", "backends", "writes", "fakes")}
+        return {name: getattr(self, name) for name in ("namespace", "backends", "only", "except_", "writes", "fakes")}
 
     def text(self, before: str = "") -> str:
         """Return the text of the file, with the author's comments of the text ``before``."""
-        lines = {each.name: f"{each.name} = {_toml(getattr(self, each.name))}" for each in fields(self)}
+        lines = {_key(name): f"{_key(name)} = {_toml(value)}" for name, value in self._values.items()}
         if not before:
             return _TEXT.format(lines="\n".join(f"{line}  # {_HELP[name]}" for name, line in lines.items()))
         for name, line in lines.items():
-            if getattr(self, name) != getattr(_parsed(tomllib.loads(before)), name):
+            if self._values[_field(name)] != _parsed(tomllib.loads(before))._values[_field(name)]:
                 of_key = re.compile(rf"^{name}\s*=[^#\n]*", re.M)
                 has = of_key.search(before)
                 before = f"{before[: has.start()]}{line}  {before[has.end() :]}" if has else f"{line}\n{before}"
         return before
+
+
+def _field(key: str) -> str:
+    """Return the field of a key, which Python may have a word for."""
+    return f"{key}_" if keyword.iskeyword(key) else key
+
+
+def _key(field_: str) -> str:
+    return field_.rstrip("_")
 
 
 def _toml(value: object) -> str:
@@ -89,23 +114,34 @@ def read_asked(folder: Path) -> Asked:
     table, defaults = read_toml(file), Asked()
     faults = [f"{file}: no key `{name}`" for name in table if name not in _HELP]
     for name in _HELP:
-        if name in table and not _is_like(name, table[name], getattr(defaults, name)):
-            faults.append(f"{file}: {name} is not {_KINDS[type(getattr(defaults, name))]}")
+        default = getattr(defaults, _field(name))
+        if name in table and not _is_like(name, table[name], default):
+            faults.append(f"{file}: {name} is not {_KINDS[type(default)]}")
+    names = table.get("names", {})
+    faults += [f"{file}: names: {name} is no name in Python and C++" for name in _values_of(names) if not _is_name(name)]
     if faults:
         raise UsageError("\n".join(faults), todo=f"write some of: {', '.join(_HELP)}")
     return _parsed(table)
 
 
 def _parsed(table: Mapping[str, Any]) -> Asked:
-    values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in table.items()}
+    values = {_field(name): tuple(each) if isinstance(each, list) else each for name, each in table.items()}
     return replace(Asked(), **values)
+
+
+def _values_of(table: Any) -> list[str]:
+    return [*map(str, table.values())] if isinstance(table, dict) else []
+
+
+def _is_name(name: str) -> bool:
+    return name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and not is_keyword(name)
 
 
 _KINDS = {
     bool: "true or false",
     str: "a text",
     tuple: "a list of names",
-    dict: "a table such as {f = ...}, of lists for writes and of texts for fakes",
+    dict: "a table such as {f = ...}, of lists for writes and of texts for names and fakes",
 }
 
 
@@ -122,9 +158,13 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
+# The keys that are lists of operators.
+_LISTS = ("only", "except_", "own", "methods")
+
+
 def with_given(asked: Asked, given: Mapping[str, Any]) -> Asked:
     """Return what is asked for, with what was given on the command line: more operators, or another value."""
-    added = {name: (*getattr(asked, name), *value) for name, value in given.items() if name in ("own", "methods")}
+    added = {name: (*getattr(asked, name), *value) for name, value in given.items() if name in _LISTS}
     return replace(asked, **{name: value for name, value in given.items() if value} | _operators(added))
 
 

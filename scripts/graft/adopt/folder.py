@@ -80,6 +80,16 @@ def write(
         (folder / name).unlink(missing_ok=True)
 
 
+def changed_files(folder: Path, texts: Mapping[str, str], written: Mapping[str, bytes]) -> list[str]:
+    """Return the files that ``write`` would change, with the same arguments, but for the author's."""
+    contents = {name: text.encode() for name, text in texts.items() if name == FILE or not _is_authors(folder, name)}
+    return [name for name, content in {**contents, **written}.items() if _content(folder / name) != content]
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
 def _is_authors(folder: Path, name: str) -> bool:
     return name in AUTHORS and (folder / name).exists()
 

@@ -119,12 +119,12 @@ def _derivatives(entries: Sequence[Adopted], head: str) -> dict[str, str]:
     """Return derivatives.yaml, for the operators that no longer call one with a gradient."""
     names = {each.operator.full: each.schema.name for each in entries if each.schema}
     own = [each for each in entries if each.own and {*each.operator.keys} & DIFFERENTIABLE]
-    formulas = [f"- name: {each.schema}\n  {_formula(each, names)}\n" for each in own]
+    formulas = [f"- name: {each.schema}\n{_formula(each, names)}" for each in own]
     return {"derivatives.yaml": head + "\n".join(formulas)} if formulas else {}
 
 
 def _formula(adopted: Adopted, names: Mapping[str, str]) -> str:
-    """Return the line with the formula of an operator's gradients, or with a TODO. ``names`` are those of entries."""
+    """Return the lines with the formula of an operator's gradients, or with a TODO. ``names`` are those of entries."""
     schema, theirs = adopted.schema, read_schema(adopted.operator.schema)
     assert schema is not None
     if adopted.operator.formula:
@@ -133,9 +133,11 @@ def _formula(adopted: Adopted, names: Mapping[str, str]) -> str:
         ours = {old.name: new for old, new in zip(theirs.arguments, adopted.arguments, strict=True)}
         if name:
             given = ", ".join(ours.get(each, each) for each in arguments)
-            return f"{', '.join(ours[each] for each in differentiable)}: at::{name}({given})"
-    tensors = [each.name for each in schema.arguments if each.base == "Tensor"]
-    return f'{", ".join(tensors)}: not_implemented("{schema.operator}")  # TODO: the formula of its gradient'
+            return f"  {', '.join(ours[each] for each in differentiable)}: at::{name}({given})\n"
+    tensors = [each for each in schema.arguments if each.base == "Tensor" and not each.lists.startswith("?")]
+    lists = {True: "not_implemented_list", False: "not_implemented"}
+    lines = (f'  {each.name}: {lists[bool(each.lists)]}("{schema.operator}")' for each in tensors)
+    return "".join(f"{line}  # TODO: the formula of its gradient\n" for line in lines)
 
 
 def _fakes(entries: Sequence[Adopted], module: str) -> dict[str, str]:

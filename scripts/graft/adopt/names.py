@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from .chosen import of_name
 from .schema import Schema, Value
 
 # Names that say nothing outside of their namespace.
@@ -27,6 +28,9 @@ _ENDING = re.compile(rf"({'|'.join(_ENDINGS)})$")
 # The beginning of other factories' names.
 _FACTORY = "new_"
 
+# Namespaces that say nothing outside of their package, and the beginning of others.
+_OF_NO_PACKAGE = re.compile(r"_*(c|cpp|ops?|ext|extension|impl|lib|native|kernels?|cpu|cuda)(?=_*$)|_C(?=_)", re.I)
+
 # Names that code of ours uses, or that torchgen keeps for factories.
 _USED = frozenset({"op", "self_", "ks", "out_", "requires_grad"})
 
@@ -36,28 +40,33 @@ class Names:
     """Chooses the names of operators.
 
     Args:
+        package: the extension's, for namespaces that say nothing.
         namespace_first: whether all names begin with the namespace.
         is_taken: whether torch has a name.
         is_bound: whether torchgen makes a Python function of this name.
         is_word: whether a name cannot be that of an argument.
+        given: the names that the author chose, by the operator's.
     """
 
+    package: str
     namespace_first: bool
     is_taken: Callable[[str], bool]
     is_bound: Callable[[str], bool]
     is_word: Callable[[str], bool]
+    given: Mapping[str, str] = field(default_factory=dict)
     _chosen: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def name(self, namespace: str, op: str) -> str:
         """Return the name of ``namespace::op``, the same for all its overloads."""
         if (namespace, op) not in self._chosen:
-            self._chosen[namespace, op] = self._choose(namespace, op)
+            self._chosen[namespace, op] = of_name(self.given, op) or self._choose(namespace, op)
         return self._chosen[namespace, op]
 
     def _choose(self, namespace: str, op: str) -> str:
         name = _ENDING.sub(lambda hit: _ENDINGS[hit[0]], op)
         if not self.is_bound(name):
             name = _PARTS.sub(lambda hit: _INSTEAD[hit[0]], name)
+        namespace = _OF_NO_PACKAGE.sub(self.package, namespace, count=1)
         longer = f"{namespace.strip('_')}_{name.lstrip('_')}"
         longer = f"_{longer}" if name.startswith("_") else longer
         says_nothing = name.strip("_") in _GENERIC or len(name.strip("_")) < 3

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .chosen import is_named, of_name
 from .names import Names, is_method, told, with_own_arguments
 from .overloads import ambiguous
 from .schema import (
@@ -184,7 +185,7 @@ class Planner:
         try:
             theirs, unspelt = with_spelt_defaults(spelled(read_schema(operator.schema)))
             results = tuple(_RESULTS[_form(each)] for each in theirs.results)
-            said = self.writes.get(theirs.name)
+            said = of_name(self.writes, theirs.name)
             theirs = writing(theirs, said or ())
         except UnreadableError as error:
             return Adopted(
@@ -222,7 +223,7 @@ class Planner:
 
     def _owned(self, schema: Schema, operator: Operator) -> tuple[tuple[str, ...], list[str]]:
         """Return the dispatch keys whose kernels the operator takes over, if that is wished, and what is told."""
-        if operator.name.rpartition("::")[2] not in self.own:
+        if not is_named(operator.name.rpartition("::")[2], self.own):
             return (), []
         keys = tuple(key for key in operator.keys if key in _OWNED)
         if any(each.is_written or each.is_written_untold for each in schema.arguments):
@@ -241,7 +242,7 @@ class Planner:
         first = schema.positional[:1]
         if _is_in_place(schema) and first[0].name != "self":
             return _with_self(schema), [f"argument `{first[0].name}` is `self`"]
-        is_wished = self.methods is None or operator.name.rpartition("::")[2] in self.methods
+        is_wished = self.methods is None or is_named(operator.name.rpartition("::")[2], self.methods)
         if not is_wished or not first or not first[0].is_tensor or first[0].is_optional or first[0].name == "self":
             return schema, []
         if any(each.name == "input" for each in schema.arguments[1:]):

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .chosen import is_named, unused
 from .pybind_found import FoundFunction, FoundModules
 from .pybind_operators import PybindChoices as PybindChoices
 from .pybind_operators import PybindOperator as PybindOperator
@@ -58,12 +59,14 @@ def registered(
     operators: list[PybindOperator] = []
     left_out: list[tuple[str, str]] = []
     for name, function in _named(found.functions):
-        if function.name in taken:
+        if not is_named(function.name, choices.only or ("*",)) or is_named(function.name, choices.except_):
+            left_out.append((function.place, "left out, as adopt.toml says"))
+        elif function.name in taken:
             left_out.append((function.place, "the package registers an operator of this name"))
-            continue
-        made, reasons = operators_of(name, function, found.enums, choices)
-        operators += made
-        left_out += [(function.place, each) for each in reasons]
+        else:
+            made, reasons = operators_of(name, function, found.enums, choices)
+            operators += made
+            left_out += [(function.place, each) for each in reasons]
     left_out += [(name, "a class") for name in found.classes]
     text = _text(namespace, operators, choices.backends or (("CPU", "CUDA") if found.cuda else ("CPU",)))
     return PybindFindings(text, tuple(operators), tuple(left_out), tuple(_mistakes(found, choices, taken)), namespace)
@@ -81,13 +84,8 @@ def _named(functions: Iterable[FoundFunction]) -> Iterator[tuple[str, FoundFunct
 def _mistakes(found: FoundModules, choices: PybindChoices, taken: Collection[str]) -> Iterator[str]:
     """Lines of the author that fit no function, or no argument; ``writes`` may be of an operator, one of ``taken``."""
     functions = {each.name: each for each in found.functions}
-    operators = {("writes", name) for name in taken}
-    for line, names in (("writes", choices.writes), ("fakes", choices.fakes)):
-        yield from (
-            f"{line}: no function is called {name}"
-            for name in names
-            if name not in functions and (line, name) not in operators
-        )
+    for line, names, known in (("writes", choices.writes, {*taken, *functions}), ("fakes", choices.fakes, functions)):
+        yield from (f"{line}: no function is called {name}" for name in unused(names, known) if name != "*")
     for name, arguments in choices.writes.items():
         has = (
             [schema_names(each.arguments) for each in signatures(name, functions[name].doc)]
@@ -98,7 +96,7 @@ def _mistakes(found: FoundModules, choices: PybindChoices, taken: Collection[str
             if has and not any(argument in each for each in has):
                 yield f"writes: {name} has no argument {argument}, only {', '.join(has[0])}"
     for name, place in choices.fakes.items():
-        if not re.fullmatch(r"[\w.]+:\w+", place):
+        if not re.fullmatch(r"[\w.]+(:\w+)?", place):
             yield f"fakes: {name}: write package.module:function instead of {place}"
 
 

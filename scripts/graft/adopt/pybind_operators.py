@@ -5,11 +5,12 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from .chosen import of_name
 from .pybind_found import FoundFunction
 from .pybind_signatures import Argument, Signature, signatures
-from .pybind_types import UnknownTypeError, is_tensor, schema_default, schema_results, schema_type
+from .pybind_types import UnknownTypeError, is_number, is_tensor, schema_default, schema_results, schema_type
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,17 @@ class PybindChoices:
     Args:
         namespace: the operators' namespace; that of the package's name if empty.
         backends: the dispatch keys that the functions have kernels for; CPU if empty, and CUDA if there is code for it.
+        only: the functions that become operators; all if empty. Patterns, here and below.
+        except_: the functions that do not.
         writes: for each function, the arguments that it writes; none for a function that only checks something.
-        fakes: for each function, ``package.module:function``, which makes empty results.
+        fakes: for each function, ``package.module:function``, which makes empty results, or the module that has a
+            function of its name.
     """
 
     namespace: str = ""
     backends: Sequence[str] = ()
+    only: Sequence[str] = ()
+    except_: Sequence[str] = ()
     writes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fakes: Mapping[str, str] = field(default_factory=dict)
 
@@ -37,7 +43,8 @@ class PybindOperator:
         name: its name without the namespace, with that of the overload.
         schema: its schema without the namespace.
         function: ``module:function``.
-        needs: the lines that are missing: ``writes`` (the operator is not registered), ``fake``.
+        needs: the lines that are missing: ``writes`` (the operator is not registered), ``pure`` (it returns tensors, and
+            may write arguments, too), ``fake``.
         doc: the function's docstring behind its signature.
         enums: arguments that are numbers here, and where their enumeration stands.
         writes: whether it writes arguments.
@@ -67,7 +74,7 @@ def operators_of(
         return [], [f"{name} is no name of an operator"]
     made: dict[str, PybindOperator] = {}
     reasons = []
-    for signature in _ordered(overloads):
+    for signature in _ordered(_with_numbers(overloads)):
         try:
             one = _operator(name, signature, function, enums, choices, bool(made))
         except UnknownTypeError as error:
@@ -75,6 +82,31 @@ def operators_of(
             continue
         made.setdefault(one.name, one)  # overloads for int32 and int64 are one
     return list(made.values()), reasons
+
+
+def _with_numbers(overloads: Sequence[Signature]) -> list[Signature]:
+    """Return overloads that differ in ``int`` and ``float`` as one that takes any number: the function chooses by what
+    it gets, where torch.op would take the first that fits.
+    """
+    merged: list[Signature] = []
+    for each in overloads:
+        for i, other in enumerate(merged):
+            if _is_but_for_numbers(each, other):
+                pairs = zip(each.arguments, other.arguments, strict=True)
+                merged[i] = replace(
+                    other, arguments=tuple(a if a == b else replace(a, type="Number") for a, b in pairs)
+                )
+                break
+        else:
+            merged.append(each)
+    return merged
+
+
+def _is_but_for_numbers(one: Signature, other: Signature) -> bool:
+    def without_numbers(signature: Signature) -> list[Argument]:
+        return [replace(each, type="Number") if is_number(each.type) else each for each in signature.arguments]
+
+    return one.result == other.result and without_numbers(one) == without_numbers(other)
 
 
 def _ordered(overloads: Sequence[Signature]) -> list[Signature]:
@@ -94,7 +126,10 @@ def _is_narrower(one: Signature, other: Signature) -> bool:
 
 
 def _is_float(type_: str) -> bool:
-    return type_ == "float" or "SupportsFloat" in type_
+    try:
+        return schema_type(type_).startswith("float")
+    except UnknownTypeError:
+        return False
 
 
 def _operator(
@@ -110,15 +145,16 @@ def _operator(
     if not any(map(is_tensor, types)):
         raise UnknownTypeError("no argument is a tensor, by which the dispatcher chooses a kernel")
     names = schema_names(signature.arguments)
-    writes = choices.writes.get(function.name)
+    writes = of_name(choices.writes, function.name)
     written = _written(types, names, writes or ())
     if is_overload:
         name += "." + "_".join(
             re.sub(r"\W", lambda found: {"?": "Opt", "[": "List"}.get(found[0], ""), each) for each in types
         )
     # One without a tensor in its results may return a status, and write its result into an argument.
-    needs = ["writes"] if writes is None and not any(map(is_tensor, results)) else []
-    fake = choices.fakes.get(function.name, "")
+    needs = [] if writes is not None else ["pure" if any(map(is_tensor, results)) else "writes"]
+    fake = of_name(choices.fakes, function.name) or ""
+    fake += f":{function.name}" if fake and ":" not in fake else ""
     if results and not fake:
         needs.append("fake")
     return PybindOperator(

@@ -41,6 +41,7 @@ _NUMBERS = ("bool", "int", "SymInt", "float", "Scalar")
 
 _ELEMENTS = ("Tensor", "Tensor?", "int", "SymInt", "float", "bool", "str", "Scalar")
 _LISTS = re.compile(r"(?:list|List|Sequence|Iterable|ArrayRef)\[(.*)\]", re.DOTALL)
+_TUPLE = re.compile(r"(?:tuple|Tuple|pair)\[(.*)\]", re.DOTALL)
 _FIXED = re.compile(r"(.*)\[\d+\]")
 _PREFIX = re.compile(r"^(?:typing\.|collections\.abc\.|builtins\.)")
 
@@ -67,6 +68,8 @@ def schema_type(written: str, enums: Collection[str] = ()) -> str:
         return schema_type(split(annotated[1])[0], enums)
     if (element := _element(name)) is not None:
         return _list(schema_type(element, enums), written)
+    if several := _TUPLE.fullmatch(name):
+        return _fixed_list([schema_type(each, enums) for each in split(several[1])], written)
     if name not in _TYPES:
         raise UnknownTypeError(f"{written or 'an argument without a type'} is no type of schemas")
     return _TYPES[name]
@@ -106,13 +109,21 @@ def is_tensor(type_: str) -> bool:
     return type_.startswith("Tensor")
 
 
+def is_number(written: str) -> bool:
+    """Whether an argument of this type is an int or a float."""
+    try:
+        return schema_type(written) in ("int", "float", "Scalar")
+    except UnknownTypeError:
+        return False
+
+
 def _literal(value: object, type_: str) -> str | None:
     """A value of Python as a schema's text, None for a value that the type has not."""
     if value is None:
         return "None" if type_.endswith("?") else None
     type_ = type_.removesuffix("?")
-    if type_.endswith("[]") and isinstance(value, (list, tuple)):
-        elements = [_literal(each, type_[:-2]) for each in value]
+    if type_.endswith("]") and isinstance(value, (list, tuple)):
+        elements = [_literal(each, type_.partition("[")[0]) for each in value]
         return None if None in elements else f"[{', '.join(map(str, elements))}]"
     if type_ == "bool" and isinstance(value, int):
         return str(bool(value))
@@ -162,6 +173,13 @@ def _element(name: str) -> str | None:
         return None
     fixed = _FIXED.fullmatch(found[1])  # pybind11 before 2.12: List[bool[3]]
     return fixed[1] if fixed else found[1]
+
+
+def _fixed_list(elements: list[str], written: str) -> str:
+    """The type of a pair, or of a longer tuple, whose elements have one type."""
+    if len({*elements}) != 1 or elements[0] not in ("int", "SymInt", "float", "bool"):
+        raise UnknownTypeError(f"{written}: schemas have no tuple of these")
+    return f"{elements[0]}[{len(elements)}]"
 
 
 def _list(element: str, written: str) -> str:

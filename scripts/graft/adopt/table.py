@@ -19,7 +19,9 @@ def verdict(operator: Line) -> str:
 # What an author writes into adopt.toml.
 _LINES = {
     "writes": 'need a line in adopt.toml, `writes = {f = ["out"]}`, or `[]` if one writes none of its arguments',
-    "fake": 'need a line in adopt.toml for torch.compile, `fakes = {f = "package.module:function"}`',
+    "pure": 'may write arguments, which nothing tells: `writes = {f = ["out"]}`, and `"*" = []` there for all others',
+    "fake": 'need a line in adopt.toml for torch.compile, `fakes = {f = "package.module:function"}`, or '
+    '`{"*" = "package.module"}` for a module with a function of each name',
 }
 
 
@@ -30,8 +32,11 @@ def shown(operators: Sequence[Line], left_out: Sequence[tuple[str, str]]) -> str
     lines = [[each["full"], _function(each), verdict(each), each["kernels"]] for each in operators]
     notes = [f"  {each['full']}: {note}" for each in operators for note in _notes(each)]
     for need, line in _LINES.items():
-        if names := [each["name"].rpartition("::")[2] for each in operators if need in each["needs"]]:
+        asked = [each for each in operators if need in each["needs"]]
+        if names := dict.fromkeys(each["name"].rpartition("::")[2] for each in asked):
             notes.append(f"  {', '.join(names)} {line}")
+        if need == "writes":
+            notes += [f"    {each['schema'].rpartition('::')[2]}" for each in asked]
     verdicts = [verdict(each) for each in operators]
     total = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(sorted(verdicts, reverse=True)))
     last = [f"{len(lines)} operators: {total}"]
@@ -60,8 +65,13 @@ def changes(before: Mapping[str, Line], operators: Sequence[Line]) -> str:
     lines += [f"  gone: {name}" for name in before if name not in after]
     for name, old in before.items():
         new = after.get(name, old)
-        lines += [f"  {name}: {old[key]} is now {new[key]}" for key in ("schema", "signature") if old[key] != new[key]]
+        keys = ("schema", "signature", "entry") if old["schema"] == new["schema"] else ("schema", "signature")
+        lines += [f"  {name}: {_told(old[key])} is now {_told(new[key])}" for key in keys if old[key] != new[key]]
     return "\n".join(["changed since it was adopted:", *lines]) if before and lines else ""
+
+
+def _told(text: str) -> str:
+    return text or "no entry"
 
 
 def report_of(operators: Sequence[Line]) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ def check_functions(entries: list[Entry], base: BaseOperators, findings: Finding
         if name in seen:
             other = line_of(seen[name].file, seen[name].line, entry.file)
             todo = "delete one of the two" if seen[name].schema == entry.schema else "give it an overload name"
+            if seen[name].file != entry.file:
+                todo += ", or give one another name (`graft adopt --prefix`, for a folder that adopt wrote)"
             findings.add(entry.value("func"), f"{name} is also defined in {other}", todo)
         elif "func" in entry.fields and REPLACE not in entry.fields and name in base.schemas:
             owner = base.fields(name).get("structured_delegate", name)
