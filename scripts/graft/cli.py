@@ -58,7 +58,7 @@ def _adopting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prefix", action="store_true", help="begin all names with the operators' namespace")
     help_ = "rename the first argument of these operators, or of all, to self, which makes them methods"
     parser.add_argument("--methods", nargs="*", metavar="OP", help=help_)
-    several = {"action": "append", "default": [], "metavar": "OP"}
+    several: dict[str, Any] = {"action": "append", "default": [], "metavar": "OP"}
     help_ = "give this operator the extension's kernels, and a formula in derivatives.yaml; may be repeated"
     parser.add_argument("--own", **several, help=help_)
     parser.add_argument("--only", **several, help="adopt these operators alone: a name or a pattern, such as '*_norm'")

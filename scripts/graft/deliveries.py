@@ -46,6 +46,8 @@ class Delivery(ABC):
     kind = GRAFT
     # Whether it has what is delivered beside torch.
     has_beside = True
+    # Whether it stays on this machine: it may be compiled for its processor.
+    stays = False
 
     def __init__(self, layout: Layout, environment: Environment | None = None) -> None:
         self.layout = layout
@@ -201,6 +203,15 @@ class Thin(Delivery):
         """Print nothing: the wheel that the package becomes a part of is announced."""
 
 
+class Trial(Thin):
+    """The same for a look at it, on this machine."""
+
+    stays = True
+
+    def announce(self, path: Path, seconds: float) -> None:
+        """Print nothing: its folder is temporary."""
+
+
 class Loaded(Delivery):
     """A folder with what a running process loads.
 
@@ -212,6 +223,7 @@ class Loaded(Delivery):
 
     kind = LOADED
     has_beside = False
+    stays = True
 
     def __init__(self, layout: Layout, environment: Environment, name: str) -> None:
         super().__init__(replace(layout, out=layout.work / LOADED), environment)
@@ -261,7 +273,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
             return Delivered(built.path)
         from .stages import make
 
-        tell(snapshot.read.folders, is_for_edits=snapshot.toolchain.is_for_edits)
+        tell(snapshot.read.folders, stays=delivery.stays)
         job = job_of(layout, snapshot, request, delivery.environment)
         made = make(job, delivery.products)
         path = delivery.deliver(job, made)

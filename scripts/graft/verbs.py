@@ -152,7 +152,12 @@ def dependencies_of(natives: Sequence[Path]) -> list[str]:
 
 
 def thin_files(
-    request: Request, package: str, versions: Sequence[TorchVersion], kind: str = "", lives: list[Live] | None = None
+    request: Request,
+    package: str,
+    versions: Sequence[TorchVersion],
+    kind: str = "",
+    lives: list[Live] | None = None,
+    form: type[Thin] = Thin,
 ) -> tuple[dict[str, bytes], list[Thin]]:
     """Build a package for ``versions`` of torch; ``INSTALLED`` is the one that ``python`` has. Return its files, and
     the delivery for each version. ``lives`` receives what is built of a checkout for each.
@@ -168,7 +173,7 @@ def thin_files(
         live.require_something()
         (lives if lives is not None else []).append(live)
         layout = replace(layout, kind=kind, natives=live.request.native)
-        deliveries.append(Thin(layout, environment, package))
+        deliveries.append(form(layout, environment, package))
     folders = []
     for delivery in deliveries:
         try:
@@ -190,7 +195,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
     for folder in layout.natives if own.are_files_listed else ():
         say("\n".join(map(str, load_native(folder).inputs)))
     snapshot = take_snapshot(layout)
-    tell(snapshot.read.folders, is_for_edits=True)
+    tell(snapshot.read.folders, stays=True)
     with build_lock(layout.work):
         from .stages import check
 

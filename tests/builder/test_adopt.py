@@ -58,7 +58,8 @@ def _plan(
         is_word=lambda name: name in ("from", "default"),
         given=given or {},
     )
-    return Planner([*map(_operator, schemas)], names, methods, (), taken, writes or {}).plan()
+    types = ("Tensor", "int", "float", "bool", "str", "Device", "SymInt")
+    return Planner([*map(_operator, schemas)], names, methods, (), taken, types, writes or {}).plan()
 
 
 def test_what_returns_nothing_and_marks_nothing_is_asked_for() -> None:
@@ -128,6 +129,8 @@ def test_methods_prefixes_and_types_without_an_entry() -> None:
     assert str(prefixed.schema) == "ns_nms(Tensor dets) -> Tensor"
     (refused,) = _plan("ns::f(Tensor x) -> Dict(str, Tensor)")
     assert refused.refusal and not refused.is_entry
+    (refused,) = _plan("ns::f(Tensor x, Dict(str, int) d) -> Tensor")
+    assert refused.refusal == "no entry can have an argument of type Dict (`d`)" and not refused.is_entry
 
 
 def test_overloads_that_fit_one_call() -> None:

@@ -136,7 +136,7 @@ def test_compile_commands_of_ninja_do_not_say_how_it_links(tmp_path: Path) -> No
     write(tmp_path, {"build/compile_commands.json": json.dumps(commands)})
     with pytest.raises(UsageError, match=r"nothing beside it says how CMake links _C, unit_test") as caught:
         their_build(tmp_path, sys.executable)
-    assert "-G 'Unix Makefiles'" in caught.value.todo and "by hand" in caught.value.todo
+    assert '-G "Unix Makefiles"' in caught.value.todo and "by hand" in caught.value.todo
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,18 @@ def test_a_build_that_is_asked_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_tree_without_a_build(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"it has no setup.py, and there is no compile_commands.json") as caught:
-        their_build(tmp_path, sys.executable)
-    assert "[[tool.graft.extensions]]" in caught.value.todo
+    def refused(what: str, todo: str, file: str = "") -> None:
+        if file:
+            write(tmp_path, {file: ""})
+        with pytest.raises(UsageError, match=what) as caught:
+            their_build(tmp_path, sys.executable)
+        assert todo in caught.value.todo
+
+    refused("it has no sources to compile", f"`pip install {tmp_path}`, `graft adopt their_package`")
+    refused("it has no sources", "`graft adopt theirs`", "theirs/__init__.py")
+    refused("all its sources are for CUDA", "where CUDA is", "csrc/a.cu")
+    refused("it has no setup.py", "[[tool.graft.extensions]]", "csrc/a.cc")
+    refused("CMake builds it", '-G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON`', "CMakeLists.txt")
 
 
 def test_load_refuses_what_is_beside_torch(tmp_path: Path) -> None:

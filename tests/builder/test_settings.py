@@ -166,15 +166,15 @@ def test_this_processor_is_refused_for_wheels_and_told_otherwise(
     settings = settings_of(folder(tmp_path, table))
     where = rf"toml:6: \[tool.graft\] {table.partition(' ')[0]}: {flag}"
     with pytest.raises(UsageError, match=f"{where}: a wheel is for other processors"):
-        tell_processors(settings, is_for_edits=False)
-    tell_processors(settings, is_for_edits=True)
+        tell_processors(settings, stays=False)
+    tell_processors(settings, stays=True)
     told = f"{flag}: what is built crashes on other processors"
     assert (told in capsys.readouterr().err) == (flag != "-mtune=native")
     assert any("GRAFT_PROCESSOR" in each for each in settings.stamp)
 
 
 def test_other_processors_are_told(tmp_path: Path, capsys: Capture) -> None:
-    tell_processors(settings_of(folder(tmp_path, 'cxx-flags = ["-mavx2", "-O3"]')), is_for_edits=False)
+    tell_processors(settings_of(folder(tmp_path, 'cxx-flags = ["-mavx2", "-O3"]')), stays=False)
     said = capsys.readouterr().err
     assert "-mavx2: what is built crashes on other processors; cpu-flags give an error there" in said
     assert "-O3" not in said
@@ -195,10 +195,10 @@ def test_compiler_with_more_than_its_name(compiler: str, todo: str) -> None:
 def test_variables_that_do_not_count_are_told(monkeypatch: Patch, capsys: Capture) -> None:
     for name in ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "CXXFLAGS", "LDFLAGS"):
         monkeypatch.delenv(name, raising=False)
-    tell([], is_for_edits=False)
+    tell([], stays=False)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("CPLUS_INCLUDE_PATH", "/x")
-    tell([], is_for_edits=False)
+    tell([], stays=False)
     told = "CPLUS_INCLUDE_PATH is not used; write `include-dirs` into [tool.graft] of pyproject.toml\n"
     assert capsys.readouterr().err == told
 

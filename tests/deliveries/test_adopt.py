@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers import write
 from users import Environment, make
 
 _HERE = Path(__file__).parent
@@ -308,6 +309,74 @@ def test_again(folder: Path, installed: Environment) -> None:
     entries.write_bytes(before[entries])
 
 
+# A source tree whose package imports its extension at the first call. Its build writes where git keeps settings.
+LATE = {
+    "setup.py": """
+import subprocess
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+subprocess.run(["git", "config", "late.step", "1"], check=True)
+extension = CppExtension("late._C", ["late.cpp"], extra_compile_args=["-march=native"])
+setup(name="late", packages=["late"], ext_modules=[extension], cmdclass={"build_ext": BuildExtension})
+""",
+    "late/__init__.py": "import no_such_module\n",
+    "late/fakes.py": """
+def grown(x, by):
+    return x.new_empty(x.shape[0] + by[0] * by[1])
+
+def scaled(x, by):
+    return x.new_empty(x.shape)
+""",
+    "late.cpp": """#include <ATen/ops/full.h>
+#include <ATen/TensorOperators.h>
+#include <torch/csrc/utils/pybind.h>
+using at::Tensor;
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("grown", [](const Tensor& x, std::pair<int64_t, int64_t> by) {
+    return at::full({x.size(0) + by.first * by.second}, 3.0);
+  });
+  m.def("scaled", [](const Tensor& x, double by) { return x * by + 0.5; });
+  m.def("scaled", [](const Tensor& x, int64_t by) { return x * by; });
+}
+""",
+}
+
+
+def test_source_tree(installed: Environment, tmp_path: Path) -> None:
+    tree, ops = write(tmp_path / "tree", LATE), tmp_path / "late_ops"
+    subprocess.run(["git", "init", "--quiet", tree], check=True)
+    config = (tree / ".git/config").read_bytes()
+    said = make("adopt", installed, tree, "--native", ops, is_right=False)
+    assert f"{tree}/late/__init__.py:1: it imports no_such_module, which {installed.python} does not have" in said
+    assert "compile" not in said.replace("nothing was compiled", "") and not ops.exists()
+    (tree / "late/__init__.py").write_text("import torch\n", encoding="utf-8")
+    write(ops, {"adopt.toml": 'writes = {"*" = []}\nfakes = {"*" = "late.fakes"}\nnames = {scaled = "scaled_late"}\n'})
+    said = make("adopt", installed, tree, "--native", ops)
+    assert "2 operators: 2 whole" in said and "late::scaled: its name is scaled_late" in said
+    assert "-march=native is for processors like this one; for a wheel, write what its sources need" in said
+    assert (tree / ".git/config").read_bytes() == config
+    assert 'modules = ["late", "late._C"]' in (ops / "adopt.toml").read_text(encoding="utf-8")
+    said = make("thin-wheel", installed, "--native", ops, "--name", "late_ops", is_right=False)
+    assert f"{ops}/pyproject.toml:" in said and "such as -mavx2" in said
+    make("develop", installed, "--native", ops)
+    code = """
+import torch
+x = torch.ones(3)
+assert torch.grown(x, (2, 4)).shape == (11,) and torch.grown(x, [1, 1]).tolist() == [3.0] * 4
+assert torch.scaled_late(x, 2).tolist() == [2.0] * 3 and torch.scaled_late(x, 2.0).tolist() == [2.5] * 3
+assert torch.compile(torch.scaled_late, backend="aot_eager", fullgraph=True)(x, 2).tolist() == [2.0] * 3
+"""
+    installed.run(code)
+
+
+def test_one_name_of_two_packages(installed: Environment, tmp_path: Path) -> None:
+    texts = {f"{name}/native_functions.yaml": "- func: f_of(Tensor self) -> Tensor\n" for name in "ab"}
+    write(tmp_path, texts)
+    said = make("check", installed, "--native", f"{tmp_path / 'a'} {tmp_path / 'b'}", is_right=False)
+    assert "`graft adopt --prefix`" in said
+
+
 def test_mistakes(installed: Environment, tmp_path: Path) -> None:
     (installed.packages / "broken.py").write_text("import no_such_module\n", encoding="utf-8")
     (installed.packages / "empty.py").touch()
@@ -322,4 +391,10 @@ def test_mistakes(installed: Environment, tmp_path: Path) -> None:
         said = make("adopt", installed, package, "--native", tmp_path / "ops", is_right=False)
         assert fault in said and len(said.splitlines()) < 8
         assert not (tmp_path / "ops").exists()
+    remedies = {"broken": "install no_such_module", "no_such_package": "is not always that of pip"}
+    for package, remedy in remedies.items():
+        assert remedy in make("adopt", installed, package, "--native", tmp_path / "ops", is_right=False)
+    (installed.packages / "wrong.py").write_text("raise ValueError('a wish')\n", encoding="utf-8")
+    said = make("adopt", installed, "wrong", "--native", tmp_path / "ops", is_right=False)
+    assert "ValueError: a wish" in said and "install" not in said
     assert "no package is given" in make("adopt", installed, "--native", tmp_path / "ops", is_right=False)

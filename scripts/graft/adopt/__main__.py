@@ -22,7 +22,7 @@ from ..codegen import NO_CUDA
 from ..codegen.__main__ import generate_sources, load_operators
 from ..codegen.headers import WheelOutput
 from ..codegen.output import Output
-from ..codegen.torchgen import SKIP_PYTHON_BINDINGS
+from ..codegen.torchgen import SKIP_PYTHON_BINDINGS, BaseTy
 from ..core.errors import Finding
 from ..core.files import lay_out_files
 from ..inputs.cplusplus import is_keyword
@@ -51,7 +51,8 @@ def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[l
         given=request["names"],
     )
     methods = None if request["methods"] == ["all"] else request["methods"]
-    planner = Planner(operators, names, methods, request["own"], base.tensor_names, request["writes"])
+    types = {each.name for each in BaseTy}
+    planner = Planner(operators, names, methods, request["own"], base.tensor_names, types, request["writes"])
     # What is refused, or named anew, may be the reason for which another is.
     while True:
         plan = [replace(each, needs=(*each.needs, *needs.get(each.operator.full, ())[1:])) for each in planner.plan()]

@@ -24,6 +24,7 @@ from ..core.files import build_lock
 from ..core.keys import FILE as PROJECT
 from ..core.layout import expanded
 from ..deliver.develop import current_tree, note_of
+from ..inputs.accepted import NO_WHEEL
 from ..inputs.native import FUNCTIONS
 from ..inputs.settings import settings_of
 from ..options import Request
@@ -58,12 +59,15 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
     if tree and not asked.modules:
         asked = replace(asked, modules=tree.modules)
     base, found = _found(request, asked, tree)
+    asked = replace(asked, modules=(*asked.modules, *found["late"]))
     with Steps().step("write entries and kernels"):
         answer = _planned(base.tree, asked, found, before, others)
     operators = answer["operators"]
     say(shown(operators, [*found["functions"]["left_out"], *answer["left_out"]]))
     if told := changes(before.get("operators", {}), operators):
         say(told)
+    for flag in tree.processor_flags if tree else ():
+        say(f"{folder / PROJECT}: {flag} is for processors like this one; {NO_WHEEL}")
     texts = {**answer["files"], **_author_files(folder, asked, found, tree, before)}
     written = tree.written if tree else {}
     if before:
@@ -107,12 +111,14 @@ def _found(request: Request, asked: Asked, tree: Tree | None) -> tuple[Base, Map
     """Return the installed torch, and what the extension registers with it."""
     environment, folder = find_environment(request.python), request.native[0]
     layout = layout_on(request.layout, environment)
+    if tree:
+        tree.require_imports(asked.modules, environment.python)
     with ExitStack() as stack:
         site = [stack.enter_context(tree.built(request))] if tree else []
         stack.enter_context(build_lock(layout.base))
         base = base_of(environment, layout.base)
         with Steps().step("ask the dispatcher"):
-            found = {**ask(environment, base, layout, asked, site)}
+            found = {**ask(environment, base, layout, asked, site, [*tree.extensions] if tree else ())}
     if tree:
         found["libraries"] = tree.libraries
     if mistakes := found["functions"]["mistakes"]:

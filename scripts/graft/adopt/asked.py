@@ -117,16 +117,17 @@ def read_asked(folder: Path) -> Asked:
         default = getattr(defaults, _field(name))
         if name in table and not _is_like(name, table[name], default):
             faults.append(f"{file}: {name} is not {_KINDS[type(default)]}")
-    names = table.get("names", {})
-    faults += [f"{file}: names: {name} is no name in Python and C++" for name in _values_of(names) if not _is_name(name)]
+    wrong = [name for name in _values_of(table.get("names")) if not _is_name(name)]
+    faults += [f"{file}: names: {name} is no name in Python and C++" for name in wrong]
     if faults:
         raise UsageError("\n".join(faults), todo=f"write some of: {', '.join(_HELP)}")
     return _parsed(table)
 
 
 def _parsed(table: Mapping[str, Any]) -> Asked:
-    values = {_field(name): tuple(each) if isinstance(each, list) else each for name, each in table.items()}
-    return replace(Asked(), **values)
+    values: dict[str, Any] = {_field(key): value for key, value in table.items()}
+    tuples = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return replace(Asked(), **values | tuples)
 
 
 def _values_of(table: Any) -> list[str]:

@@ -15,9 +15,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..core.errors import UsageError
-from ..core.keys import FILE
+from ..core.files import write_atomically
+from ..core.keys import COMPILED, FILE
 from ..core.process import environment
-from .cmake import units_of_cmake
+from .cmake import CONFIGURE, units_of_cmake
 
 _CHILD = Path(__file__).with_name("setup_child.py")
 
@@ -95,11 +96,25 @@ def their_build(tree: Path, python: str | Path) -> TheirBuild:
         return build
     if units := units_of_cmake(tree):
         return _with_cmake(tree, build, units)
+    if (tree / "CMakeLists.txt").is_file():
+        what = "CMake builds it, and there is no compile_commands.json"
+        raise UsageError(f"{tree}: {what}", todo=f"run `{CONFIGURE}` there, or {_BY_HAND}")
     if build and build.extensions:
         what = f"its build compiles {build.extensions[0].name} with other tools"
+        raise UsageError(f"{tree}: {what}, and there is no compile_commands.json", todo=_BY_HAND)
+    kinds = {path.suffix for path in tree.rglob("*") if path.suffix in COMPILED}
+    if kinds == {".cu"}:
+        what, todo = "all its sources are for CUDA, and so its build has no extensions here", "adopt it where CUDA is"
+    elif kinds:
+        what, todo = "its setup.py has no extensions" if build else "it has no setup.py", _BY_HAND
     else:
-        what = "its setup.py has no extensions" if build else "it has no setup.py"
-    raise UsageError(f"{tree}: {what}, and there is no compile_commands.json", todo=_BY_HAND)
+        what = "it has no sources to compile"
+        todo = f"install it, and give the package: `pip install {tree}`, `graft adopt {_name_of(tree, build)}`"
+    raise UsageError(f"{tree}: {what}", todo=todo)
+
+
+def _name_of(tree: Path, build: TheirBuild | None) -> str:
+    return next(iter(build.packages if build else _packages_in(tree)), "their_package")
 
 
 def _of_setup(tree: Path, python: str | Path) -> TheirBuild:
@@ -130,6 +145,9 @@ def _asked(tree: Path, python: str | Path, result: Path, overlay: Path) -> dict[
     kept |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     kept.pop("PYTHONPATH", None)  # the builder's own
     command = [str(python), str(_CHILD), str(result), str(overlay)]
+    # What git writes when setup.py calls it is not in the overlay.
+    config = tree / ".git/config"
+    before = config.read_bytes() if config.is_file() else None
     try:
         done = subprocess.run(
             command,
@@ -147,6 +165,9 @@ def _asked(tree: Path, python: str | Path, result: Path, overlay: Path) -> dict[
         raise UsageError(f"{file}: it did not end within {_LIMIT} seconds", todo=_BY_HAND) from error
     except OSError as error:
         raise UsageError(f"{python}: {error.strerror or error}", todo="name the Python of an environment") from error
+    finally:
+        if before is not None and config.read_bytes() != before:
+            write_atomically(config, before)
     if done.returncode == 0 and result.is_file():
         described: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return described

@@ -93,12 +93,25 @@ class Imports:
 
         return imports
 
+    def late(self, extensions: Sequence[str]) -> list[str]:
+        """Import the extensions that are not loaded. Return those that can be: others have nothing for Python."""
+        is_for_python = beside("pybind_found").is_for_python
+        found = {name: importlib.util.find_spec(name) for name in extensions if name not in sys.modules}
+        late = [name for name, spec in found.items() if spec and spec.origin and is_for_python(Path(spec.origin))]
+        self.run(late)
+        return late
+
     def run(self, modules: Sequence[str]) -> None:
         """Import modules."""
         by_statement = patch("builtins.__import__", self.watched(builtins.__import__))
         with by_statement, patch("importlib.import_module", self.watched(importlib.import_module)):
             for module in modules:
                 importlib.import_module(module)
+
+
+def causes(error: BaseException | None) -> list[BaseException]:
+    """Return an error with those that it came from."""
+    return [error, *causes(error.__cause__ or error.__context__)] if error else []
 
 
 def libraries_in(site: Path, modules: Sequence[str]) -> list[str]:
@@ -152,7 +165,14 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
         known = importlib.metadata.packages_distributions().items()
         named = [top for top, names in known if modules[0].replace("-", "_") in (n.replace("-", "_") for n in names)]
         last = traceback.format_exception_only(type(error), error)[-1].strip()
-        return {"error": last, "meant": [top for top in named if top != modules[0]]}
+        return {
+            "error": last,
+            "meant": [top for top in named if top != modules[0]],
+            "missing": error.name if isinstance(error, ModuleNotFoundError) else None,
+            "is_linked_otherwise": any("undefined symbol" in str(each) for each in causes(error)),
+        }
+    late = imports.late(request["extensions"])
+    modules = [*modules, *late]
     registered = {*torch._C._dispatch_get_all_op_names()} - before
     functions = register_functions(modules, imported, request["choices"], registered)
     new = sorted({*torch._C._dispatch_get_all_op_names()} - before - imports.foreign)
@@ -164,6 +184,7 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
             each["formula"] = beside("formulas").formula_of(each["name"], each["overload"])
     return {
         "torch": torch.__version__,
+        "late": late,
         "distributions": dict.fromkeys(modules) | {module: distribution_of(module) for module in modules},
         "operators": found,
         "functions": functions,

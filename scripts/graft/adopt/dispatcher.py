@@ -24,23 +24,32 @@ _HERE = Path(__file__).parent
 _PROBE = _HERE / "templates/probe.cpp"
 
 
+# An extension may register as it loads itself.
+ALONE = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
 def ask(
-    environment: Environment, base: Base, layout: Layout, asked: Asked, paths: Sequence[Path] = ()
+    environment: Environment,
+    base: Base,
+    layout: Layout,
+    asked: Asked,
+    paths: Sequence[Path] = (),
+    extensions: Sequence[str] = (),
 ) -> Mapping[str, Any]:
-    """Import modules in a child process, with ``paths`` first on its path. Return what they register: the answer of
-    ``child.py``.
+    """Import modules in a child process, with ``paths`` first on its path; then those of the ``extensions`` that they
+    leave out. Return what they register: the answer of ``child.py``.
 
     Raises:
         UsageError: they cannot be imported, or register nothing.
     """
     modules = asked.modules
     request = {"modules": modules, "probe": str(_probe(base, layout)), "choices": asked.choices, "own": asked.own}
+    request |= {"extensions": extensions}
     with TemporaryDirectory(prefix="graft-adopt-") as folder:
         answer = Path(folder) / "answer.json"
         answer.with_name("request.json").write_text(json.dumps(request), encoding="utf-8")
         command: list[str | Path] = [environment.python, _HERE / "child.py", answer.with_name("request.json"), answer]
-        env = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # an extension may register as it loads itself
-        env |= {"PYTHONPATH": os.pathsep.join(map(str, paths))} if paths else {}
+        env = ALONE | ({"PYTHONPATH": os.pathsep.join(map(str, paths))} if paths else {})
         done = run(
             command,
             cwd=Path(folder),
@@ -55,10 +64,22 @@ def ask(
             )
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if error := found.get("error"):
-        meant = " or ".join(found["meant"])
-        todo = f"did you mean {meant}, the package of that distribution?" if meant else "install what it needs"
-        raise UsageError(f"{' '.join(modules)}: {environment.python} cannot import it: {error}", todo=todo)
+        what = f"{' '.join(modules)}: {environment.python} cannot import it: {error}"
+        raise UsageError(what, todo=_remedy(found, modules[0], environment.python))
     return found
+
+
+def _remedy(found: Mapping[str, Any], module: str, python: str) -> str:
+    """Return what to do about an import that failed."""
+    if meant := " or ".join(found["meant"]):
+        return f"did you mean {meant}, the package of that distribution?"
+    if missing := found["missing"]:
+        top = module.partition(".")[0]
+        own = "its name in Python is not always that of pip; a source tree is given by its folder"
+        return f"install {missing}" if missing.partition(".")[0] != top else f"install it; {own}"
+    if found["is_linked_otherwise"]:
+        return "it was built for another torch: install it for this one, or adopt its source tree"
+    return f"correct what it says: `{python} -c 'import {module}'` fails, too"
 
 
 def _probe(base: Base, layout: Layout) -> Path:

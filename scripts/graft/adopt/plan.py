@@ -163,6 +163,7 @@ class Planner:
         methods: the operators whose first argument is to be called `self`; None for all.
         own: the operators that are to have the extension's kernels as their own.
         tensor_names: the names that Tensor has.
+        types: the types that torchgen has words for; the check refuses some lists of them.
         writes: the arguments that operators write whose schemas do not say so.
         used: names that arguments of an operator cannot have, since generated code uses them, by the operator in full.
     """
@@ -172,6 +173,7 @@ class Planner:
     methods: Collection[str] | None
     own: Collection[str]
     tensor_names: Collection[str]
+    types: Collection[str]
     writes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     used: dict[str, set[str]] = field(default_factory=dict)
     _functional: set[str] = field(default_factory=set)
@@ -195,6 +197,12 @@ class Planner:
             what = f"no entry can have a result of type {error.args[0]}"
             return Adopted(
                 operator, refusal=what, todo="write an operator that returns tensors or numbers, and calls it"
+            )
+        if unknown := next((each for each in theirs.arguments if each.base not in self.types), None):
+            return Adopted(
+                operator,
+                refusal=f"no entry can have an argument of type {unknown.base} (`{unknown.name}`)",
+                todo="write an operator with tensors, numbers and strings instead, which calls it",
             )
         if theirs.name.startswith("__") and theirs.name.endswith("__"):
             what = f"{theirs.name} is a special name in Python"

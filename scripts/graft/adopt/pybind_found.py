@@ -72,18 +72,25 @@ def modules_of(package: str, before: Iterable[str] = ()) -> list[str]:
 
 
 def not_imported(package: str) -> list[str]:
-    """Return the extension modules in the package's folder that its import leaves out. They may be for other machines,
-    so the author names those that are meant.
+    """Return the extension modules in the package's folder that its import does not load. They may be for other
+    machines, so the author names those that are meant.
     """
     found = []
+    loaded = {line.rstrip().partition("/")[2] for line in Path("/proc/self/maps").read_text().splitlines()}
+    loaded = {f"/{each}" for each in loaded}
     for folder in map(Path, getattr(sys.modules.get(package), "__path__", [])):
         for path in sorted(folder.rglob("*.so")):
             suffix = next((each for each in EXTENSION_SUFFIXES if path.name.endswith(each)), None)
-            stem = path.name.removesuffix(suffix or "")
-            name = ".".join([package, *path.relative_to(folder).parent.parts, stem])
-            if suffix and name not in sys.modules and f"PyInit_{stem}\0".encode() in path.read_bytes():
+            name = ".".join([package, *path.relative_to(folder).parent.parts, path.name.removesuffix(suffix or "")])
+            if suffix and name not in sys.modules and str(path.resolve()) not in loaded and is_for_python(path):
                 found.append(name)
     return found
+
+
+def is_for_python(library: Path) -> bool:
+    """Whether a library is a module of Python; others are opened by torch.ops.load_library."""
+    stem = library.name.partition(".")[0]
+    return f"PyInit_{stem}\0".encode() in library.read_bytes()
 
 
 def found_in(modules: Iterable[str]) -> FoundModules:

@@ -43,8 +43,8 @@ class PybindOperator:
         name: its name without the namespace, with that of the overload.
         schema: its schema without the namespace.
         function: ``module:function``.
-        needs: the lines that are missing: ``writes`` (the operator is not registered), ``pure`` (it returns tensors, and
-            may write arguments, too), ``fake``.
+        needs: the lines that are missing: ``writes`` (it is not registered), ``pure`` (it returns tensors, and may
+            write arguments), ``fake``.
         doc: the function's docstring behind its signature.
         enums: arguments that are numbers here, and where their enumeration stands.
         writes: whether it writes arguments.

@@ -102,7 +102,7 @@ def read_schema(printed: str) -> Schema:
     """
     name, _, rest = printed.partition("(")
     arguments, _, results = rest.rpartition(") -> ")
-    if "..." in (arguments, results):
+    if "..." in (*split(arguments), results):
         raise UnreadableError("`...`: any number of values")
     operator, _, overload = name.rpartition("::")[2].partition(".")
     # `Tensor(a! -> b) x` is in the set a before, and in b afterwards, as the result that it is.
@@ -129,7 +129,8 @@ def _value(text: str) -> Value:
     kind, _, name = declared.rpartition(" ")
     if not kind or re.fullmatch(r".*[\])?]", name):  # a result without a name
         kind, name = declared, ""
-    found = _TYPE.fullmatch(kind.strip())
+    # The set of the elements, or of the list.
+    found = _TYPE.fullmatch(re.sub(r"\?(\([^()]*\))(\[\d*\])", r"?\2\1", kind.strip()))
     if not found:
         raise UnreadableError(f"the type `{kind}`")
     # `Tensor!` is printed with a set of its own, `($0! -> )`.
@@ -166,7 +167,7 @@ def _argument(value: Value, results: Sequence[str], letters: dict[str, str]) -> 
     is_shared = name in results
     if not name or not (value.is_written or is_shared):
         return replace(value, alias="", default=_default(value))
-    if value.lists.startswith("?"):
+    if value.lists.startswith("?") or (value.lists and value.is_optional):
         return replace(value, alias="", default=_default(value), is_written_untold=value.is_written)
     letter = letters.setdefault(name, chr(ord("a") + len(letters)))
     return replace(value, alias=f"{letter}{'!' if value.is_written else ''}", default=_default(value))

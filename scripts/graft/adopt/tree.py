@@ -4,21 +4,29 @@ registers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..core.console import say
+from ..core.errors import UsageError
+from ..core.extra_flags import OF_THIS_PROCESSOR, host_flags
 from ..core.files import lay_out_files
 from ..core.keys import FILE as PROJECT
 from ..core.layout import TorchVersion
+from ..core.process import run
+from ..deliveries import Trial
 from ..inputs.native import FUNCTIONS
-from ..inputs.pyproject import read_toml, table_in
+from ..inputs.pyproject import listed, read_toml, table_in
 from ..options import INSTALLED, Request
 from ..verbs import thin_files
 from .builds import TheirBuild, as_settings, their_build
+from .dispatcher import ALONE
+
+_IMPORTS = Path(__file__).with_name("imports_child.py")
 
 # Where the files lie that their build writes, below the adopted folder.
 _WRITTEN = "written"
@@ -34,13 +42,13 @@ class Tree:
         build: what its build says; None if the settings are written by hand.
         by_hand: the pyproject.toml with settings by hand.
         extensions: the names of the extensions, with the ends of their files.
-        packages: the names of its Python packages.
+        packages: the places of each of its Python packages.
     """
 
     build: TheirBuild | None
     by_hand: Path | None
     extensions: Mapping[str, str]
-    packages: frozenset[str]
+    packages: Mapping[str, tuple[Path, ...]]
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -59,6 +67,16 @@ class Tree:
         """What their build writes, by path in the adopted folder."""
         return {f"{_WRITTEN}/{name}": content for name, content in self.build.written.items()} if self.build else {}
 
+    @property
+    def processor_flags(self) -> list[str]:
+        """The flags that compile the extensions for the processor of the machine that builds."""
+        flags = [
+            flag
+            for each in (self.build.extensions if self.build else ())
+            for flag in (*each.cxx_flags, *each.nvcc_flags)
+        ]
+        return [each for each in dict.fromkeys(flags) if any(map(OF_THIS_PROCESSOR.fullmatch, host_flags(each)))]
+
     def settings(self, folder: Path) -> str:
         """Return the settings of an adopted folder, behind its table ``[tool.graft]``."""
         return as_settings(self.build, folder, folder / _WRITTEN) if self.build else ""
@@ -76,8 +94,25 @@ class Tree:
             lay_out_files(folder, files | self.written)
             version = TorchVersion(INSTALLED)
             asking = replace(request, native=(folder,), pin=version)
-            lay_out_files(Path(site), thin_files(asking, "graft_adopt_trial", [version])[0])
+            lay_out_files(Path(site), thin_files(asking, "graft_adopt_trial", [version], form=Trial)[0])
             yield Path(site)
+
+    def require_imports(self, modules: Sequence[str], python: str) -> None:
+        """Check that what the packages import is installed, before their extensions are compiled.
+
+        Raises:
+            UsageError: names the first that is not.
+        """
+        packages = {name: [*map(str, places)] for name, places in self.packages.items()}
+        request = {"modules": modules, "packages": packages, "extensions": [*self.extensions]}
+        with TemporaryDirectory(prefix="graft-adopt-") as folder:
+            asked, answer = Path(folder, "request.json"), Path(folder, "answer.json")
+            asked.write_text(json.dumps(request), encoding="utf-8")
+            run([python, _IMPORTS, asked, answer], cwd=Path(folder), env=ALONE, check=False)
+            found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
+        if found:
+            what = f"{found['place']}: it imports {found['module']}, which {python} does not have"
+            raise UsageError(what, todo="install it; nothing was compiled")
 
 
 def tree_of(folder: Path, source: str, python: str, *, is_by_hand: bool) -> Tree:
@@ -88,7 +123,9 @@ def tree_of(folder: Path, source: str, python: str, *, is_by_hand: bool) -> Tree
     table = table_in(read_toml(project)) if project.is_file() else {}
     if is_by_hand and ("extensions" in table or "packages" in table):
         named = {each["name"]: each.get("suffix", "") for each in table.get("extensions", [])}
-        return Tree(None, project, named, frozenset(table.get("packages", {})))
+        places = {name: listed(each) for name, each in table.get("packages", {}).items()}
+        packages = {name: tuple(project.parent / each for each in every) for name, every in places.items()}
+        return Tree(None, project, named, packages)
     build = their_build(folder / source, python)
     extensions = {each.name: each.suffix for each in build.extensions}
-    return Tree(build, None, extensions, frozenset(build.packages))
+    return Tree(build, None, extensions, {name: (path,) for name, path in build.packages.items()})

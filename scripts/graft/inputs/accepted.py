@@ -20,6 +20,9 @@ _OF_SOME_PROCESSORS = re.compile(
     r"-m(arch|cpu)=(?!x86-64$).*"
     r"|-m(avx|amx|bmi|fma|f16c|sse[34]|ssse3|xop|sha|aes|vaes|pclmul|vpclmul|gfni|popcnt|lzcnt|movbe).*"
 )
+# What to do about a flag of this machine's processor in an extension.
+NO_WHEEL = "for a wheel, write what its sources need instead, such as -mavx2; `make develop` takes it as it is"
+
 _UNKNOWN_FLAG = re.compile(r"option '([^'\n]+)'|(-[\w=.+-]+)")
 
 # Variables that compilers read, and the settings to write instead.
@@ -34,7 +37,7 @@ _UNUSED = {
 }
 
 
-def tell(folders: Iterable[NativeFolder], *, is_for_edits: bool) -> None:
+def tell(folders: Iterable[NativeFolder], *, stays: bool) -> None:
     """Say what of the settings of folders, and of the user's variables, does not do what its author may expect.
 
     Raises:
@@ -42,8 +45,9 @@ def tell(folders: Iterable[NativeFolder], *, is_for_edits: bool) -> None:
     """
     _tell_unused()
     for folder in folders:
-        for settings in (folder.settings, *(each.settings for each in folder.settings.extensions)):
-            tell_processors(settings, is_for_edits=is_for_edits)
+        tell_processors(folder.settings, stays=stays)
+        for extension in folder.settings.extensions:
+            tell_processors(extension.settings, stays=stays, is_extension=True)
 
 
 def _tell_unused() -> None:
@@ -53,8 +57,8 @@ def _tell_unused() -> None:
             say(f"{name} is not used; write `{key}` into [tool.graft] of {FILE}", WARNING)
 
 
-def tell_processors(settings: Settings, *, is_for_edits: bool) -> None:
-    """Say which flags need a processor that not every user has.
+def tell_processors(settings: Settings, *, stays: bool, is_extension: bool = False) -> None:
+    """Say which flags need a processor that not every user has. What ``stays`` on this machine may have them.
 
     Raises:
         UsageError: what ships would be compiled for the processor of this machine, whatever that is.
@@ -63,11 +67,12 @@ def tell_processors(settings: Settings, *, is_for_edits: bool) -> None:
     words += [("nvcc-flags", word) for word in settings.flags.cuda_cflags]
     for key, word in words:
         for flag in host_flags(word):
-            if OF_THIS_PROCESSOR.fullmatch(flag) and not is_for_edits:
-                todo = "leave it out, or write what the sources need into cpu-flags"
+            if OF_THIS_PROCESSOR.fullmatch(flag) and not stays:
+                todo = NO_WHEEL if is_extension else "leave it out, or write what the sources need into cpu-flags"
                 raise UsageError(settings.fault(key, f"{flag}: a wheel is for other processors, too", word), todo=todo)
             if _OF_SOME_PROCESSORS.fullmatch(flag):
-                what = "what is built crashes on other processors; cpu-flags give an error there that names the feature"
+                what = "what is built crashes on other processors"
+                what += "" if is_extension else "; cpu-flags give an error there that names the feature"
                 say(settings.fault(key, f"{flag}: {what}", word), WARNING)
 
 

@@ -1,0 +1,83 @@
+"""``python imports_child.py REQUEST OUT``: import the Python packages of a source tree whose extensions are not built
+yet. Write what they need that is not installed, as JSON. The user's Python runs this file, which uses torch alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+import traceback
+from collections.abc import Collection, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import MagicMock
+
+
+class Tree(MetaPathFinder, Loader):
+    """Finds the packages of the tree, and in place of its extensions modules that have everything.
+
+    Args:
+        packages: the places of each package.
+        extensions: the names of the extensions.
+    """
+
+    def __init__(self, packages: Mapping[str, Sequence[str]], extensions: Collection[str]) -> None:
+        self._packages = packages
+        self._extensions = extensions
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return where a module of the tree is; None for others."""
+        if name in self._extensions:
+            return ModuleSpec(name, self)
+        places = [Path(each) for each in self._packages.get(name, ())]
+        folders = [str(each) for each in places if each.is_dir()]
+        for file in (place / "__init__.py" if place.is_dir() else place for place in places):
+            if file.is_file():
+                return importlib.util.spec_from_file_location(name, file, submodule_search_locations=folders or None)
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return what stands for an extension."""
+        module = ModuleType(spec.name)
+        module.__dict__["__getattr__"] = lambda name: MagicMock(name=name)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: it is not there."""
+
+    def is_own(self, module: str) -> bool:
+        """Whether a module is one of the tree's, which its build may write."""
+        return module.partition(".")[0] in {each.partition(".")[0] for each in (*self._packages, *self._extensions)}
+
+
+def missing(modules: Sequence[str], tree: Tree) -> dict[str, str]:
+    """Import the modules. Return the first that is not installed, and where it is imported. Other errors count for
+    nothing: the extensions are not there.
+    """
+    import torch
+
+    sys.meta_path.insert(0, tree)
+    torch.ops.load_library = torch.classes.load_library = lambda *_: None
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name and not tree.is_own(error.name):
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                return {"module": error.name, "place": f"{place.filename}:{place.lineno}"}
+        except BaseException:
+            continue
+    return {}
+
+
+if __name__ == "__main__":
+    asked, out = map(Path, sys.argv[1:])
+    sys.path.pop(0)  # the folder of this file
+    request = json.loads(asked.read_text(encoding="utf-8"))
+    found = missing(request["modules"], Tree(request["packages"], request["extensions"]))
+    out.write_text(json.dumps(found), encoding="utf-8")
