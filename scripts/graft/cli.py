@@ -64,6 +64,8 @@ def _adopting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", **several, help="adopt these operators alone: a name or a pattern, such as '*_norm'")
     parser.add_argument("--except", **several, dest="except_", help="leave these operators out, likewise")
     parser.add_argument("--dry-run", action="store_true", help="print the table, and write nothing")
+    help_ = "call the operators that are there beside the extension's, with the inputs of the folder's samples.py"
+    parser.add_argument("--compare", action="store_true", help=help_)
     _report(parser)
 
 

@@ -133,6 +133,8 @@ def _shown(adopted: Adopted) -> dict[str, Any]:
         **asdict(adopted.operator),
         "full": adopted.operator.full,
         "entry": str(schema) if adopted.is_entry else "",
+        "arguments": adopted.arguments,
+        "kept": adopted.kept,
         "function": schema.name if schema else "",
         "is_method": adopted.is_method,
         "kernels": adopted.operator.kernels,

@@ -29,6 +29,7 @@ from ..inputs.native import FUNCTIONS
 from ..inputs.settings import settings_of
 from ..options import Request
 from .asked import FILE, Asked, is_tree, read_asked, with_given
+from .compare import compare
 from .dispatcher import ask
 from .folder import changed_files, facts_of, hash_of, record_of, write
 from .project import project_text
@@ -47,13 +48,16 @@ class Told:
 
 
 def adopt(request: Request, own: argparse.Namespace) -> Told:
-    """Write a native folder with an entry and a kernel for each operator of the extension, and print a table. The
-    extension's code runs in a child process.
+    """Write a native folder with an entry and a kernel for each operator of the extension, and print a table; or
+    compare the operators with the extension's. The extension's code runs in a child process.
     """
     folder, *others = request.native
     others += _developed(request.python, folder)
     before = record_of(folder)
     asked = _asked(folder, own)
+    if own.compare:
+        compare(folder, asked.modules, request.python)
+        return Told([])
     is_by_hand = before.get("settings", _NONE) == _NONE
     tree = tree_of(folder, asked.source, request.python, is_by_hand=is_by_hand) if asked.source else None
     if tree and not asked.modules:

@@ -96,7 +96,7 @@ def _is_authors(folder: Path, name: str) -> bool:
 
 def facts_of(operators: Sequence[Mapping[str, Any]], settings: str) -> dict[str, Any]:
     """Return what a later run compares: the operators, and the settings of a source tree."""
-    keys = ("function", "entry", "schema", "signature")
+    keys = ("function", "entry", "schema", "signature", "arguments", "kept")
     return {
         "settings": hash_of(settings.encode()),
         "operators": {each["full"]: {key: each[key] for key in keys} for each in operators},

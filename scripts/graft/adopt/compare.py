@@ -1,0 +1,73 @@
+"""``graft adopt --compare``: the adopted operators beside the extension's, with the inputs of samples.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..core.console import Steps, say, table
+from ..core.errors import GraftError, UsageError
+from ..core.process import run
+from ..inputs.native import SAMPLES
+from .dispatcher import ALONE
+from .folder import record_of
+
+_CHILD = Path(__file__).with_name("compare_child.py")
+
+# The ways to run an operator, in the table's order.
+WAYS = ("call", "script", "trace", "compile", "export", "vmap", "grad", "leaf", "version", "opcheck")
+_RIGHT = ("same", "only here", "-", "")
+
+
+def compare(folder: Path, modules: Sequence[str], python: str) -> None:
+    """Call each adopted operator and the extension's in each way, and print a table of what differs.
+
+    Raises:
+        GraftError: an operator differs from the extension's, where that is right.
+    """
+    operators = record_of(folder).get("operators", {})
+    file = folder / SAMPLES
+    if not file.is_file():
+        first = next((each["entry"] for each in operators.values() if each["entry"]), "f(Tensor x, int n) -> Tensor")
+        lines = (
+            f"write it; for `{first}`:",
+            f"    def {_function(first)}(make):  # make(3, 4): a tensor",
+            "        yield ...",
+        )
+        raise UsageError(f"{file}: there are no inputs to call the operators with", todo="\n".join(lines))
+    with Steps().step("call the operators beside the extension's"), TemporaryDirectory(prefix="graft-") as top:
+        asked, answer = Path(top, "request.json"), Path(top, "answer.json")
+        request = {"operators": operators, "modules": modules, "samples": str(file)}
+        asked.write_text(json.dumps(request), encoding="utf-8")
+        done = run([python, _CHILD, asked, answer], cwd=Path(top), env=ALONE, check=False)
+        if not answer.is_file():
+            todo = f"`make develop NATIVE={folder} PYTHON={python}` adds the operators; correct what it says"
+            raise UsageError(f"{file}: the process ended", cause=done.stdout.strip()[-2000:], todo=todo)
+        found = json.loads(answer.read_text(encoding="utf-8"))
+    say(_told(found, [name for name, each in operators.items() if each["entry"]]))
+    if wrong := [name for name, ways in found.items() if ways is None or _wrong(ways)]:
+        raise GraftError(f"{', '.join(wrong)}: not as the extension's")
+
+
+def _function(entry: str) -> str:
+    return entry.partition("(")[0].replace(".", "_")
+
+
+def _wrong(ways: Mapping[str, str]) -> dict[str, str]:
+    return {way: verdict for way, verdict in ways.items() if verdict not in _RIGHT}
+
+
+def _told(found: Mapping[str, dict[str, str] | None], operators: Sequence[str]) -> str:
+    lines = [
+        [name, *(_short((ways or {"call": "crash"}).get(way, "")) for way in WAYS)] for name, ways in found.items()
+    ]
+    notes = [f"  {name}: {way}: {text}" for name, ways in found.items() for way, text in _wrong(ways or {}).items()]
+    untried = [name for name in operators if name not in found]
+    last = [f"not called, since {SAMPLES} has no inputs: {', '.join(untried)}"] if untried else []
+    return "\n".join([table([["operator", *WAYS], *lines]), *notes, *last])
+
+
+def _short(verdict: str) -> str:
+    return verdict if verdict in (*_RIGHT, "crash") else "differs"

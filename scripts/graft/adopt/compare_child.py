@@ -1,0 +1,293 @@
+"""``python compare_child.py REQUEST OUT``: call adopted operators beside the extension's, with the inputs of a
+samples.py, in each way that PyTorch has to run them. Write what came of it, as JSON. The user's Python runs this file,
+which uses torch alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+
+# The arguments of a call, by their names in the adopted operator; and a call.
+Given = Mapping[str, Any]
+Call = Callable[[Given], Any]
+
+# The dispatch keys of gradients. If the extension has one of these, it decides about what it writes.
+_GRADIENTS = ("Autograd", "AutogradCPU", "CompositeImplicitAutograd")
+_CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
+
+
+class Side:
+    """One of the two operators.
+
+    Args:
+        full: its name with the namespace and the overload.
+        names: the names by which its arguments are given, in its order; None for its own.
+        kept: the positions of the results that both return; None for all.
+    """
+
+    def __init__(self, full: str, names: Sequence[str] | None, kept: Sequence[int] | None) -> None:
+        namespace, _, rest = full.partition("::")
+        name, _, overload = rest.partition(".")
+        self.full, self._called, self._kept = full, f"torch.ops.{namespace}.{name}", kept
+        self.op = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+        self.arguments = self.op._schema.arguments
+        self._names = [each.name for each in self.arguments] if names is None else names
+
+    def call(self, given: Given) -> Any:
+        """Call the operator."""
+        return self._results(self.op(*self.positional(given), **self.named(given)))
+
+    def positional(self, given: Given) -> list[Any]:
+        """Return the positional arguments of a call."""
+        return [given[name] for name, each in zip(self._names, self.arguments) if not each.kwarg_only]  # noqa: B905
+
+    def named(self, given: Given) -> dict[str, Any]:
+        """Return the keyword arguments of a call."""
+        return {each.name: given[name] for name, each in zip(self._names, self.arguments) if each.kwarg_only}  # noqa: B905
+
+    def scripted(self, given: Given) -> Any:
+        """Call the operator out of TorchScript."""
+        pairs = [*zip(self._names, self.arguments)]  # noqa: B905
+        declared = ", ".join(f"{name}: {each.type.annotation_str}" for name, each in pairs)
+        passed = ", ".join(f"{each.name}={name}" if each.kwarg_only else name for name, each in pairs)
+        start = "return " if self.op._schema.returns else ""
+        text = f"def f({declared}):\n    {start}{self._called}({passed})\n"
+        return self._results(torch.jit.CompilationUnit(text).f(*(given[name] for name in self._names)))
+
+    def _results(self, results: Any) -> Any:
+        if self._kept is None:
+            return results
+        every = results if isinstance(results, tuple) else (results,)
+        return tuple(every[i] for i in self._kept) if len(self._kept) != 1 else every[self._kept[0]]
+
+
+def bound(ours: Side, sample: Any) -> dict[str, Any]:
+    """Return a sample's arguments by name. The last value of a tuple may be a dict of those by keyword."""
+    values = [*sample] if isinstance(sample, tuple) else [sample]
+    named = values.pop() if isinstance(values[-1], dict) else {}
+    positional = [each.name for each in ours.arguments if not each.kwarg_only]
+    defaults = {each.name: each.default_value for each in ours.arguments if each.has_default_value()}
+    return defaults | dict(zip(positional, values)) | named  # noqa: B905
+
+
+def _copied(values: Any) -> Any:
+    return tree_map_only(torch.Tensor, lambda each: each.detach().clone(), values)
+
+
+def _of_tensors(call: Call, given: Given) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    """Return a call as a function of the tensors among its arguments, and these. It returns a tensor in any case."""
+    leaves, spec = tree_flatten(dict(given))
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def function(*tensors: torch.Tensor) -> Any:
+        filled = dict(enumerate(leaves)) | dict(zip(places, tensors))  # noqa: B905
+        results = call(tree_unflatten([*filled.values()], spec))
+        return results if tree_leaves(results) else torch.zeros(())
+
+    return function, [leaves[place] for place in places]
+
+
+def eager(side: Side, given: Given) -> Any:
+    """Call it."""
+    function, tensors = _of_tensors(side.call, given)
+    return function(*tensors)
+
+
+def scripted(side: Side, given: Given) -> Any:
+    """Call it in TorchScript."""
+    function, tensors = _of_tensors(side.scripted, given)
+    return function(*tensors)
+
+
+def traced(side: Side, given: Given) -> Any:
+    """Trace it."""
+    function, tensors = _of_tensors(side.call, given)
+    return torch.jit.trace(function, tuple(_copied(tensors)), check_trace=False)(*tensors)
+
+
+def compiled(side: Side, given: Given) -> Any:
+    """Compile it into one graph."""
+    torch.compiler.reset()
+    function, tensors = _of_tensors(side.call, given)
+    return torch.compile(function, backend="aot_eager", fullgraph=True)(*tensors)
+
+
+def exported(side: Side, given: Given) -> Any:
+    """Export it."""
+    function, tensors = _of_tensors(side.call, given)
+
+    module = torch.nn.Module()
+    module.forward = function
+    return torch.export.export(module, tuple(_copied(tensors))).module()(*tensors)
+
+
+def batched(side: Side, given: Given) -> Any:
+    """Call it by vmap with everything twice."""
+    function, tensors = _of_tensors(side.call, given)
+    results = torch.vmap(function)(*(torch.stack([each, each]) for each in tensors))
+    return tree_map_only(torch.Tensor, lambda each: each[0], results)
+
+
+def gradients(side: Side, given: Given) -> Any:
+    """Return the gradients of the sum of its results."""
+    given = tree_map_only(torch.Tensor, lambda each: each.requires_grad_(each.is_floating_point()), dict(given))
+    inputs = [each for each in tree_leaves(given) if isinstance(each, torch.Tensor) and each.requires_grad]
+    results = [each for each in tree_leaves(eager(side, given)) if isinstance(each, torch.Tensor)]
+    sums = [each.sum() for each in results if each.requires_grad]
+    return torch.autograd.grad(sums, inputs, allow_unused=True)
+
+
+def checked(side: Side, given: Given) -> Any:
+    """Run PyTorch's own check of it, which raises an error."""
+    torch.library.opcheck(side.op, tuple(side.positional(given)), side.named(given), test_utils=_CHECKS)
+    return torch.zeros(())
+
+
+_PROGRAMS = {
+    "call": eager,
+    "script": scripted,
+    "trace": traced,
+    "compile": compiled,
+    "export": exported,
+    "vmap": batched,
+    "grad": gradients,
+    "opcheck": checked,
+}
+
+
+def outcome(program: Callable[[Side, Given], Any], side: Side, given: Given) -> Any:
+    """Return the results and the arguments afterwards; the error, if there is one."""
+    given = _copied(dict(given))
+    torch.manual_seed(0)
+    try:
+        results = program(side, given)
+    except Exception as error:
+        return error
+    return _copied((results, given))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, Exception) or isinstance(other, Exception):
+        return False
+    (ours, spec), (theirs, of_theirs) = tree_flatten(one), tree_flatten(other)
+    return spec == of_theirs and all(map(_is_same_leaf, ours, theirs))
+
+
+def _is_same_leaf(one: Any, other: Any) -> bool:
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return type(one) is type(other) and one == other
+    try:
+        torch.testing.assert_close(one, other, equal_nan=True)
+    except AssertionError:
+        return False
+    return True
+
+
+def _verdict(ours: Any, theirs: Any, expected: Any) -> str:
+    """Return ``same``, ``only here``, ``-`` if the extension's operator cannot do it either, or what is wrong."""
+    can, must = _is_same(ours, expected), _is_same(theirs, expected)
+    if can or not must:
+        return "same" if can and must else "only here" if can else "-"
+    return _shown(ours) if isinstance(ours, Exception) else "another result"
+
+
+def _shown(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+
+
+def compared(ours: Side, theirs: Side, given: Given) -> Iterator[tuple[str, str]]:
+    """Yield the ways to run the two operators, and what came of each."""
+    expected = outcome(eager, theirs, given)
+    if isinstance(expected, Exception):
+        yield "call", f"the extension's refuses this input: {_shown(expected)}"
+        return
+    if not _is_same(outcome(eager, theirs, given), expected):
+        yield "call", "the extension's gives another result each time"
+        return
+    written = [each.name for each in ours.arguments if each.is_write]
+    for name, program in _PROGRAMS.items():
+        if name == "vmap" and written:
+            continue
+        of_theirs = outcome(program, theirs, given)
+        expects = of_theirs if name in ("grad", "opcheck") else expected
+        yield name, _verdict(outcome(program, ours, given), of_theirs, expects)
+    if written:
+        keys = (torch._C._dispatch_has_kernel_for_dispatch_key(theirs.full, key) for key in _GRADIENTS)
+        yield from _writing(ours, given, written, has_gradient=any(keys))
+
+
+def _writing(ours: Side, given: Given, written: Sequence[str], *, has_gradient: bool) -> Iterator[tuple[str, str]]:
+    """Yield whether the operator counts versions, and refuses leaves that require grad."""
+    counted = _copied(dict(given))
+    tensors = [each for name in written for each in tree_leaves(counted[name]) if isinstance(each, torch.Tensor)]
+    versions = [each._version for each in tensors]
+    ours.call(counted)
+    is_counted = all(each._version > before for each, before in zip(tensors, versions))  # noqa: B905
+    yield "version", "same" if is_counted else "-" if has_gradient else "it does not count what it writes"
+    if has_gradient or not any(each.is_floating_point() for each in tensors):
+        return
+    leaves = {name: _copied(given[name]) for name in written}
+    tree_map_only(torch.Tensor, lambda each: each.requires_grad_(each.is_floating_point()), leaves)
+    error = outcome(lambda side, _: side.call({**given, **leaves}), ours, given)
+    yield "leaf", "same" if "leaf Variable" in str(error) else "it writes a leaf that requires grad"
+
+
+def in_child(work: Callable[[], Any]) -> Any:
+    """Return what a function returns in a copy of this process, as JSON has it; None if that crashes."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with os.fdopen(writer, "w", encoding="utf-8") as file:
+            json.dump(work(), file)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as file:
+        text = file.read()
+    return json.loads(text) if os.waitpid(child, 0)[1] == 0 else None
+
+
+def of_operator(full: str, facts: Mapping[str, Any], samples: Any) -> dict[str, str]:
+    """Return what came of each way to run an operator; what is wrong for any input comes first."""
+    kept = facts["kept"]
+    ours = Side(f"aten::{facts['entry'].partition('(')[0]}", None, None if kept is None or kept else ())
+    theirs, found = Side(full, facts["arguments"], kept), dict[str, str]()
+    for sample in samples(torch.rand):
+        for way, verdict in compared(ours, theirs, bound(ours, sample)):
+            if found.get(way, "same") in ("same", "only here", "-"):
+                found[way] = verdict
+    return found
+
+
+def read(request: Mapping[str, Any]) -> dict[str, dict[str, str] | None]:
+    """Return what came of each operator with samples; None for a crash."""
+    spec = importlib.util.spec_from_file_location("samples", request["samples"])
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for each in request["modules"]:
+        importlib.import_module(each)
+    torch.set_num_threads(1)
+    answer: dict[str, dict[str, str] | None] = {}
+    for full, facts in request["operators"].items():
+        samples = getattr(module, facts["entry"].partition("(")[0].replace(".", "_"), None)
+        if facts["entry"] and samples:
+            answer[full] = in_child(partial(of_operator, full, facts, samples))
+    return answer
+
+
+if __name__ == "__main__":
+    asked, out = map(Path, sys.argv[1:])
+    sys.path.pop(0)  # the folder of this file
+    out.write_text(json.dumps(read(json.loads(asked.read_text(encoding="utf-8")))), encoding="utf-8")
