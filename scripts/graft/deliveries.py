@@ -121,6 +121,7 @@ class Tree(Delivery):
     """A tree beside the torch of an environment, which Python finds first."""
 
     kind = DEVELOP
+    stays = True
     environment: Environment
 
     def __init__(self, layout: Layout, environment: Environment) -> None:

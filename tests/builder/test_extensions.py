@@ -214,7 +214,10 @@ def test_tree_without_a_build(tmp_path: Path) -> None:
     refused("it has no sources", "`graft adopt theirs`", "theirs/__init__.py")
     refused("all its sources are for CUDA", "where CUDA is", "csrc/a.cu")
     refused("it has no setup.py", "[[tool.graft.extensions]]", "csrc/a.cc")
-    refused("CMake builds it", '-G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON`', "CMakeLists.txt")
+    refused("CMake builds it", 'cmake -S lib -B build -G "Unix Makefiles"', "lib/CMakeLists.txt")
+    refused(
+        "CMake builds it", '-S . -B build -G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON`', "CMakeLists.txt"
+    )
 
 
 def test_load_refuses_what_is_beside_torch(tmp_path: Path) -> None:

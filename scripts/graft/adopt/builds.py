@@ -96,9 +96,10 @@ def their_build(tree: Path, python: str | Path) -> TheirBuild:
         return build
     if units := units_of_cmake(tree):
         return _with_cmake(tree, build, units)
-    if (tree / "CMakeLists.txt").is_file():
+    if file := next((each for each in (tree, *sorted(tree.iterdir())) if (each / "CMakeLists.txt").is_file()), None):
         what = "CMake builds it, and there is no compile_commands.json"
-        raise UsageError(f"{tree}: {what}", todo=f"run `{CONFIGURE}` there, or {_BY_HAND}")
+        command = CONFIGURE.format(source=os.path.relpath(file, tree))
+        raise UsageError(f"{tree}: {what}", todo=f"run `{command}` there, or {_BY_HAND}")
     if build and build.extensions:
         what = f"its build compiles {build.extensions[0].name} with other tools"
         raise UsageError(f"{tree}: {what}, and there is no compile_commands.json", todo=_BY_HAND)

@@ -94,11 +94,18 @@ class Imports:
         return imports
 
     def late(self, extensions: Sequence[str]) -> list[str]:
-        """Import the extensions that are not loaded. Return those that can be: others have nothing for Python."""
-        is_for_python = beside("pybind_found").is_for_python
-        found = {name: importlib.util.find_spec(name) for name in extensions if name not in sys.modules}
-        late = [name for name, spec in found.items() if spec and spec.origin and is_for_python(Path(spec.origin))]
-        self.run(late)
+        """Import the extensions that are not. Return those that can be: others are for torch.ops.load_library, and what
+        they register is there only if the package loads them.
+        """
+        late = []
+        for name in extensions:
+            before = {*torch._C._dispatch_get_all_op_names()}
+            if name not in sys.modules:
+                try:
+                    importlib.import_module(name)
+                    late.append(name)
+                except ImportError:
+                    self.foreign |= {*torch._C._dispatch_get_all_op_names()} - before
         return late
 
     def run(self, modules: Sequence[str]) -> None:

@@ -18,8 +18,8 @@ from ..core.keys import FILE
 
 _NAME = "compile_commands.json"
 
-# How a build folder gets the file, and the others beside it.
-CONFIGURE = 'cmake -B build -G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON'
+# How a tree gets the file, and the others beside it.
+CONFIGURE = 'cmake -S {source} -B build -G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON'
 
 # The object of a source of a target: CMakeFiles/_C.dir/csrc/ops.cpp.o
 _OBJECT = re.compile(r"(?:^|/)CMakeFiles/(?P<target>[^/]+)\.dir/")
@@ -55,7 +55,7 @@ def units_of_cmake(tree: Path) -> dict[str, dict[str, Any]]:
             _add(targets.setdefault(found["target"], {}), words, folder, Path(os.path.normpath(folder / entry["file"])))
     links = {target: sorted(file.resolve().parent.rglob(f"CMakeFiles/{target}.dir/link.txt")) for target in targets}
     if unknown := [target for target, found in links.items() if not found]:
-        todo = f"run `{CONFIGURE}` in the tree, or write [[tool.graft.extensions]] in {FILE} by hand"
+        todo = f"run `{CONFIGURE.format(source='.')}` in the tree, or write [[tool.graft.extensions]] in {FILE} by hand"
         raise UsageError(f"{file}: nothing beside it says how CMake links {', '.join(unknown)}", todo=todo)
     for target, unit in targets.items():
         unit.update(link=[], libraries=[], library_dirs=[], file=f"{target}.so", is_library=True)
