@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,13 @@ def both(stock_copy: Environment, clips: Path, rolled: Path) -> Environment:
     """A copy of the environment, with both."""
     stock_copy.pip("install", "--no-deps", clips, rolled)
     return stock_copy
+
+
+def test_it_runs_wherever_that_torch_does(environment: Environment, clips: Path) -> None:
+    """What Graft itself puts into wheels needs no newer symbols."""
+    (official,) = environment.packages.glob("torch-*.dist-info/WHEEL")
+    (tag,) = re.findall(r"^Tag: .*-(\w+)$", official.read_text(encoding="utf-8"), re.M)
+    assert clips.stem.endswith(f"-{tag}")
 
 
 def test_torch_loads_it_and_is_stock_afterwards(stock: Environment, clips: Path) -> None:

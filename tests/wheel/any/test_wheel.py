@@ -234,6 +234,13 @@ def test_platform_tag_promises_no_more_than_the_libraries_keep(wheel: Path, libr
             assert kind != "GLIBCXX" or version <= NEWEST_LIBSTDCXX.get(glibc, (3, 4, 99)), name
 
 
+@pytest.mark.skipif(REPOSITORY / "native" not in NATIVES, reason="a folder's own sources may need newer symbols")
+def test_platform_tag_is_that_of_the_official_wheels(wheel: Path) -> None:
+    if "-linux_" in wheel.name:
+        pytest.skip("the wheel of a source build promises to run where it was built, not elsewhere")
+    assert "-manylinux_2_28_" in wheel.name
+
+
 def test_what_the_replaced_library_exported_is_still_there(base: Path) -> None:
     """On ARM, the official libtorch.so exports functions of libstdc++, as libc10.so does."""
     libraries = Path(torch.__file__).parent / "lib"
