@@ -102,6 +102,13 @@ def test_writes_and_fakes() -> None:
         assert faked.operators[0].needs == () and "their.fakes:g" in faked.text
 
 
+def test_what_returns_nothing_needs_no_fake() -> None:
+    doc = "f(x: torch.Tensor, out: torch.Tensor) -> None"
+    for fakes, fake in ({"*": "their.fakes"}, ""), ({"f": "their.fakes:f"}, "their.fakes:f"):
+        (operator,) = registered("their", _found(doc), PybindChoices(writes={"f": ["out"]}, fakes=fakes)).operators
+        assert operator.fake == fake
+
+
 def test_functions_that_are_wanted() -> None:
     docs = [f"{name}(x: torch.Tensor) -> torch.Tensor" for name in ("norm", "rms_norm", "wait")]
 

@@ -174,7 +174,10 @@ def _asked(tree: Path, python: str | Path, result: Path, overlay: Path) -> dict[
         return described
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     said = lines[-1] if lines else f"it ended with exit code {done.returncode}"
-    raise UsageError(f"{file}: {said}", todo=f"set what its build asks for, or {_BY_HAND}")
+    todo = (
+        "it builds for CUDA, which is not here: set what makes it build for CPUs alone" if "CUDA_HOME" in said else ""
+    )
+    raise UsageError(f"{file}: {said}", todo=f"{todo or 'set what its build asks for'}, or {_BY_HAND}")
 
 
 def _extension(tree: Path, said: Mapping[str, Any], own: Sequence[Path]) -> TheirExtension:

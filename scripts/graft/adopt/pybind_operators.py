@@ -154,7 +154,8 @@ def _operator(
     # One without a tensor in its results may return a status, and write its result into an argument.
     needs = [] if writes is not None else ["pure" if any(map(is_tensor, results)) else "writes"]
     fake = of_name(choices.fakes, function.name) or ""
-    fake += f":{function.name}" if fake and ":" not in fake else ""
+    if ":" not in fake:  # a module; what returns nothing needs no fake
+        fake = f"{fake}:{function.name}" if fake and results else ""
     if results and not fake:
         needs.append("fake")
     return PybindOperator(
