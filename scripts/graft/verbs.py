@@ -13,6 +13,7 @@ from typing import Any
 from .base.find import expected_pin, fetch_unpinned
 from .base.installed import Environment, find_environment, find_site, layout_of, layout_on
 from .checkout.live import Live, RefusedOperatorsError
+from .core.bugs import expected
 from .core.console import Steps, say
 from .core.errors import GraftError, UsageError
 from .core.files import build_lock
@@ -68,9 +69,9 @@ def develop(request: Request) -> Delivered:
         try:
             _develop(request)
             say("ready; waiting for the next save (Ctrl-C to end)")
-        except GraftError as error:
+        except Exception as error:
             what = "the rest is built" if isinstance(error, RefusedOperatorsError) else "torch is unchanged"
-            say(f"error: {error}\nwaiting for the next save; {what} (Ctrl-C to end)")
+            say(f"error: {expected(error)}\nwaiting for the next save; {what} (Ctrl-C to end)")
     return _develop(request)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from graft import cli
+from graft import cli, verbs
 from graft.core.layout import REPOSITORY, native_folders
 from graft.options import Request
 from helpers import Capture, Patch, beside, write
@@ -170,3 +170,27 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: Patch) 
         "": ["."],
     }.items():
         assert names(text) == expected
+
+
+def test_no_error_ends_watching(monkeypatch: Patch, capsys: Capture) -> None:
+    """What Graft does not expect is shown, and the next save is built."""
+    saves = iter([1, 2])
+
+    def wait(request: Request, seen: object) -> object:
+        try:
+            return next(saves)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    errors = [SystemError("AST constructor recursion depth mismatch")]
+
+    def build(request: Request) -> None:
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(verbs, "_wait", wait)
+    monkeypatch.setattr(verbs, "_develop", build)
+    with pytest.raises(KeyboardInterrupt):
+        verbs.develop(SimpleNamespace(watch=True))  # type: ignore[arg-type]
+    said = capsys.readouterr().err
+    assert said.index("error: SystemError: AST constructor") < said.index("ready; waiting for the next save")

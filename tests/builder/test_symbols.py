@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import platform
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -73,11 +75,32 @@ def test_thread_local_variables_are_exported_too(tmp_path: Path) -> None:
     assert set(index.find(["counter", "exported_data"], FUNCTION | DATA)) == {"exported_data"}
 
 
+def test_indexes_are_read_while_python_is_parsed(library: Path, tmp_path: Path) -> None:
+    """Python 3.11 counts the depth of syntax trees for all threads together."""
+    index_of(library, tmp_path)
+    failed: list[Exception] = []
+    text = "".join(f"def f{i}(a, b={{'c': [1, (2, 3)]}}):\n    return a + [b, (i, (i,))][0]\n" for i in range(300))
+
+    def parse() -> None:
+        try:
+            for _ in range(20):
+                ast.parse(text)
+        except Exception as error:
+            failed.append(error)
+
+    parsing = threading.Thread(target=parse)
+    parsing.start()
+    while parsing.is_alive():
+        index_of(library, tmp_path)
+    parsing.join()
+    assert not failed
+
+
 def test_symbols_are_kept_for_the_next_time(library: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     names = [name for name, _, _ in SymbolFile(library).definitions()]
     assert "hidden_answer" in names
     first = index_of(library, tmp_path)
-    (kept,) = tmp_path.glob("*.npy")
+    (kept,) = tmp_path.glob("*.table")
     assert ElfFile(library).build_id in kept.name
     monkeypatch.delattr(SymbolFile, "definitions")  # nothing is read again
     again = index_of(library, tmp_path)
@@ -96,7 +119,7 @@ def test_indexes_are_kept_of_what_can_be_read(library: Path, tmp_path: Path) -> 
     write(tmp_path, {"libempty.so": "", "libdamaged.so": "\x7fELF"})
     damaged = [tmp_path / name for name in ("libmissing.so", "libempty.so", "libdamaged.so")]
     keep_indexes([*damaged, library], tmp_path / "kept")
-    (kept,) = (tmp_path / "kept").glob("*.npy")
+    (kept,) = (tmp_path / "kept").glob("*.table")
     assert kept.name.startswith(library.name)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -137,16 +136,15 @@ class SymbolIndex:
     def __init__(self, path: Path, folder: Path | None = None) -> None:
         library = SymbolFile(path)
         self.name, self.build_id = path.name, library.build_id
-        kept = (folder or store() / "symbols") / f"{self.name}-{self.build_id}-{_FORMAT}.npy"
+        kept = (folder or store() / "symbols") / f"{self.name}-{self.build_id}-{_FORMAT}.table"
         # Several links may need it at once, and it takes seconds to make. Print nothing: a link's output is shown as
         # its error.
         with file_lock(kept.with_suffix(".lock"), busy=""):
             if not kept.is_file():
-                content = BytesIO()
-                np.save(content, _entries(library))
-                write_atomically(kept, content.getvalue())
-        # Sorted by the hash of the name; a name defined at several addresses has several entries.
-        self._entries: npt.NDArray[Any] = np.load(kept, mmap_mode="r")
+                write_atomically(kept, _entries(library).tobytes())
+        # Sorted by the hash of the name; a name defined at several addresses has several entries. np.load would parse
+        # Python, which two threads of Python 3.11 cannot do at once (cpython#106905).
+        self._entries: npt.NDArray[Any] = np.memmap(kept, _ENTRY, "r")
 
     def find(self, names: Iterable[str], kind: int) -> dict[str, list[int]]:
         """Return the addresses of those of ``names`` that are of a ``kind``. An ambiguous name has several."""
