@@ -199,6 +199,31 @@ def test_conflict_is_an_error_with_its_line(checkout: Path, site: Path) -> None:
         of(checkout, site, (f"{NATIVE}/Others.cpp", "  return self;", conflict))
 
 
+def test_half_typed_python_is_an_error_with_its_line(checkout: Path, site: Path) -> None:
+    where = rf"{checkout}/torch/functional\.py:1: not Python: "
+    with pytest.raises(UsageError, match=where) as caught:
+        of(checkout, site, ("torch/functional.py", "x = 1", "x = (1"))
+    assert "torch stays as it is" in caught.value.todo
+
+
+def test_batching_rules_are_compiled_for_their_headers(tmp_path: Path, site: Path) -> None:
+    folder = "aten/src/ATen/functorch"
+    rules = FILES[f"{folder}/BatchRulesUnaryOps.cpp"].replace("return 1;", "return first(1);")
+    header = "namespace at::functorch {\ninline int first(int x) { return x; }\ninline int other() { return 2; }\n}\n"
+    texts = {
+        f"{folder}/BatchRulesHelper.h": header,
+        f"{folder}/BatchRulesUnaryOps.cpp": f"#include <ATen/functorch/BatchRulesHelper.h>\n{rules}",
+    }
+    checkout = repository(tmp_path / "rules", {**FILES, **texts})
+    write(site, {"torch/include/ATen/functorch/BatchRulesHelper.h": header})
+    answer = of(checkout, site, (f"{folder}/BatchRulesHelper.h", "return x;", "return x + 1;"))
+    text = answer.files["BatchRulesUnaryOps.cpp"].decode()
+    assert "one_rule" in text and "two_rule" not in text and not answer.said
+    back = (f"{folder}/BatchRulesHelper.h", "return x + 1;", "return x;")
+    answer = of(checkout, site, back, (f"{folder}/BatchRulesHelper.h", "return 2;", "return 3;"))
+    assert answer.said == ["BatchRulesHelper.h: laid into torch/include; nothing uses what changed there"]
+
+
 @pytest.mark.parametrize(("old", "new", "there", "gone"), CASES["branch_edits"])
 def test_braces_in_branches_and_comparisons_in_types(
     tmp_path: Path, site: Path, old: str, new: str, there: str, gone: str

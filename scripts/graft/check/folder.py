@@ -236,9 +236,10 @@ def check_names(natives: NativeFolders, names: set[str], findings: Findings) -> 
     functions = {f"{name}{of}" for name in names for of in ("", "_reference", "_errors")}
     seen: dict[str, Path] = {}
     for folder in natives.folders:
-        for path in map(folder.place, folder.docs):
-            if path.stem not in names:
-                findings.add((path, 1, 0), f"no operator of the folder is named {path.stem}", nearest(path.stem, names))
+        for file in folder.docs:
+            if file.stem not in names:
+                what = f"no operator of the folder is named {file.stem}"
+                findings.add((folder.place(file), 1, 0), what, nearest(file.stem, names))
         path = folder.place(SAMPLES)
         module = parse_python(path, folder.text(SAMPLES), findings) if SAMPLES in folder.paths else None
         for node in module.body if module else []:

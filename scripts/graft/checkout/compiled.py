@@ -10,7 +10,7 @@ from . import headers as of_headers
 from .answer import Answer, Question, text_of
 from .code import Code
 from .operators import Operators
-from .sources import ATEN, NATIVE, in_wheel, is_header, is_source, place_of, why_left
+from .sources import ATEN, FUNCTORCH, NATIVE, in_wheel, is_header, is_source, place_of, why_left
 
 # As many sources that did not change are compiled for a changed header without being asked for.
 _MOST_USERS = 8
@@ -102,8 +102,9 @@ def _asked(question: Question) -> list[str]:
 
 def _users(question: Question, header: str, names: set[str], but: Collection[str]) -> dict[str, Code]:
     """Return the sources that did not change, and that use what changed in a header."""
-    found = (path for pattern in ("*.cpp", "*.cu") for path in (question.tree / NATIVE).rglob(pattern))
-    every = [path.relative_to(question.tree).as_posix() for path in found]
+    folders = (question.tree / each for each in (NATIVE, FUNCTORCH))
+    found = (path for folder in folders for pattern in ("*.cpp", "*.cu") for path in folder.rglob(pattern))
+    every = filter(is_source, (path.relative_to(question.tree).as_posix() for path in found))
     among = [each for each in every if not why_left(each, question.tree, has_cuda=question.has_cuda)]
     texts = {name: question.after(name) for name in of_headers.users(question.tree, [header], among) - {*but}}
     codes = {name: Code(text, text, names) for name, text in sorted(texts.items())}
@@ -112,9 +113,9 @@ def _users(question: Question, header: str, names: set[str], but: Collection[str
 
 def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: bool) -> list[str]:
     """Return those sources that did not change and are compiled for a header. Say what is not."""
-    named, shown = place_of(header), [f"native/{place_of(name)}" for name in sorted(others)][:_MOST_USERS]
+    named, shown = place_of(header), [name.removeprefix(f"{ATEN}/") for name in sorted(others)][:_MOST_USERS]
     if not others and not is_asked:
-        answer.said.append(f"{named}: laid into torch/include; no kernel uses what changed there")
+        answer.said.append(f"{named}: laid into torch/include; nothing uses what changed there")
     elif others and is_asked:
         keep = f"{named}: {len(others)} other sources of PyTorch keep the old one"
         answer.said.append(f'{keep}; FILES="{shown[0]} ..." compiles them')

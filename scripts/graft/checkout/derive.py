@@ -15,7 +15,7 @@ from .compiled import changed_codes, take_headers, take_lacking_headers, take_so
 from .entry_lines import text_at_lines
 from .formulas import take_helpers
 from .operators import Operators, read_operators
-from .python import PYTHON_SUFFIXES, installed_name, taken
+from .python import PYTHON_SUFFIXES, installed_name, not_python, taken
 from .sources import NATIVE, is_header, is_source, why_left
 
 # What is no part of a wheel needs no word.
@@ -37,9 +37,10 @@ def derive(question: Question) -> Answer:
     """Return what the new version changes.
 
     Raises:
-        UsageError: lists merge conflicts; or asks for sources to compile with a header that changed.
+        UsageError: lists merge conflicts, and files that are not Python; or asks for sources to compile with a header
+            that changed.
     """
-    _refuse_conflicts(question)
+    _refuse_unfinished(question)
     answer = Answer(question)
     _sort(answer)
     codes = changed_codes(answer, take_headers(answer))
@@ -54,16 +55,18 @@ def derive(question: Question) -> Answer:
     return answer
 
 
-def _refuse_conflicts(question: Question) -> None:
-    """Check that git has left no conflict's markers in what is read."""
+def _refuse_unfinished(question: Question) -> None:
+    """Check that git has left no conflict's markers in what is read, and that Python can be parsed."""
     found = []
     for name in question.there(filter(_is_read, question.versions.changed)):
         text = question.after(name)
         if mark := re.search(r"^<{7} .*$(?=[\s\S]*^>{7} )", text, re.M):
             line = text.count("\n", 0, mark.start()) + 1
             found.append(f"{question.tree / name}:{line}: a merge conflict's marker")
+        elif _is_python(name) and not name.endswith(".in") and (fault := not_python(text)):
+            found.append(f"{question.tree / name}:{fault}")
     if found:
-        raise UsageError("\n".join(found), todo="resolve the conflicts; nothing was built")
+        raise UsageError("\n".join(found), todo="correct this; nothing was built, and torch stays as it is")
 
 
 def _is_read(name: str) -> bool:

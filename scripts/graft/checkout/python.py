@@ -120,9 +120,16 @@ def _require_python(name: str, text: str) -> None:
     if conflict := re.search(r"^<{7}( |$)(?=.*?^>{7}( |$))", text, re.M | re.S):
         line = text.count("\n", 0, conflict.start()) + 1
         raise ValueError(f"{name}:{line}: a merge conflict; resolve it")
+    if fault := not_python(text):
+        raise ValueError(f"{name}:{fault}")
+
+
+def not_python(text: str) -> str:
+    """Return the line of a text that is not Python, and why it is not; empty for Python."""
     try:
-        compile(text, name, "exec", dont_inherit=True)
+        compile(text, "<checkout>", "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise ValueError(f"{name}:{error.lineno}: not Python: {error.msg}") from error
+        return f"{error.lineno}: not Python: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{name}: not Python: {error}") from error
+        return f"1: not Python: {error}"
+    return ""

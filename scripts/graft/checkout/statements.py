@@ -95,7 +95,9 @@ class Statement:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The names in it."""
+        """The names in it. A header's path has none."""
+        if self.kind is Kind.INCLUDE:
+            return frozenset()
         own = (word for word in self._words if word.isidentifier())
         return frozenset(own).union(*(each.words for each in self.expansion))
 
