@@ -67,7 +67,7 @@ def operators_of(
     name: str, function: FoundFunction, enums: Collection[str], choices: PybindChoices
 ) -> tuple[list[PybindOperator], list[str]]:
     """The operators of a function, one for each overload, and why an overload is none."""
-    overloads = signatures(function.name, function.doc)
+    overloads = [_with_enums(each, enums) for each in signatures(function.name, function.doc)]
     if not overloads:
         return [], ["its docstring has no signature: py::options leaves it out, or a default's text is not readable"]
     if not name.isidentifier() or keyword.iskeyword(name):
@@ -82,6 +82,19 @@ def operators_of(
             continue
         made.setdefault(one.name, one)  # overloads for int32 and int64 are one
     return list(made.values()), reasons
+
+
+def _with_enums(signature: Signature, enums: Collection[str]) -> Signature:
+    """Return a signature with the names that enumerations have in Python. A function that is defined before one has the
+    name of C++ in its docstring: ``their::Mode``.
+    """
+    by_name = {each.rpartition(".")[2]: each for each in enums}
+
+    def in_python(found: re.Match[str]) -> str:
+        return by_name.get(found[1], found[0])
+
+    arguments = (replace(each, type=re.sub(r"(?:\w+::)+(\w+)", in_python, each.type)) for each in signature.arguments)
+    return replace(signature, arguments=tuple(arguments))
 
 
 def _with_numbers(overloads: Sequence[Signature]) -> list[Signature]:
