@@ -263,10 +263,13 @@ def of_operator(full: str, facts: Mapping[str, Any], samples: Any) -> dict[str, 
     kept = facts["kept"]
     ours = Side(f"aten::{facts['entry'].partition('(')[0]}", None, None if kept is None or kept else ())
     theirs, found = Side(full, facts["arguments"], kept), dict[str, str]()
-    for sample in samples(torch.rand):
-        for way, verdict in compared(ours, theirs, bound(ours, sample)):
-            if found.get(way, "same") in ("same", "only here", "-"):
-                found[way] = verdict
+    try:
+        for sample in samples(torch.rand):
+            for way, verdict in compared(ours, theirs, bound(ours, sample)):
+                if found.get(way, "same") in ("same", "only here", "-"):
+                    found[way] = verdict
+    except Exception as error:  # of the sample, for instance
+        found["call"] = _shown(error)
     return found
 
 
@@ -279,6 +282,9 @@ def read(request: Mapping[str, Any]) -> dict[str, dict[str, str] | None]:
     for each in request["modules"]:
         importlib.import_module(each)
     torch.set_num_threads(1)
+    names = [facts["entry"].partition("(")[0].partition(".")[0] for facts in request["operators"].values()]
+    if lacking := [name for name in names if name and not hasattr(torch.ops.aten, name)]:
+        sys.exit(f"torch has no {', '.join(lacking)}")
     answer: dict[str, dict[str, str] | None] = {}
     for full, facts in request["operators"].items():
         samples = getattr(module, facts["entry"].partition("(")[0].replace(".", "_"), None)

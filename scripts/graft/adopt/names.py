@@ -69,6 +69,8 @@ class Names:
         namespace = _OF_NO_PACKAGE.sub(self.package, namespace, count=1)
         longer = f"{namespace.strip('_')}_{name.lstrip('_')}"
         longer = f"_{longer}" if name.startswith("_") else longer
+        if not self.is_bound(longer):  # of `forward`, which is bound
+            longer = _PARTS.sub(lambda hit: _INSTEAD[hit[0]], longer)
         says_nothing = name.strip("_") in _GENERIC or len(name.strip("_")) < 3
         is_refused = name.startswith(_FACTORY) or not self.is_bound(name)
         if self.namespace_first or says_nothing or is_refused or self._is_used(name):
