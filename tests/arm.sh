@@ -97,7 +97,7 @@ if [ "${1-}" = --tests ]; then
     shift 2
     [ -d "$place/tests" ] || $pip --target="$place/tests" --requirement=tests/requirements.txt
     build patch-and-build "$PWD/native"
-    export GRAFT_NATIVE=$PWD/native GRAFT_BASE=$PWD/build/$pin/cp311-aarch64/base GRAFT_STOCK=$environment/$packages
+    export GRAFT_NATIVE=$PWD/native GRAFT_BASE_FOLDER=$PWD/build/$pin/cp311-aarch64/base GRAFT_STOCK=$environment/$packages
     export PYTHONPATH=$PWD/scripts:$place/tests GRAFT_TESTED_WHEEL
     GRAFT_TESTED_WHEEL=$(echo "$place"/out/*.whl)
     # What sanitizers leave out needs a compiler, several processes or the stock torch, or calls no operator.

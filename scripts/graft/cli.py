@@ -86,7 +86,7 @@ BASE = "pin native wheel jobs launcher cuda_archs cuda_home cxx"
 # The options of verbs that use PyTorch's sources.
 _TREE = "pin native jobs source cuda_home cxx"
 # The options of verbs that build what a checkout changes.
-LIVE = "source files strict keep_going"
+LIVE = "source base files strict keep_going"
 
 VERBS = (
     Verb(

@@ -102,6 +102,9 @@ class Request:
     build: str = _option(GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources")
     delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")
     source: str = _option("", "a checkout of PyTorch, whose changes are built; for BUILD=source also a mirror")
+    base: str = _option(
+        "", "with SOURCE: the commit that its files are compared with, as HEAD~1; by default it is found"
+    )
     files: str = _option("", 'with SOURCE: sources to compile with its headers: "native/cpu/SumKernel.cpp"')
     strict: bool = _option("", "with SOURCE: 1 makes changes that cannot be built an error", _switch)
     keep_going: bool = _option("", "with SOURCE: 1 does not fail if operators cannot be built", _switch)

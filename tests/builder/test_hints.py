@@ -48,7 +48,7 @@ def complete(code: str) -> str:
 
 def compiled(folder: Path, source: Path, *flags: str) -> list[str]:
     """Return the messages of g++ about a source; empty if it compiles."""
-    include = of_the_base_wheel("GRAFT_BASE") / "tree/torch/include"
+    include = of_the_base_wheel("GRAFT_BASE_FOLDER") / "tree/torch/include"
     command = ["g++", *_FLAGS, *ARCHITECTURES["x86_64"].capabilities["AVX2"], f"-I{include}", *flags, str(source)]
     env = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=env)
@@ -87,7 +87,7 @@ def groups() -> list[object]:
 def test_each_example_gets_its_hints(group: list[tuple[int, Example]], tmp_path: Path) -> None:
     native = tmp_path / "native"
     native.mkdir()
-    includes = [of_the_base_wheel("GRAFT_BASE") / "tree/torch/include"]
+    includes = [of_the_base_wheel("GRAFT_BASE_FOLDER") / "tree/torch/include"]
     wrong = together(native, "wrong.cpp", ((f"row{number}.cpp", each.example) for number, each in group))
     source = wrong if len(group) > 1 else native / f"row{group[0][0]}.cpp"
     errors = diagnostics(compiled(tmp_path, source), native)

@@ -78,7 +78,7 @@ def test_spelling(written: str, expected: str) -> None:
 
 
 def test_pytorch_s_own_schemas_have_it() -> None:
-    folder = of_the_base_wheel("GRAFT_BASE") / "tree/torchgen/packaged/ATen/native"
+    folder = of_the_base_wheel("GRAFT_BASE_FOLDER") / "tree/torchgen/packaged/ATen/native"
     entries = read_entries(folder / "native_functions.yaml")
     assert len(entries) > 2000
     assert [entry.written for entry in entries if entry.written != entry.schema] == []

@@ -256,7 +256,7 @@ def test_names_of_others_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_torch_requires_is_known() -> None:
-    (info,) = (of_the_base_wheel("GRAFT_BASE") / "tree").glob("torch-*.dist-info")
+    (info,) = (of_the_base_wheel("GRAFT_BASE_FOLDER") / "tree").glob("torch-*.dist-info")
     required = [Requirement(text) for text in PathDistribution(info).requires or []]
     names = {each.name.replace("-", "_") for each in required if "extra" not in str(each.marker)}
     assert len(names) > 5 and {name for name in names if not name.startswith(("nvidia_", "cuda_"))} <= TAKEN

@@ -15,7 +15,7 @@ from torchgen import gen_functionalization_type, native_function_generation
 @pytest.fixture(scope="session")
 def base() -> Path:
     """The base wheel's tree, as unpacked by `make patch-and-build`."""
-    return Path(os.environ["GRAFT_BASE"]) / "tree"
+    return Path(os.environ["GRAFT_BASE_FOLDER"]) / "tree"
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.EnvBuilder(symlinks=True).create(folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     for name in ("torch", "torchgen"):
-        (packages / name).symlink_to(Path(os.environ["GRAFT_BASE"], "tree", name))
+        (packages / name).symlink_to(Path(os.environ["GRAFT_BASE_FOLDER"], "tree", name))
     return folder / "bin/python"
 
 
@@ -42,7 +42,7 @@ def graft(home: Path, *words: str | Path) -> str:
 def test_torch_of_the_environment_is_the_base(python: Path, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "my_ops"
     write_shown_folder(folder)
-    version = Path(os.environ["GRAFT_BASE"]).parents[1].name
+    version = Path(os.environ["GRAFT_BASE_FOLDER"]).parents[1].name
     said = graft(home, "check", "--python", python, "--native", folder)
     assert "looking for torch" not in said and "fetch" not in said
     # A wheel for CUDA may be pinned by its release alone.

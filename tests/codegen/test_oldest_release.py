@@ -65,7 +65,7 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(folder / "sources" / place, target, ignore=all_but_headers, dirs_exist_ok=True)
     shutil.rmtree(folder / "sources")
     # A submodule, which source packages leave to the system.
-    pybind11 = Path(os.environ["GRAFT_BASE"]) / "tree/torch/include/pybind11"
+    pybind11 = Path(os.environ["GRAFT_BASE_FOLDER"]) / "tree/torch/include/pybind11"
     (folder / "base/torch/include/pybind11").symlink_to(pybind11.resolve())
     return folder / "base"
 

@@ -14,7 +14,7 @@ from users import Environment, make
 @pytest.fixture(scope="session")
 def base_wheel() -> Path:
     """The official wheel."""
-    (wheel,) = Path(os.environ["GRAFT_BASE"]).glob("*.whl")
+    (wheel,) = Path(os.environ["GRAFT_BASE_FOLDER"]).glob("*.whl")
     return wheel
 
 

@@ -55,6 +55,22 @@ def found(tree: Path, commit: str, version: str = "1.2.0+cpu") -> Base:
     return find_base(Repository(tree), commit, version)
 
 
+def test_commit_that_is_asked_for(checkout: Path) -> None:
+    """For the last commit of a stack, a branch that left another one, a repository without a remote."""
+    first = git(checkout, "rev-list", "--max-parents=0", "HEAD")
+    last = commit(checkout, {PYTHON: "mine\n"})
+    for name in (first, f"{last}~3", "origin/main~2"):
+        base = find_base(Repository(checkout), first, "1.2.0+cpu", name)
+        assert base.commit == base.wheel == first
+        apart = f"0 commits ahead of the installed torch ({first[:12]}), 0 behind"
+        assert base.said == [f"compared with {first[:12]}, as BASE={name} says: {apart}"]
+    base = find_base(Repository(checkout), "0" * 40, "1.2.0+cpu", "HEAD")
+    assert (base.commit, base.wheel) == (last, "")
+    with pytest.raises(UsageError, match=r"BASE: .* has no commit no-such-branch") as caught:
+        find_base(Repository(checkout), first, "1.2.0+cpu", "no-such-branch")
+    assert "BASE=HEAD~1" in caught.value.todo
+
+
 def type_line(words: str) -> None:
     """Type the command for git in a text."""
     line = re.search(r"git -C [^`]*?(?=$|`| tells)", words)

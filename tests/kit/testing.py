@@ -234,7 +234,7 @@ def beside_stock(
         wheel_environment(layout, purpose, wheel, more=more) as python,
         unpacked(layout, "stock", base_wheel_of(layout)) as stock,
     ):
-        variables = {"GRAFT_BASE": str(layout.base), "GRAFT_STOCK": str(stock), "GRAFT_NATIVE": named(layout)}
+        variables = {"GRAFT_BASE_FOLDER": str(layout.base), "GRAFT_STOCK": str(stock), "GRAFT_NATIVE": named(layout)}
         yield python, {**variables, "GRAFT_CUDA_ARCHS": layout.cuda.archs}
 
 

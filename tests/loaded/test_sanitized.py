@@ -47,7 +47,7 @@ def test_exchanged_kernels_are_sanitized(reads: str, tmp_path: Path) -> None:
     """500 times, 20 of them by `graft.load`, while threads call the operator and run backward. A kernel that reads past
     the end is reported.
     """
-    version = TorchVersion(Path(os.environ["GRAFT_BASE"]).parents[1].name)
+    version = TorchVersion(Path(os.environ["GRAFT_BASE_FOLDER"]).parents[1].name)
     toolchain, log = find_toolchain(load_pin(PATCHES / version.release, version)), tmp_path / "reports"
     folder = Folder(tmp_path / "clipped", TEXTS)
     log.mkdir()

@@ -19,7 +19,7 @@ BUILD = "make patch-and-build NATIVE=~/my_ops OUT=~/my_wheel"
 @pytest.fixture(scope="session")
 def base() -> Path:
     """The base wheel and its unpacked tree."""
-    return of_the_base_wheel("GRAFT_BASE")
+    return of_the_base_wheel("GRAFT_BASE_FOLDER")
 
 
 @pytest.fixture(scope="session")

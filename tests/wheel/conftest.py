@@ -58,7 +58,7 @@ def wheel() -> Path:
 @pytest.fixture(scope="session")
 def base() -> Path:
     """The unpacked base wheel."""
-    return of_the_base_wheel("GRAFT_BASE") / "tree"
+    return of_the_base_wheel("GRAFT_BASE_FOLDER") / "tree"
 
 
 @pytest.fixture(scope="session")

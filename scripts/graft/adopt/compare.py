@@ -28,6 +28,9 @@ def compare(folder: Path, modules: Sequence[str], python: str) -> None:
         GraftError: an operator differs from the extension's, where that is right.
     """
     operators = record_of(folder).get("operators", {})
+    if not all("kept" in each for each in operators.values()):
+        todo = f"adopt it again: `graft adopt --native {folder}`"
+        raise UsageError(f"{folder}: an earlier Graft wrote it, and recorded less", todo=todo)
     file = folder / SAMPLES
     if not file.is_file():
         first = next((each["entry"] for each in operators.values() if each["entry"]), "f(Tensor x, int n) -> Tensor")
@@ -39,7 +42,8 @@ def compare(folder: Path, modules: Sequence[str], python: str) -> None:
         raise UsageError(f"{file}: there are no inputs to call the operators with", todo="\n".join(lines))
     with Steps().step("call the operators beside the extension's"), TemporaryDirectory(prefix="graft-") as top:
         asked, answer = Path(top, "request.json"), Path(top, "answer.json")
-        request = {"operators": operators, "modules": modules, "samples": str(file)}
+        functions = [f"torch.{path.stem}" for path in folder.glob("python/_adopted_*.py")]  # they register themselves
+        request = {"operators": operators, "modules": [*modules, *functions], "samples": str(file)}
         asked.write_text(json.dumps(request), encoding="utf-8")
         done = run([python, _CHILD, asked, answer], cwd=Path(top), env=ALONE, check=False)
         if not answer.is_file():

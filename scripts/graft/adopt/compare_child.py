@@ -75,7 +75,7 @@ class Side:
 def bound(ours: Side, sample: Any) -> dict[str, Any]:
     """Return a sample's arguments by name. The last value of a tuple may be a dict of those by keyword."""
     values = [*sample] if isinstance(sample, tuple) else [sample]
-    named = values.pop() if isinstance(values[-1], dict) else {}
+    named = values.pop() if values and isinstance(values[-1], dict) else {}
     positional = [each.name for each in ours.arguments if not each.kwarg_only]
     defaults = {each.name: each.default_value for each in ours.arguments if each.has_default_value()}
     return defaults | dict(zip(positional, values)) | named  # noqa: B905
@@ -260,10 +260,10 @@ def in_child(work: Callable[[], Any]) -> Any:
 
 def of_operator(full: str, facts: Mapping[str, Any], samples: Any) -> dict[str, str]:
     """Return what came of each way to run an operator; what is wrong for any input comes first."""
-    kept = facts["kept"]
-    ours = Side(f"aten::{facts['entry'].partition('(')[0]}", None, None if kept is None or kept else ())
-    theirs, found = Side(full, facts["arguments"], kept), dict[str, str]()
+    kept, found = facts["kept"], dict[str, str]()
     try:
+        ours = Side(f"aten::{facts['entry'].partition('(')[0]}", None, None if kept is None or kept else ())
+        theirs = Side(full, facts["arguments"], kept)
         for sample in samples(torch.rand):
             for way, verdict in compared(ours, theirs, bound(ours, sample)):
                 if found.get(way, "same") in ("same", "only here", "-"):

@@ -30,6 +30,17 @@ _BOUND_FOR_CUDA = ("libtorch_cuda.so", "libc10_cuda.so")
 # The library with PyTorch's kernels.
 _OPERATORS = "libtorch_cpu.so"
 
+# What the flags of PyTorch's own build have, as this library says them.
+_FLAG_OF_ALL = b" -DUSE_PTHREADPOOL "
+
+# The headers that sources include if a macro is defined, where a wheel may lack them.
+_HEADERS_OF = {
+    "USE_FBGEMM": "fbgemm/Fbgemm.h",
+    "USE_PYTORCH_QNNPACK": "pytorch_qnnpack.h",
+    "USE_XNNPACK": "xnnpack.h",
+    "USE_KINETO": "kineto/libkineto.h",
+}
+
 # Why a torch without the GIL is refused.
 NO_GIL = "a free-threaded Python, on which nobody has tested this yet"
 
@@ -109,7 +120,24 @@ class Base:
         """Return the compiler, which then compiles only for those CPU capabilities that the base has kernels for."""
         require_machine(self.wheel, self.machine, toolchain.machine)
         both = tuple(name for name in toolchain.capabilities if name in self.capabilities)
-        return replace(toolchain, capabilities=both)
+        macros = tuple(name for name in self.macros if self._has_header_of(name))
+        return replace(toolchain, capabilities=both, macros=macros)
+
+    @cached_property
+    def macros(self) -> tuple[str, ...]:
+        """The macros that say what PyTorch was built with, such as ``USE_FBGEMM``: sources have other code without.
+        ``torch.__config__.show()`` prints them, too.
+        """
+        content = ElfFile(self.libraries / _OPERATORS).data
+        if (at := content.find(_FLAG_OF_ALL)) < 0:
+            return ()
+        flags = content[content.rfind(b"\0", 0, at) + 1 : content.find(b"\0", at)]
+        return tuple(sorted({*re.findall(r"-D(USE_\w+)", flags.decode(errors="replace"))}))
+
+    def _has_header_of(self, macro: str) -> bool:
+        """Whether the base has the header that sources include if a macro is defined."""
+        header = _HEADERS_OF.get(macro)
+        return header is None or (self.include / header).is_file()
 
     @property
     def extension(self) -> str:

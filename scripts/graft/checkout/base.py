@@ -37,21 +37,24 @@ class Base:
     said: list[str] = field(default_factory=list)
 
 
-def find_base(repository: Repository, git_version: str, version: str) -> Base:
-    """Return BASE: the commit of the installed torch if HEAD descends from it; else the merge base of HEAD with the
-    default branch of ``upstream``, then of ``origin``.
+def find_base(repository: Repository, git_version: str, version: str, asked: str = "") -> Base:
+    """Return BASE: what is asked for; or the commit of the installed torch if HEAD descends from it; else the merge
+    base of HEAD with the default branch of ``upstream``, then of ``origin``.
 
     Args:
         repository: the checkout.
         git_version: ``torch.version.git_version``.
         version: ``torch.__version__``.
+        asked: a name of a commit that git knows; empty for none.
 
     Raises:
-        UsageError: neither is there. It has the line that fetches it.
+        UsageError: it is not there. If it was not asked for, this has the line that fetches it.
     """
     is_known = bool(_ID.fullmatch(git_version))
     commits = _wheel_commits(repository, git_version) if is_known else []
     wheel = next(iter(commits), "")
+    if asked:
+        return _asked(repository, asked, wheel)
     descended = next((commit for commit in commits if repository.is_ancestor(commit, "HEAD")), "")
     branch, merged = _merge_base(repository)
     if descended:
@@ -65,7 +68,7 @@ def find_base(repository: Repository, git_version: str, version: str) -> Base:
         return _without_merge_base(repository, git_version if is_known else "", wheel)
     base = Base(merged, wheel)
     if wheel:
-        base.said.append(_apart(repository, wheel, merged, branch))
+        base.said.append(_apart(repository, wheel, merged, f"compared with {merged[:12]} of {branch}"))
     else:
         why = f"its commit is not here; `{repository.fetch_line(git_version)}` fetches it"
         why = why if is_known else "it does not say which commit it was built from"
@@ -73,6 +76,18 @@ def find_base(repository: Repository, git_version: str, version: str) -> Base:
         base.said.append(f"compared with {merged[:12]} of {branch}; {since}: {why}")
     base.said += _nightly(repository, merged, version)
     return base
+
+
+def _asked(repository: Repository, name: str, wheel: str) -> Base:
+    """Return the commit that the user names."""
+    commit = repository.commit_of(name)
+    if not commit:
+        todo = (
+            "name a commit, a branch or a tag of this checkout: BASE=HEAD~1 builds the last commit, and what is edited"
+        )
+        raise UsageError(f"BASE: {repository.path} has no commit {name}", todo=todo)
+    there = f"compared with {commit[:12]}, as BASE={name} says"
+    return Base(commit, wheel, [_apart(repository, wheel, commit, there) if wheel else there])
 
 
 def changed_upstream(repository: Repository, base: Base, names: Iterable[str]) -> list[str]:
@@ -132,9 +147,8 @@ def _fetch_main(repository: Repository) -> str:
     return repository.fetch_line(f"main:refs/remotes/{name}/main", source, depth="--unshallow")
 
 
-def _apart(repository: Repository, wheel: str, merged: str, branch: str) -> str:
+def _apart(repository: Repository, wheel: str, merged: str, there: str) -> str:
     """Say where BASE and the installed torch are."""
-    there = f"compared with {merged[:12]} of {branch}"
     if repository.is_shallow():
         return f"{there}; the installed torch is of {wheel[:12]}"
     ahead, behind = (_number(repository, *ends) for ends in ((wheel, merged), (merged, wheel)))

@@ -46,7 +46,7 @@ def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Liv
     repository = open_repository(expanded(request.source))
     version = (site / VERSION_FILE).read_text(encoding="utf-8")
     git_version, name = (of_version_file(version, key) for key in ("git_version", "__version__"))
-    base = find_base(repository, git_version, name)
+    base = find_base(repository, git_version, name, request.base)
     files = tuple(request.files.split())
     versions = WorkingTree(repository, base.commit)
     answer = derive(Question(versions, site, files, is_whole))

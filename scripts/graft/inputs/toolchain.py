@@ -65,7 +65,7 @@ SANITIZERS = (
 )
 SANITIZER_LIBRARIES = ("libasan.so", "libubsan.so")
 
-_SYSTEM_LIBRARIES = ("libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libgomp.so.1")
+_SYSTEM_LIBRARIES = ("libstdc++.so.6", "libc.so.6", "libm.so.6", "libmvec.so.1", "libgcc_s.so.1", "libgomp.so.1")
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class Toolchain:
         capabilities: the CPU capabilities that sources in ``cpu/`` are compiled for.
         is_for_edits: whether the objects stay on this machine and are replaced soon.
         loading: additional flags for what a running process loads.
+        macros: those of the base's own build, which say what it was built with.
     """
 
     compiler: str
@@ -96,6 +97,7 @@ class Toolchain:
     capabilities: tuple[str, ...] = field(default_factory=lambda: tuple(ARCHITECTURES[platform.machine()].capabilities))
     is_for_edits: bool = False
     loading: tuple[str, ...] = ()
+    macros: tuple[str, ...] = ()
 
     @property
     def architecture(self) -> Architecture:
@@ -110,7 +112,7 @@ class Toolchain:
     @property
     def flags(self) -> list[str]:
         """Flags for every source."""
-        definitions = [f"-D{name}" for name in sorted((*_DEFINITIONS, *self.architecture.definitions))]
+        definitions = [f"-D{name}" for name in sorted({*_DEFINITIONS, *self.architecture.definitions, *self.macros})]
         return [f"-std={self.standard}", *_CXX_FLAGS, *self.loading, *definitions, *self.sanitizers]
 
     @property
