@@ -11,11 +11,28 @@ from pathlib import Path
 
 import pytest
 from graft import verbs
+from graft.base.base import Base
 from graft.base.installed import Environment
-from graft.core.layout import PACKAGES, Layout, TorchVersion
+from graft.core.layout import PACKAGES, PATCHES, Layout, TorchVersion
+from graft.inputs.pin import load_pin
+from graft.inputs.toolchain import find_toolchain
 from snippets import write_shown_folder
 
 SCHEMA = "soft_step(Tensor self, *, Scalar width=1) -> Tensor"
+
+
+def test_macros_of_pytorchs_own_build() -> None:
+    """What compiles a copy of PyTorch's sources takes their branches, of FBGEMM for instance."""
+    folder = Path(os.environ["GRAFT_BASE_FOLDER"])
+    (wheel,) = folder.glob("*.whl")
+    base = Base(wheel, folder / "tree")
+    code, env = "import torch; print(torch.__config__.show())", {"PYTHONPATH": os.environ["GRAFT_STOCK"]}
+    said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+    shown = {*re.findall(r"-D(USE_\w+)", said)}
+    assert {*base.macros} == shown >= {"USE_FBGEMM", "USE_PTHREADPOOL"}
+    fitted = base.fitted(find_toolchain(load_pin(PATCHES / "2.13.0")))
+    assert "USE_FBGEMM" in fitted.macros and "-DUSE_FBGEMM" in fitted.flags
+    assert "USE_PYTORCH_QNNPACK" not in fitted.macros  # the wheel lacks pytorch_qnnpack.h
 
 
 @pytest.fixture(scope="module")
