@@ -62,5 +62,19 @@ def _keep_times(ctx: Any, inputs: Any, output: Any) -> None:
 
 python_twice.register_autograd(lambda ctx, grad: (grad * ctx.times, None), setup_context=_keep_times)
 
+
+@torch.library.custom_op("heads::blend", mutates_args=())
+def blend(x: torch.Tensor, y: torch.Tensor, more: list[torch.Tensor]) -> torch.Tensor:
+    return x * 2 + y * 3 + sum(more)
+
+
+@blend.register_fake
+def _(x: torch.Tensor, y: torch.Tensor, more: list[torch.Tensor]) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+# More than one call, so that adopt knows no formula.
+blend.register_autograd(lambda ctx, grad: (grad * 2, grad * 3, [grad]))
+
 # A call out of a package that is imported.
 BEFORE_ITS_END = torch.scale_by(torch.ones(2), 4.0).tolist() if hasattr(torch, "scale_by") else None
