@@ -1,0 +1,4 @@
+// See core.h.
+#pragma once
+
+#include <asmjit/core.h>
