@@ -20,7 +20,8 @@ _HERE = Path(__file__).parent
 # with `torch`.
 SAME = """
 x = torch.arange(12.0).reshape(3, 4)
-show(NS.blend(x, x + 1, [x, x]), NS.scale_by(x), NS.scale_by(x, 3.0), NS.top_heads(x, 2), NS.lambda_only(x), NS.copy_to(x, torch.empty(3, 4)))
+show(NS.blend(x, x + 1, [x, x]))
+show(NS.scale_by(x), NS.scale_by(x, 3.0), NS.top_heads(x, 2), NS.lambda_only(x), NS.copy_to(x, torch.empty(3, 4)))
 show(NS.sum_lists([x, x]), NS.sum_lists([x, x], [0], 0.5, "mean"), NS.widen(x[:1], [3, 4]), NS.repeat_of(x[0], 2))
 show(NS.maybe(x, True), NS.maybe(x, False), NS.python_twice(x, 3), NS.nonzero_of(x), NS.shift(x, 0.5))
 show(NS.clash(x, x, 2), NS.halves(x), NS.HALVES, NS.notice(x, 4), NS.noticed())

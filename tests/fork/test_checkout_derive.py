@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from graft.checkout.answer import Answer, Question
 from graft.checkout.changed_entries import composite_name
 from graft.checkout.derive import derive
 from graft.checkout.repository import Repository
+from graft.checkout.statements import Kind, statements
 from graft.checkout.versions import WorkingTree
 from graft.core.errors import UsageError
 from helpers import beside, git, write
@@ -222,6 +224,24 @@ def test_batching_rules_are_compiled_for_their_headers(tmp_path: Path, site: Pat
     back = (f"{folder}/BatchRulesHelper.h", "return x + 1;", "return x;")
     answer = of(checkout, site, back, (f"{folder}/BatchRulesHelper.h", "return 2;", "return 3;"))
     assert answer.said == ["BatchRulesHelper.h: laid into torch/include; nothing uses what changed there"]
+
+
+@pytest.mark.parametrize("text", CASES["statements"])
+def test_statements_of_headers_as_pytorchs(text: str) -> None:
+    """A macro without a semicolon before a brace; heads of a class, and namespaces, in the branches of an ``#if``."""
+    found = statements(text)
+    assert [name for each in found if each.kind is Kind.FUNCTION for name in each.names] == ["one", "two"]
+    assert all(each.namespace[:1] == ("at",) for each in found if each.kind is Kind.FUNCTION)
+    assert [each for each in found if each.kind is Kind.WHOLE] == []
+
+
+def test_statements_of_every_header_of_the_installed_torch() -> None:
+    include = Path(torch.__file__).parent / "include/ATen"
+    headers = [path for name in ("native", "cpu/vec", "functorch") for path in (include / name).rglob("*.h")]
+    whole = [
+        path for path in headers if any(s.kind is Kind.WHOLE for s in statements(path.read_text(encoding="utf-8")))
+    ]
+    assert len(headers) > 200 and [path for path in whole if "mps" not in path.parts] == []
 
 
 @pytest.mark.parametrize(("old", "new", "there", "gone"), CASES["branch_edits"])

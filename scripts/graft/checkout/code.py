@@ -114,6 +114,16 @@ class Code:
         return {name for s in every if s.kind is Kind.FUNCTION and not s.is_local for name in s.names & theirs}
 
     @property
+    def hidden(self) -> set[str]:
+        """The functions that others can call in the base, and that only this file sees now: `static`, or in a namespace
+        without a name.
+        """
+        before = {name for each in self.gone if each.kind is Kind.FUNCTION and not each.is_local for name in each.names}
+        here = [each for each in self.statements if each.kind is Kind.FUNCTION]
+        there = {name for each in here if not each.is_local for name in each.names}
+        return before & {name for each in here for name in each.names} - there
+
+    @property
     def used(self) -> set[str]:
         """The names that affected statements use."""
         return {word for i in self.affected for word in self.statements[i].words - self.statements[i].names}

@@ -130,6 +130,7 @@ def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: b
 def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators) -> None:
     """Take of each source what is needed for the entries, and what registers itself."""
     kernels, refused = operators.kernels, operators.refused_kernels
+    named = {word for text in operators.texts.values() for word in re.findall(r"\w+", text)}
     used = kernels.union(*(code.used for code in codes.values()))
     for name, code in codes.items():
         if code.is_new and refused.isdisjoint(code.functions):
@@ -138,6 +139,9 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
             answer.put(place_of(name), name, code.text(kernels, refused))
         for statement in code.registrations:
             answer.operators |= _operators_named(statement.words, operators.texts)
+        for each in sorted(code.hidden & named):
+            why = "only its file sees it now, and native_functions.yaml names it: PyTorch would not link"
+            answer.left[f"{name}: {each}"] = why
         for each in code.removed:
             answer.left[f"{name}: {each}"] = "removed; the torch that is built on keeps it"
         for each in code.libraries if not code.is_new else ():

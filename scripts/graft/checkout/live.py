@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core.console import say
+from ..core.console import WARNING, say
 from ..core.errors import GraftError, UsageError
 from ..options import Request
 
@@ -52,6 +52,9 @@ class Live:
         """Raise ``RefusedOperatorsError`` if operators were left out, unless that is what is asked for."""
         if self.refused and not self.request.keep_going:
             raise _refusal(self.refused)
+        if self.refused:
+            lines = "\n".join(sorted(self.refused.values()))
+            say(f"left out, since KEEP_GOING is set: {', '.join(sorted(self.refused))}\n{lines}", WARNING)
 
 
 def _refusal(refused: Mapping[str, str]) -> RefusedOperatorsError:

@@ -216,6 +216,8 @@ class _Splitter:
         self._ends = ends
         self._at = 0
         self._namespaces: list[str | None] = []
+        # The namespaces before each ``#if``.
+        self._before: list[list[str | None]] = []
         # The macro of the block that the next statements are in.
         self._head: list[str] = []
         self._found: list[Statement] = []
@@ -237,11 +239,22 @@ class _Splitter:
         return self._found
 
     def _directive(self, token: str) -> None:
+        if self._branch(token) == "el" and self._before:
+            self._namespaces = [*self._before[-1]]  # each branch may open a namespace that one brace closes
         name = _DEFINES.match(token)
         is_include = re.match(r"\s*#\s*(?:include|pragma\s+once)\b", token)
         kind = Kind.MACRO if name else Kind.INCLUDE if is_include else Kind.DIRECTIVE
         self._add(kind, [name[1]] if name else (), self._at, self._at + 1)
         self._at += 1
+
+    def _branch(self, token: str) -> str:
+        """Note a directive of conditions. Return its kind; empty for another token."""
+        found = _CONDITION.match(token) if "#" in token else None
+        if found and found[1] == "if":
+            self._before.append([*self._namespaces])
+        elif found and found[1] == "endif" and self._before:
+            self._before.pop()
+        return found[1] if found else ""
 
     def _add(self, kind: Kind, names: Sequence[str], start: int, end: int, block: int = -1) -> None:
         around = (*(name for name in self._namespaces if name is not None), *self._head)
@@ -281,19 +294,31 @@ class _Splitter:
         depth = 0
         # The depths before each ``#if`` around a token.
         before: list[int] = []
+        until = at
         for i in range(at, len(self._tokens)):
             token = self._tokens[i]
             if "#" in token and (condition := _CONDITION.match(token)):
                 if condition[1] == "if":
                     before.append(depth)
-                elif not before:
-                    raise _UnbalancedError
-                else:
+                elif before:
                     depth = before[-1] if condition[1] == "el" else depth
                     before = before[:-1] if condition[1] == "endif" else before
-            depth += _DEPTHS.get(token, 0)
+                elif condition[1] == "el":  # other branches open the same bracket
+                    until = self._endif(i)
+            if i >= until:
+                depth += _DEPTHS.get(token, 0)
             if depth == 0:
                 return i + 1
+        raise _UnbalancedError
+
+    def _endif(self, at: int) -> int:
+        """Return the place of the directive that ends the ``#if`` around the one at ``at``."""
+        depth = 1
+        for i in range(at + 1, len(self._tokens)):
+            found = _CONDITION.match(self._tokens[i]) if "#" in self._tokens[i] else None
+            depth += {"if": 1, "endif": -1}.get(found[1], 0) if found else 0
+            if depth == 0:
+                return i
         raise _UnbalancedError
 
     def _compares(self, at: int) -> bool:
@@ -344,12 +369,16 @@ class _Splitter:
             elif text == ";":
                 at += 1
                 break
+            elif text == "}" and has_parameters and self._behind(head + 1) == at:
+                break  # a macro without a semicolon ends the namespace
             elif text == "}":
                 raise _UnbalancedError
             else:
                 has_value |= text == "=" and not self._compares(at)
                 at += 1
         self._at = at
+        for token in self._tokens[start:at]:
+            self._branch(token)
         self._classify(start, head, at, is_type=is_type)
 
     def _is_type(self, at: int) -> bool:
