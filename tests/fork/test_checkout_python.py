@@ -117,7 +117,23 @@ def test_docstrings_of_added_operators(wheel: str) -> None:
 
 def test_docstrings_of_other_operators_are_not_behind() -> None:
     with pytest.raises(ValueError, match="cannot change docstrings"):
-        take(DOCSTRINGS, name="torch/_torch_docs.py", before=DOCSTRINGS[:45], wheel="y = 1\n")
+        take(DOCSTRINGS, name="torch/_torch_docs.py", before=DOCSTRINGS[:45], wheel="y = 1\n", only_behind=True)
+
+
+def test_what_cannot_be_behind_is_merged() -> None:
+    """A clone of main and a release: a decorated function is edited, and upstream has changed the file elsewhere."""
+    edit = changed(("return torch.lerp(x, x, 1)", "return torch.lerp(x, x, 3)"))
+    found = take(edit, wheel=OTHER_WHEEL)
+    assert (found.whole or b"").decode() == OTHER_WHEEL.replace("torch.lerp(x, x, 1)", "torch.lerp(x, x, 3)")
+    assert found.left == []
+    both = edit.replace("return x + 1", "return x + 10")
+    found = take(both, wheel=OTHER_WHEEL.replace("torch.lerp(x, x, 1)", "torch.lerp(x, 1, x)"))
+    text = (found.whole or b"").decode()
+    assert "return x + 10" in text and "torch.lerp(x, 1, x)" in text and "<<<" not in text
+    line = both[: both.index("torch.lerp(x, x, 3)")].count("\n") + 1
+    assert found.left == [f"line {line}, since the installed torch has other text there (line {line})"]
+    with pytest.raises(ValueError, match="text behind the file cannot change"):
+        take(edit, wheel=OTHER_WHEEL, only_behind=True)
 
 
 NEW_FUNCTION = ("def register(op)", "def fresh(x):\n    return torch.lerp(x, x, 1, new=1)\n\n\ndef register(op)")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from ..core.process import run
 from ..inputs.patches import ADDED
 from .changed_python import Difference
 from .python_operators import docs_of, without_docstrings
 
 PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
+
+_CONFLICT = re.compile(r"^<{7} installed\n(.*?)^={7}\n(.*?)^>{7} new\n", re.M | re.S)
 
 # Files that cannot be changed, and why.
 _OTHERS = {
@@ -102,6 +107,9 @@ def taken(
         if text and name in _DOCSTRINGS:
             raise ValueError("docstrings of PyTorch's operators")
     except ValueError as error:
+        if not only_behind and not of_refused and old is not None and installed is not None:
+            both, conflicts = merged(old, new, installed)
+            return Taken(both.encode(), "", docs, [*left, *conflicts])
         why = "the installed torch has another version" if installed != old else "no file of torch is replaced here"
         why = f"{', '.join(of_refused)} must be left out" if of_refused else why
         raise ValueError(f"{why}, and text behind the file cannot change {error}") from error
@@ -114,6 +122,36 @@ def _text(content: bytes | None) -> str | None:
         return None if content is None else content.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def merged(old: str, new: str, installed: str) -> tuple[str, list[str]]:
+    """Return the installed file with the changes from ``old`` to ``new``, and which of these meet changes of its own:
+    there the installed text stays.
+
+    Raises:
+        ValueError: the two together are not Python.
+    """
+    with TemporaryDirectory(prefix="graft-") as folder:
+        files = [Path(folder, name) for name in ("installed", "old", "new")]
+        for file, text in zip(files, (installed, old, new), strict=True):
+            file.write_text(text, encoding="utf-8", newline="")
+        named = [word for file in files for word in ("-L", file.name)]
+        text = run(["git", "merge-file", "-p", "-q", *named, *files], check=False).stdout
+    conflicts = []
+    for found in _CONFLICT.finditer(text):
+        ours, theirs = (_lines_of(part, whole) for part, whole in ((found[2], new), (found[1], installed)))
+        conflicts.append(f"{ours}, since the installed torch has other text there ({theirs})")
+    text = _CONFLICT.sub(lambda found: found[1], text)
+    if fault := not_python(text):
+        raise ValueError(f"line {fault}, once merged with the installed torch's")
+    return text, conflicts
+
+
+def _lines_of(part: str, whole: str) -> str:
+    """Return where a part of a text is."""
+    first = whole.count("\n", 0, whole.find(part)) + 1 if part else 0
+    last = first + part.count("\n") - 1
+    return f"lines {first} to {last}" if last > first else f"line {first}" if part else "what is gone"
 
 
 def _require_python(name: str, text: str) -> None:
