@@ -200,7 +200,9 @@ def _differs_in_kernels_only(entry: Entry, base: BaseOperators, findings: Findin
             findings.add(entry.place(key), what, "leave it out; `replace` is for kernels, by dispatch key")
     place = entry.place("dispatch" if entry.kernels else "func")
     delegate, composed = theirs.get("structured_delegate"), kernels_of(theirs).get(_COMPOSED)
-    if delegate and entry.kernels.keys() <= base.kernels(delegate).keys():
+    # Of operators with structured kernels, some have kernels of their own for sparse or nested tensors.
+    structured = entry.kernels.keys() - base.kernels(name).keys()
+    if delegate and (structured or not entry.kernels) and structured <= base.kernels(delegate).keys():
         what = f"the kernel of {name} is that of {delegate}"
         findings.add(place, what, f"replace {delegate}; {name} follows it")
     elif composed and any("Composite" in key and kernel != composed for key, kernel in entry.kernels.items()):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 FUNCTIONS, DERIVATIVES, PYTHON, DOCS = "native_functions.yaml", "derivatives.yaml", "python", "docs"
@@ -16,8 +17,11 @@ CHECKOUT, OVERLAY = "checkout.json", "overlay"
 # Functions that formulas call, as PyTorch has them in torch/csrc/autograd.
 HELPERS = "FunctionsManual.cpp"
 
-# Batching rules and autocast policies need no entry.
-_REGISTERS = re.compile(rb"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,")
+# Batching rules, autocast policies and kernels of stubs need no entry.
+_REGISTERS = re.compile(rb"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,|^[ \t]*REGISTER_\w*DISPATCH\(", re.M)
+
+# Where sources lie that may be alone in a folder.
+_SOURCES = ("*.cpp", *(f"{part}/**/*.cpp" for part in ("ao_sparse", "nested", "quantized", "sparse", "transformers")))
 
 
 def is_native(folder: Path) -> bool:
@@ -30,8 +34,12 @@ def is_native(folder: Path) -> bool:
         or (folder / CHECKOUT).is_file()
         or (folder / HELPERS).is_file()
         or any(path.suffix in (".py", ".pyi") for path in (folder / PYTHON).rglob("*.py*"))
-        or any(_REGISTERS.search(path.read_bytes()) for path in folder.glob("*.cpp") if path.is_file())
+        or any(_REGISTERS.search(path.read_bytes()) for path in _sources(folder) if path.is_file())
     )
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    return chain.from_iterable(map(folder.glob, _SOURCES))
 
 
 def not_native(folders: Sequence[Path]) -> list[Path]:
