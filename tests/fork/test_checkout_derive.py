@@ -226,6 +226,30 @@ def test_batching_rules_are_compiled_for_their_headers(tmp_path: Path, site: Pat
     assert answer.said == ["BatchRulesHelper.h: laid into torch/include; nothing uses what changed there"]
 
 
+def test_headers_that_no_wheel_has(tmp_path: Path, site: Path) -> None:
+    """What needs them is not built, by name; for others, their includes are dropped."""
+    includes = "#include <ATen/native/mkldnn/Common.h>\n#include <mkl.h>\n"
+    more = "static Tensor inner(const Tensor& self) { return to_ideep(self); }\nstatic ideep::engine engine_of;\n"
+    old, new = "  return self / 4 * count(self);", "  return inner(self / 4);"
+    texts = {
+        f"{NATIVE}/Others.cpp": includes
+        + FILES[f"{NATIVE}/Others.cpp"].replace(old, new).replace("Tensor fourth", f"{more}Tensor fourth"),
+        f"{NATIVE}/mkldnn/Common.h": "#include <ideep.hpp>\nnamespace at { Tensor to_ideep(const Tensor& self); }\n",
+    }
+    checkout = repository(tmp_path / "lacking", {**FILES, **texts})
+    answer = of(
+        checkout,
+        site,
+        (f"{NATIVE}/Others.cpp", "self / (n", "self / (1 + n"),
+        (f"{NATIVE}/Others.cpp", "inner(self / 4)", "inner(self / 8)"),
+    )
+    assert [summary(entry) for entry in entries(answer)] == ["third CPU: third_cpu"]
+    text = answer.files["Others.cpp"].decode()
+    assert "third_cpu" in text and not any(word in text for word in ("mkl", "ideep", "inner", "fourth"))
+    why = "it needs ideep.hpp, a header of a library that is inside PyTorch's"
+    assert answer.left == {f"{NATIVE}/Others.cpp: fourth": why}
+
+
 @pytest.mark.parametrize("text", CASES["statements"])
 def test_statements_of_headers_as_pytorchs(text: str) -> None:
     """A macro without a semicolon before a brace; heads of a class, and namespaces, in the branches of an ``#if``."""

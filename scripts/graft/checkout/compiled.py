@@ -9,8 +9,11 @@ from ..core.errors import UsageError
 from . import headers as of_headers
 from .answer import Answer, Question, text_of
 from .code import Code
+from .lacking import Lacking, text_without_lacking
 from .operators import Operators
 from .sources import ATEN, FUNCTORCH, NATIVE, in_wheel, is_header, is_source, place_of, why_left
+
+_INSIDE = "a header of a library that is inside PyTorch's"
 
 # As many sources that did not change are compiled for a changed header without being asked for.
 _MOST_USERS = 8
@@ -130,11 +133,18 @@ def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: b
 def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators) -> None:
     """Take of each source what is needed for the entries, and what registers itself."""
     kernels, refused = operators.kernels, operators.refused_kernels
+    lacking = Lacking(answer.question) if answer.question.site else None
     named = {word for text in operators.texts.values() for word in re.findall(r"\w+", text)}
     used = kernels.union(*(code.used for code in codes.values()))
     for name, code in codes.items():
+        gone: dict[str, str] = {}
         if code.is_new and refused.isdisjoint(code.functions):
             answer.put_whole(place_of(name), name)
+        elif lacking:
+            text, gone = text_without_lacking(lacking, code, kernels, refused)
+            answer.put(place_of(name), name, text)
+            operators.leave(gone)
+            answer.left |= {f"{name}: {each}": f"it needs {header}, {_INSIDE}" for each, header in gone.items()}
         else:
             answer.put(place_of(name), name, code.text(kernels, refused))
         for statement in code.registrations:
@@ -147,7 +157,7 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
         for each in code.libraries if not code.is_new else ():
             answer.left[f"{name}: TORCH_LIBRARY({each})"] = "PyTorch's libraries define these operators when they start"
         is_taken = place_of(name) in answer.files
-        if alone := sorted((code.edited - used if is_taken else code.functions) - refused):
+        if alone := sorted((code.edited - used if is_taken else code.functions) - refused - gone.keys()):
             why = "only PyTorch's own code calls this directly, and keeps PyTorch's"
             answer.left[f"{name}: {', '.join(alone)}"] = why
 

@@ -69,6 +69,13 @@ class Operators:
         )
         return set[str]().union(*names) - self.kernels
 
+    def leave(self, functions: Collection[str]) -> None:
+        """Take out the entries with kernels that cannot be compiled."""
+        if functions:
+            named = {name: fields or fields_of(self.texts[name]) for name, fields in self.entries.items()}
+            gone = {name for name, fields in named.items() if not _kernel_names(name, fields).isdisjoint(functions)}
+            self.entries = {name: fields for name, fields in self.entries.items() if name not in gone}
+
     def _delegating(self, name: str) -> list[str]:
         pattern = re.compile(rf"structured_delegate: *{re.escape(name)}\s")
         return [each for each, text in self.texts.items() if pattern.search(text)]
