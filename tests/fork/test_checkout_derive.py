@@ -234,7 +234,8 @@ def test_headers_that_no_wheel_has(tmp_path: Path, site: Path) -> None:
     texts = {
         f"{NATIVE}/Others.cpp": includes
         + FILES[f"{NATIVE}/Others.cpp"].replace(old, new).replace("Tensor fourth", f"{more}Tensor fourth"),
-        f"{NATIVE}/mkldnn/Common.h": "#include <ideep.hpp>\nnamespace at { Tensor to_ideep(const Tensor& self); }\n",
+        f"{NATIVE}/mkldnn/Common.h": "#include <ideep.hpp>\n#include <ATen/native/mkldnn/Common.h>\n"
+        "namespace at { Tensor to_ideep(const Tensor& self); }\n",
     }
     checkout = repository(tmp_path / "lacking", {**FILES, **texts})
     answer = of(

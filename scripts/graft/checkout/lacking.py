@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache
 
 from .answer import Question, text_of
@@ -28,7 +28,7 @@ class Lacking:
     def __init__(self, question: Question) -> None:
         self._question = question
         self.leads_to = cache(self._leads_to)
-        self._names = cache(self._declared)
+        self._included = cache(self._included_by)
 
     def headers(self, text: str) -> dict[str, str]:
         """Return the headers that a text includes and that cannot be compiled, each with the library's that it leads
@@ -47,7 +47,7 @@ class Lacking:
     def needing(self, text: str, headers: Collection[str]) -> set[str]:
         """Return what in a text needs one of the headers, and what uses that."""
         every = [each for each in statements(text) if each.kind in {Kind.FUNCTION, *_KEPT} and each.names]
-        declared = {name for header in headers for name in self._names(header)}
+        declared = {name for header in headers for name in self._declared(header)}
         found = {i for i, each in enumerate(every) if _needs(each, declared)}
         while True:
             names = {name for i in found for name in every[i].called}
@@ -57,11 +57,21 @@ class Lacking:
             found |= more
 
     def _leads_to(self, header: str) -> str:
-        if _OUTSIDE.fullmatch(header):
-            return "" if self._question.installed(f"torch/include/{header}") is not None else header
-        return next((found for name in self._included(header) if (found := self.leads_to(name))), "")
+        return next((name for name in self._all_from(header) if self._is_outside(name)), "")
 
-    def _included(self, header: str) -> list[str]:
+    def _is_outside(self, header: str) -> bool:
+        return bool(_OUTSIDE.fullmatch(header)) and self._question.installed(f"torch/include/{header}") is None
+
+    def _all_from(self, header: str) -> Iterator[str]:
+        """Yield a header, and all that it includes: some include each other."""
+        left, seen = [header], {header}
+        while left:
+            yield (name := left.pop())
+            more = [each for each in self._included(name) if each not in seen]
+            seen |= {*more}
+            left += more
+
+    def _included_by(self, header: str) -> list[str]:
         is_followed = header.startswith("ATen/") and not header.startswith(("ATen/ops/", "ATen/core/"))
         return _INCLUDE.findall(self._text(header)) if is_followed else []
 
@@ -72,11 +82,10 @@ class Lacking:
         )
         return text_of(found)
 
-    def _declared(self, header: str) -> frozenset[str]:
+    def _declared(self, header: str) -> set[str]:
         """Return what a header declares, and those that it includes and that cannot be compiled either."""
-        mine = frozenset(name for each in statements(self._text(header)) for name in each.names)
-        lacking = (name for name in self._included(header) if self.leads_to(name))
-        return mine.union(*(self._names(name) for name in lacking))
+        lacking = (name for name in self._all_from(header) if self.leads_to(name))
+        return {name for each in lacking for found in statements(self._text(each)) for name in found.names}
 
 
 def _needs(statement: Statement, declared: Collection[str]) -> bool:
