@@ -207,7 +207,8 @@ def _differs_in_kernels_only(entry: Entry, base: BaseOperators, findings: Findin
         findings.add(place, what, f"replace {delegate}; {name} follows it")
     elif composed and any("Composite" in key and kernel != composed for key, kernel in entry.kernels.items()):
         what = f"PyTorch's {name} is composed of other operators"
-        findings.add(place, what, f"leave `dispatch:` out; the kernel is called {composed}")
+        alone = "" if base.kernels(name).keys() - {_COMPOSED} else "leave `dispatch:` out; "
+        findings.add(place, what, f"{alone}the kernel is called {composed}")
     elif not entry.kernels and base.kernels(name).keys() - {_COMPOSED}:
         listed = ", ".join(f"{key}: {kernel}" for key, kernel in base.kernels(name).items())
         what = f"it names no kernel, and PyTorch's {name} has several"
