@@ -434,4 +434,10 @@ def test_mistakes(installed: Environment, tmp_path: Path) -> None:
     (installed.packages / "wrong.py").write_text("raise ValueError('a wish')\n", encoding="utf-8")
     said = make("adopt", installed, "wrong", "--native", tmp_path / "ops", is_right=False)
     assert "ValueError: a wish" in said and "install" not in said
+    library = tmp_path / "libother.so"
+    installed.compile("int graft_missing(); int call() { return graft_missing(); }", library, "-shared")
+    text = f"import ctypes\nctypes.CDLL({str(library)!r}, os.RTLD_NOW)\n"
+    (installed.packages / "other.py").write_text(f"import os\n{text}", encoding="utf-8")
+    said = make("adopt", installed, "other", "--native", tmp_path / "ops", is_right=False)
+    assert "it was built for another torch" in said
     assert "no package is given" in make("adopt", installed, "--native", tmp_path / "ops", is_right=False)
