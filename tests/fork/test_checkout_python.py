@@ -131,7 +131,10 @@ def test_what_cannot_be_behind_is_merged() -> None:
     text = (found.whole or b"").decode()
     assert "return x + 10" in text and "torch.lerp(x, 1, x)" in text and "<<<" not in text
     line = both[: both.index("torch.lerp(x, x, 3)")].count("\n") + 1
-    assert found.left == [f"line {line}, since the installed torch has other text there (line {line})"]
+    assert found.left == [f"line {line}, since the installed torch has line {line} there"]
+    renamed = changed(("def calls(x)", "def second(x)"), ("infos =", "also = second\n\n\ninfos ="))
+    with pytest.raises(ValueError, match="`second`: what defines it meets another change"):
+        take(renamed, wheel=OTHER_WHEEL.replace("def calls(x)", "def calls(x, y=1)"))
     with pytest.raises(ValueError, match="text behind the file cannot change"):
         take(edit, wheel=OTHER_WHEEL, only_behind=True)
 

@@ -94,18 +94,11 @@ class Imports:
         return imports
 
     def late(self, extensions: Sequence[str]) -> list[str]:
-        """Import the extensions that are not. Return those that can be: others are for torch.ops.load_library, and what
-        they register is there only if the package loads them.
+        """Import the extensions that are not imported yet. Return those that can be. Others are for
+        torch.ops.load_library, or for another machine.
         """
-        late = []
-        for name in extensions:
-            before = {*torch._C._dispatch_get_all_op_names()}
-            if name not in sys.modules:
-                try:
-                    importlib.import_module(name)
-                    late.append(name)
-                except ImportError:
-                    self.foreign |= {*torch._C._dispatch_get_all_op_names()} - before
+        late = [name for name in extensions if name not in sys.modules and can_be_imported(name)]
+        self.run(late)
         return late
 
     def run(self, modules: Sequence[str]) -> None:
@@ -114,6 +107,18 @@ class Imports:
         with by_statement, patch("importlib.import_module", self.watched(importlib.import_module)):
             for module in modules:
                 importlib.import_module(module)
+
+
+def can_be_imported(module: str) -> bool:
+    """Whether a module can be imported, tried in a copy of this process: it may end that."""
+    child = os.fork()
+    if child == 0:
+        try:
+            importlib.import_module(module)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
@@ -187,7 +192,7 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
     found = list(filter(None, (described(full, library) for full in new)))
     for each in found:
         has_gradient = any(key.startswith("Autograd") for key in each["keys"])
-        if has_gradient and each["name"].rpartition("::")[2] in request["own"]:
+        if has_gradient and beside("chosen").is_named(each["name"].rpartition("::")[2], request["own"]):
             each["formula"] = beside("formulas").formula_of(each["name"], each["overload"])
     return {
         "torch": torch.__version__,

@@ -16,9 +16,9 @@ from .folder import record_of
 
 _CHILD = Path(__file__).with_name("compare_child.py")
 
-# The ways to run an operator, in the table's order.
+# The ways to run an operator, in the table's order, and the verdicts that are no fault.
 WAYS = ("call", "script", "trace", "compile", "export", "vmap", "grad", "leaf", "version", "opcheck")
-_RIGHT = ("same", "only here", "-", "")
+_RIGHT = ("same", "only here", "-", "refused", "")
 
 
 def compare(folder: Path, modules: Sequence[str], python: str) -> None:
@@ -28,6 +28,10 @@ def compare(folder: Path, modules: Sequence[str], python: str) -> None:
         GraftError: an operator differs from the extension's, where that is right.
     """
     operators = record_of(folder).get("operators", {})
+    if not operators:
+        raise UsageError(
+            f"{folder}: adopt has written nothing there", todo="adopt the package first, without --compare"
+        )
     if not all("kept" in each for each in operators.values()):
         todo = f"adopt it again: `graft adopt --native {folder}`"
         raise UsageError(f"{folder}: an earlier Graft wrote it, and recorded less", todo=todo)
@@ -51,7 +55,7 @@ def compare(folder: Path, modules: Sequence[str], python: str) -> None:
             raise UsageError(f"{file}: the process ended", cause=done.stdout.strip()[-2000:], todo=todo)
         found = json.loads(answer.read_text(encoding="utf-8"))
     say(_told(found, [name for name, each in operators.items() if each["entry"]]))
-    if wrong := [name for name, ways in found.items() if ways is None or any(map(_is_wrong, _notes(ways).values()))]:
+    if wrong := [name for name, ways in found.items() if ways is None or _wrong(ways)]:
         raise GraftError(f"{', '.join(wrong)}: not as the extension's")
 
 
@@ -59,21 +63,19 @@ def _function(entry: str) -> str:
     return entry.partition("(")[0].replace(".", "_")
 
 
-def _notes(ways: Mapping[str, str]) -> dict[str, str]:
+def _wrong(ways: Mapping[str, str]) -> dict[str, str]:
     return {way: verdict for way, verdict in ways.items() if verdict not in _RIGHT}
-
-
-def _is_wrong(verdict: str) -> bool:
-    return not verdict.startswith("the extension's ")
 
 
 def _told(found: Mapping[str, dict[str, str] | None], operators: Sequence[str]) -> str:
     lines = [
         [name, *(_short((ways or {"call": "crash"}).get(way, "")) for way in WAYS)] for name, ways in found.items()
     ]
-    notes = [f"  {name}: {way}: {text}" for name, ways in found.items() for way, text in _notes(ways or {}).items()]
+    notes = [f"  {name}: {way}: {text}" for name, ways in found.items() for way, text in _wrong(ways or {}).items()]
     untried = [name for name in operators if name not in found]
     last = [f"not called, since {SAMPLES} has no inputs: {', '.join(untried)}"] if untried else []
+    if refused := [name for name, ways in found.items() if (ways or {}).get("call") == "refused"]:
+        last.append(f"refused by the extension's own on the CPU, or random there: an input of {', '.join(refused)}")
     return "\n".join([table([["operator", *WAYS], *lines]), *notes, *last])
 
 

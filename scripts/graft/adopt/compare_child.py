@@ -73,12 +73,20 @@ class Side:
 
 
 def bound(ours: Side, sample: Any) -> dict[str, Any]:
-    """Return a sample's arguments by name. The last value of a tuple may be a dict of those by keyword."""
+    """Return a sample's arguments by name. The last value of a tuple may be a dict of those by keyword.
+
+    Raises:
+        TypeError: the operator has other arguments.
+    """
     values = [*sample] if isinstance(sample, tuple) else [sample]
     named = values.pop() if values and isinstance(values[-1], dict) else {}
     positional = [each.name for each in ours.arguments if not each.kwarg_only]
     defaults = {each.name: each.default_value for each in ours.arguments if each.has_default_value()}
-    return defaults | dict(zip(positional, values)) | named  # noqa: B905
+    given = dict(zip(positional, values)) | named  # noqa: B905
+    names = [each.name for each in ours.arguments]
+    if len(values) > len(positional) or {*given} - {*names} or {*names} - {*given, *defaults}:
+        raise TypeError(f"samples.py gives {', '.join(given)}; the operator has {', '.join(names)}")
+    return defaults | given
 
 
 def _copied(values: Any) -> Any:
@@ -194,6 +202,15 @@ def _is_same_leaf(one: Any, other: Any) -> bool:
     return True
 
 
+# The verdicts that are no fault, from the best to the worst. Others say what is wrong.
+RIGHT = ("same", "only here", "-", "refused")
+
+
+def worse(one: str, other: str) -> str:
+    """Return the worse of two verdicts."""
+    return max(one, other, key=lambda each: RIGHT.index(each) if each in RIGHT else len(RIGHT))
+
+
 def _verdict(ours: Any, theirs: Any, expected: Any) -> str:
     """Return ``same``, ``only here``, ``-`` if the extension's operator cannot do it either, or what is wrong."""
     can, must = _is_same(ours, expected), _is_same(theirs, expected)
@@ -209,11 +226,8 @@ def _shown(error: Exception) -> str:
 def compared(ours: Side, theirs: Side, given: Given) -> Iterator[tuple[str, str]]:
     """Yield the ways to run the two operators, and what came of each."""
     expected = outcome(eager, theirs, given)
-    if isinstance(expected, Exception):
-        yield "call", f"the extension's refuses this input: {_shown(expected)}"
-        return
-    if not _is_same(outcome(eager, theirs, given), expected):
-        yield "call", "the extension's gives another result each time"
+    if isinstance(expected, Exception) or not _is_same(outcome(eager, theirs, given), expected):
+        yield "call", "refused"  # or the extension's gives another result each time
         return
     written = [each.name for each in ours.arguments if each.is_write]
     for name, program in _PROGRAMS.items():
@@ -266,8 +280,7 @@ def of_operator(full: str, facts: Mapping[str, Any], samples: Any) -> dict[str, 
         theirs = Side(full, facts["arguments"], kept)
         for sample in samples(torch.rand):
             for way, verdict in compared(ours, theirs, bound(ours, sample)):
-                if found.get(way, "same") in ("same", "only here", "-"):
-                    found[way] = verdict
+                found[way] = worse(found.get(way, "same"), verdict)
     except Exception as error:  # of the sample, for instance
         found["call"] = _shown(error)
     return found

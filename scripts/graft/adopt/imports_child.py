@@ -4,6 +4,7 @@ yet. Write what they need that is not installed, as JSON. The user's Python runs
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import json
@@ -19,7 +20,7 @@ from unittest.mock import MagicMock
 
 
 class Tree(MetaPathFinder, Loader):
-    """Finds the packages of the tree, and in place of its extensions modules that have everything.
+    """Finds the packages of the tree, and stand-ins for its extensions, whose attributes are mocks.
 
     Args:
         packages: the places of each package.
@@ -42,7 +43,7 @@ class Tree(MetaPathFinder, Loader):
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return what stands for an extension."""
+        """Return the stand-in for an extension."""
         module = ModuleType(spec.name)
         module.__dict__["__getattr__"] = lambda name: MagicMock(name=name)
         return module
@@ -55,9 +56,16 @@ class Tree(MetaPathFinder, Loader):
         return module.partition(".")[0] in {each.partition(".")[0] for each in (*self._packages, *self._extensions)}
 
 
+def is_unconditional(frame: traceback.FrameSummary) -> bool:
+    """Whether the import of a frame is a statement of its module, in no condition and no function."""
+    body = ast.parse(Path(frame.filename).read_text(encoding="utf-8", errors="replace")).body
+    imports = (each for each in body if isinstance(each, (ast.Import, ast.ImportFrom)))
+    return any(each.lineno <= (frame.lineno or 0) <= (each.end_lineno or 0) for each in imports)
+
+
 def missing(modules: Sequence[str], tree: Tree) -> dict[str, str]:
-    """Import the modules. Return the first that is not installed, and where it is imported. Other errors count for
-    nothing: the extensions are not there.
+    """Import the modules. Return the first that is not installed, and where it is imported. What is imported under a
+    condition does not count, nor do other errors: the extensions are not there.
     """
     import torch
 
@@ -67,15 +75,17 @@ def missing(modules: Sequence[str], tree: Tree) -> dict[str, str]:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if error.name and not tree.is_own(error.name):
-                place = traceback.extract_tb(error.__traceback__)[-1]
-                return {"module": error.name, "place": f"{place.filename}:{place.lineno}"}
+            frames = [each for each in traceback.extract_tb(error.__traceback__) if Path(each.filename).is_file()]
+            frames = [each for each in frames if each.filename not in (__file__, importlib.__file__)]
+            if error.name and not tree.is_own(error.name) and all(map(is_unconditional, frames)):
+                return {"module": error.name, "place": f"{frames[-1].filename}:{frames[-1].lineno}"}
         except BaseException:
             continue
     return {}
 
 
 if __name__ == "__main__":
+    sys.dont_write_bytecode = True  # the tree is the user's
     asked, out = map(Path, sys.argv[1:])
     sys.path.pop(0)  # the folder of this file
     request = json.loads(asked.read_text(encoding="utf-8"))

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .chosen import of_name
 from .schema import Schema, Value
 
 # Names that say nothing outside of their namespace.
@@ -28,8 +27,9 @@ _ENDING = re.compile(rf"({'|'.join(_ENDINGS)})$")
 # The beginning of other factories' names.
 _FACTORY = "new_"
 
-# Namespaces that say nothing outside of their package, and the beginning of others.
-_OF_NO_PACKAGE = re.compile(r"_*(c|cpp|ops?|ext|extension|impl|lib|native|kernels?|cpu|cuda)(?=_*$)|_C(?=_)", re.I)
+# Namespaces such as `_C` and `ops`, which do not name their package, and the beginning of `_C_cache_ops`.
+_WITHOUT_PACKAGE = re.compile(r"_*(c|cpp|ops?|ext|extension|impl|lib|native|kernels?|cpu|cuda)_*", re.I)
+_BEGINNING = re.compile(r"^_C(?=_)")
 
 # Names that code of ours uses, or that torchgen keeps for factories.
 _USED = frozenset({"op", "self_", "ks", "out_", "requires_grad"})
@@ -59,14 +59,14 @@ class Names:
     def name(self, namespace: str, op: str) -> str:
         """Return the name of ``namespace::op``, the same for all its overloads."""
         if (namespace, op) not in self._chosen:
-            self._chosen[namespace, op] = of_name(self.given, op) or self._choose(namespace, op)
+            self._chosen[namespace, op] = self.given.get(op) or self._choose(namespace, op)
         return self._chosen[namespace, op]
 
     def _choose(self, namespace: str, op: str) -> str:
         name = _ENDING.sub(lambda hit: _ENDINGS[hit[0]], op)
         if not self.is_bound(name):
             name = _PARTS.sub(lambda hit: _INSTEAD[hit[0]], name)
-        namespace = _OF_NO_PACKAGE.sub(self.package, namespace, count=1)
+        namespace = self.package if _WITHOUT_PACKAGE.fullmatch(namespace) else _BEGINNING.sub(self.package, namespace)
         longer = f"{namespace.strip('_')}_{name.lstrip('_')}"
         longer = f"_{longer}" if name.startswith("_") else longer
         if not self.is_bound(longer):  # of `forward`, which is bound

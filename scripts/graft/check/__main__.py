@@ -74,7 +74,8 @@ def check(natives: NativeFolders, base: BaseOperators) -> Findings:
     check_lookup(named, kernels, sources, natives.searched, base.tree, findings, headers_laid_over(natives))
     names = {f.schema.name.name.base for f in functions}
     names |= {name for operator in unknown for name in (root_of(operator), operator.partition(".")[0])}
-    check_names(natives, names, findings)
+    overloads = {str(f.schema.name).replace(".", "_") for f in functions}
+    check_names(natives, names, overloads, findings)
     _check_autocast(natives, added, unknown, findings)
     if not findings.errors:
         check_meta(functions, natives, sources, findings)

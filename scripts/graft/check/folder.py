@@ -228,12 +228,13 @@ def _about(error: Exception) -> tuple[int, int, str]:
     return getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 0, message
 
 
-def check_names(natives: NativeFolders, names: set[str], findings: Findings) -> None:
+def check_names(natives: NativeFolders, names: set[str], overloads: set[str], findings: Findings) -> None:
     """Check that each docstring, and each public function of ``samples.py``, is named after an operator.
 
-    References and error inputs are named after operators, too. A function may be in one folder only.
+    References and error inputs are named after operators, too, and inputs for `graft adopt --compare` after
+    ``overloads``. A function may be in one folder only.
     """
-    functions = {f"{name}{of}" for name in names for of in ("", "_reference", "_errors")}
+    functions = {f"{name}{of}" for name in names for of in ("", "_reference", "_errors")} | overloads
     seen: dict[str, Path] = {}
     for folder in natives.folders:
         for file in folder.docs:

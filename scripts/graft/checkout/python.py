@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -15,7 +16,10 @@ from .python_operators import docs_of, without_docstrings
 
 PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
 
-_CONFLICT = re.compile(r"^<{7} installed\n(.*?)^={7}\n(.*?)^>{7} new\n", re.M | re.S)
+# What git writes where both sides changed a text, with marks longer than a heading has.
+_MARK = 40
+_CONFLICT = re.compile(rf"^<{{{_MARK}}} installed\n(.*?)^={{{_MARK}}}\n(.*?)^>{{{_MARK}}} new\n", re.M | re.S)
+_MERGE = ("git", "-c", "merge.conflictStyle=merge", "merge-file", "-p", "-q", f"--marker-size={_MARK}")
 
 # Files that cannot be changed, and why.
 _OTHERS = {
@@ -129,29 +133,47 @@ def merged(old: str, new: str, installed: str) -> tuple[str, list[str]]:
     there the installed text stays.
 
     Raises:
-        ValueError: the two together are not Python.
+        ValueError: the two together are not Python, or lack a name that only the changes define.
     """
     with TemporaryDirectory(prefix="graft-") as folder:
         files = [Path(folder, name) for name in ("installed", "old", "new")]
         for file, text in zip(files, (installed, old, new), strict=True):
             file.write_text(text, encoding="utf-8", newline="")
         named = [word for file in files for word in ("-L", file.name)]
-        text = run(["git", "merge-file", "-p", "-q", *named, *files], check=False).stdout
-    conflicts = []
-    for found in _CONFLICT.finditer(text):
-        ours, theirs = (_lines_of(part, whole) for part, whole in ((found[2], new), (found[1], installed)))
-        conflicts.append(f"{ours}, since the installed torch has other text there ({theirs})")
-    text = _CONFLICT.sub(lambda found: found[1], text)
+        done = run([*_MERGE, *named, *files], cwd=Path(folder), check=False)
+    if not 0 <= done.returncode < 128:  # the number of conflicts
+        raise ValueError(f"what git cannot merge: {done.stdout.strip()}")
+    conflicts, here, there = [], 0, 0
+    for found in _CONFLICT.finditer(done.stdout):
+        here, there = max(new.find(found[2], here), 0), max(installed.find(found[1], there), 0)
+        ours, theirs = _lines_of(found[2], new, here), _lines_of(found[1], installed, there)
+        conflicts.append(f"{ours}, since the installed torch has {theirs} there")
+    text = _CONFLICT.sub(lambda found: found[1], done.stdout)
     if fault := not_python(text):
         raise ValueError(f"line {fault}, once merged with the installed torch's")
+    if lost := _used(text) & _bound(new) - _bound(text):
+        raise ValueError(f"`{min(lost)}`: what defines it meets another change of the installed torch's")
     return text, conflicts
 
 
-def _lines_of(part: str, whole: str) -> str:
-    """Return where a part of a text is."""
-    first = whole.count("\n", 0, whole.find(part)) + 1 if part else 0
-    last = first + part.count("\n") - 1
-    return f"lines {first} to {last}" if last > first else f"line {first}" if part else "what is gone"
+def _lines_of(part: str, whole: str, place: int) -> str:
+    """Return which lines of a text a part is, which begins at a place."""
+    first, number = whole.count("\n", 0, place) + 1, part.count("\n")
+    return f"lines {first} to {first + number - 1}" if number > 1 else f"line {first}" if part else "no line"
+
+
+def _bound(text: str) -> set[str]:
+    """Return the names that a file gives to anything."""
+    nodes = [*ast.walk(ast.parse(text))]
+    found = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    found |= {each.name for each in nodes if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    aliases = (each for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for each in node.names)
+    return found | {each.asname or each.name.partition(".")[0] for each in aliases}
+
+
+def _used(text: str) -> set[str]:
+    nodes = ast.walk(ast.parse(text))
+    return {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
 
 
 def _require_python(name: str, text: str) -> None:
