@@ -205,7 +205,7 @@ class Thin(Delivery):
 
 
 class Trial(Thin):
-    """The same for a look at it, on this machine."""
+    """A package that `graft adopt` builds to ask what extensions register. It is deleted afterwards."""
 
     stays = True
 

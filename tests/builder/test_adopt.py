@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,27 @@ def test_overloads_that_fit_one_call() -> None:
     assert shared("a(Tensor x) -> Tensor", "b(Tensor x, int n=1) -> Tensor") == [("f", "a", "b")]
 
 
+def test_values_of_several_lines_are_replaced(tmp_path: Path) -> None:
+    text = 'only = [\n  "a",  # first\n  "b",\n]  # these\nprefix = true  # yes\nwrites = {f = ["#"]}  # a mark\n'
+    (tmp_path / FILE).write_text(text, encoding="utf-8")
+    asked = with_given(read_asked(tmp_path), {"only": ("c",), "own": ("f",)})
+    assert asked.text(text) == f'own = ["f"]\nonly = ["a", "b", "c"]{text[text.index("  # these") :]}'
+    other = replace(asked, writes={"g": []}).text(text)
+    assert 'writes = {"g" = []}  # a mark\n' in other
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [('names = {"*_norm" = "my_norm"}', "two operators cannot have one name"), ("names = {f = 'a b'}", "no name in")],
+)
+def test_names_that_cannot_be(text: str, fault: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=fault):
+        read_asked(tmp_path)
+    with pytest.raises(UsageError, match="patterns are for names without the namespace"):
+        with_given(Asked(), {"except_": ("ns::*",)})
+
+
 def test_file_of_what_is_asked(tmp_path: Path) -> None:
     asked = Asked(modules=("their.ops",), methods=("all",), prefix=True, writes={"f": ["out"]}, fakes={"g": "m:h"})
     (tmp_path / FILE).write_text(asked.text(), encoding="utf-8")
@@ -218,4 +240,4 @@ def test_source_tree_has_a_name_that_no_module_has(word: str, tmp_path: Path, mo
 def test_comments_of_what_is_asked_stay() -> None:
     before = "# mine\nmodules = ['their']  # all of it\nown = []\n"
     text = Asked(modules=("their",), own=("f",), prefix=True).text(before)
-    assert text == "prefix = true\n# mine\nmodules = ['their']  # all of it\nown = [\"f\"]  \n"
+    assert text == "prefix = true\n# mine\nmodules = ['their']  # all of it\nown = [\"f\"]\n"

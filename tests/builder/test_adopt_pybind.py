@@ -102,6 +102,14 @@ def test_writes_and_fakes() -> None:
         assert faked.operators[0].needs == () and "their.fakes:g" in faked.text
 
 
+def test_functions_of_two_modules_are_chosen_by_their_operators() -> None:
+    doc = "forward(x: torch.Tensor) -> torch.Tensor"
+    found = FoundModules(tuple(FoundFunction(f"their.{name}", "forward", doc) for name in ("conv", "pool")))
+    assert [each.name for each in registered("their", found, PybindChoices(only=["conv_*"])).operators] == [
+        "conv_forward"
+    ]
+
+
 def test_what_returns_nothing_needs_no_fake() -> None:
     doc = "f(x: torch.Tensor, out: torch.Tensor) -> None"
     for fakes, fake in ({"*": "their.fakes"}, ""), ({"f": "their.fakes:f"}, "their.fakes:f"):
@@ -122,10 +130,11 @@ def test_functions_that_are_wanted() -> None:
 
 
 def test_mistakes() -> None:
-    choices = PybindChoices(writes={"f": ["y"], "h": []}, fakes={"f": "their fakes"})
+    choices = PybindChoices(writes={"f": ["y"], "h": [], "f*": ["z", "x"]}, fakes={"f": "their fakes"})
     assert registered("their", _found("f(x: torch.Tensor) -> torch.Tensor"), choices).mistakes == (
         "writes: no function is called h",
         "writes: f has no argument y, only x",
+        "writes: f* has no argument z, only x",
         "fakes: f: write package.module:function instead of their fakes",
     )
 

@@ -11,6 +11,7 @@ import yaml
 from graft.checkout.answer import Answer, Question
 from graft.checkout.changed_entries import composite_name
 from graft.checkout.derive import derive
+from graft.checkout.operators import Operators
 from graft.checkout.repository import Repository
 from graft.checkout.statements import Kind, statements
 from graft.checkout.versions import WorkingTree
@@ -248,7 +249,23 @@ def test_headers_that_no_wheel_has(tmp_path: Path, site: Path) -> None:
     text = answer.files["Others.cpp"].decode()
     assert "third_cpu" in text and not any(word in text for word in ("mkl", "ideep", "inner", "fourth"))
     why = "it needs ideep.hpp, a header of a library that is inside PyTorch's"
-    assert answer.left == {f"{NATIVE}/Others.cpp: fourth": why}
+    assert answer.left == {
+        f"{NATIVE}/Others.cpp: fourth": why,
+        f"{FUNCTIONS}: fourth": "it has no kernel that is built",
+    }
+
+
+def test_other_kernels_of_an_entry_are_built(checkout: Path, site: Path) -> None:
+    """An entry keeps its other kernels; one that has none goes, with those that delegate to it."""
+    answer = Answer(Question(WorkingTree(Repository(checkout), git(checkout, "rev-parse", "HEAD")), site))
+    both = {
+        "func": "third(Tensor self, int n) -> Tensor",
+        "dispatch": {"CPU": "third_cpu", "SparseCPU": "third_sparse"},
+    }
+    operators = Operators(answer.question, {"third": both, "half.out": {"dispatch": {"CPU": "half_out"}}, "half": {}})
+    operators.leave(answer, {"third_sparse", "half_out"})
+    assert operators.entries == {"third": {**both, "dispatch": {"CPU": "third_cpu"}}}
+    assert [*answer.left] == [f"{FUNCTIONS}: half.out", f"{FUNCTIONS}: half"]
 
 
 @pytest.mark.parametrize("text", CASES["statements"])

@@ -75,7 +75,7 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
     texts = {**answer["files"], **_author_files(folder, asked, found, tree, before)}
     written = tree.written if tree else {}
     if before:
-        say(f"files that change: {', '.join(changed_files(folder, texts, written)) or 'none'}")
+        say(f"files that change: {', '.join(changed_files(folder, texts, written, before)) or 'none'}")
     if not own.dry_run:
         write(folder, texts, written, facts_of(operators, tree.settings(folder) if tree else ""), before)
         say(

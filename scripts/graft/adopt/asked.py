@@ -6,6 +6,7 @@ import json
 import keyword
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,20 @@ class Asked:
             return _TEXT.format(lines="\n".join(f"{line}  # {_HELP[name]}" for name, line in lines.items()))
         for name, line in lines.items():
             if self._values[_field(name)] != _parsed(tomllib.loads(before))._values[_field(name)]:
-                of_key = re.compile(rf"^{name}\s*=[^#\n]*", re.M)
-                has = of_key.search(before)
-                before = f"{before[: has.start()]}{line}  {before[has.end() :]}" if has else f"{line}\n{before}"
+                start, end = _span(before, name)
+                before = f"{before[:start]}{line}{before[end:]}" if end else f"{line}\n{before}"
         return before
+
+
+def _span(text: str, key: str) -> tuple[int, int]:
+    """Return where a key of TOML and its value begin and end, without a comment behind; the end is 0 for none."""
+    if found := re.search(rf"^{key}[ \t]*=", text, re.M):
+        for end in re.finditer(r"[ \t]*(?:#|$)", text[found.end() :], re.M):
+            place = found.end() + end.start()
+            with suppress(tomllib.TOMLDecodeError):
+                tomllib.loads(text[found.start() : place])
+                return found.start(), place
+    return 0, 0
 
 
 def _field(key: str) -> str:
@@ -117,8 +128,10 @@ def read_asked(folder: Path) -> Asked:
         default = getattr(defaults, _field(name))
         if name in table and not _is_like(name, table[name], default):
             faults.append(f"{file}: {name} is not {_KINDS[type(default)]}")
-    wrong = [name for name in _values_of(table.get("names")) if not _is_name(name)]
+    names = table["names"] if isinstance(table.get("names"), dict) else {}
+    wrong = [name for name in map(str, names.values()) if not _is_name(name)]
     faults += [f"{file}: names: {name} is no name in Python and C++" for name in wrong]
+    faults += [f"{file}: names: `{each}`: two operators cannot have one name" for each in names if _is_pattern(each)]
     if faults:
         raise UsageError("\n".join(faults), todo=f"write some of: {', '.join(_HELP)}")
     return _parsed(table)
@@ -130,8 +143,8 @@ def _parsed(table: Mapping[str, Any]) -> Asked:
     return replace(Asked(), **values | tuples)
 
 
-def _values_of(table: Any) -> list[str]:
-    return [*map(str, table.values())] if isinstance(table, dict) else []
+def _is_pattern(name: str) -> bool:
+    return not {*"*?["}.isdisjoint(name)
 
 
 def _is_name(name: str) -> bool:
@@ -170,7 +183,13 @@ def with_given(asked: Asked, given: Mapping[str, Any]) -> Asked:
 
 
 def _operators(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return each operator once, without the namespace that it may be called by."""
+    """Return each operator once, without the namespace that it may be called by.
+
+    Raises:
+        UsageError: a pattern has a namespace.
+    """
+    if wrong := [each for values in lists.values() for each in values if "::" in each and _is_pattern(each)]:
+        raise UsageError(f"{wrong[0]}: patterns are for names without the namespace", todo="leave the namespace out")
     return {name: tuple(dict.fromkeys(each.rpartition("::")[2] for each in values)) for name, values in lists.items()}
 
 

@@ -28,6 +28,9 @@ _LIMIT = 600
 # What torch's builds link, and what comes with the compilers' own toolkits.
 _OF_TORCH = re.compile(r"(:lib)?((c10|torch|shm)(_\w+)?|cudart(_static)?)(\.(so(\.\d+)*|a))?")
 
+# Where a tree may have a CMakeLists.txt for its sources.
+_FOLDERS = (".", "csrc", "src", "lib", "cpp", "cxx", "python")
+
 # Variables of networks: what a build reads is on this machine.
 _NETWORK = re.compile(r"(?i)(https?|ftp|all|no)_proxy")
 
@@ -96,9 +99,9 @@ def their_build(tree: Path, python: str | Path) -> TheirBuild:
         return build
     if units := units_of_cmake(tree):
         return _with_cmake(tree, build, units)
-    if file := next((each for each in (tree, *sorted(tree.iterdir())) if (each / "CMakeLists.txt").is_file()), None):
+    if folder := next((each for each in _FOLDERS if (tree / each / "CMakeLists.txt").is_file()), ""):
         what = "CMake builds it, and there is no compile_commands.json"
-        command = CONFIGURE.format(source=os.path.relpath(file, tree))
+        command = CONFIGURE.format(source=folder)
         raise UsageError(f"{tree}: {what}", todo=f"run `{command}` there, or {_BY_HAND}")
     if build and build.extensions:
         what = f"its build compiles {build.extensions[0].name} with other tools"

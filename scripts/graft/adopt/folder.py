@@ -80,10 +80,14 @@ def write(
         (folder / name).unlink(missing_ok=True)
 
 
-def changed_files(folder: Path, texts: Mapping[str, str], written: Mapping[str, bytes]) -> list[str]:
-    """Return the files that ``write`` would change, with the same arguments, but for the author's."""
+def changed_files(
+    folder: Path, texts: Mapping[str, str], written: Mapping[str, bytes], before: Mapping[str, Any]
+) -> list[str]:
+    """Return the files that ``write`` would change or delete, with the same arguments."""
     contents = {name: text.encode() for name, text in texts.items() if name == FILE or not _is_authors(folder, name)}
-    return [name for name, content in {**contents, **written}.items() if _content(folder / name) != content]
+    contents |= written
+    gone = {name: b"" for name in before.get("files", {}) if name not in contents and (folder / name).exists()}
+    return [name for name, content in {**contents, **gone}.items() if _content(folder / name) != content]
 
 
 def _content(file: Path) -> bytes | None:

@@ -59,7 +59,7 @@ def registered(
     operators: list[PybindOperator] = []
     left_out: list[tuple[str, str]] = []
     for name, function in _named(found.functions):
-        if not is_named(function.name, choices.only or ("*",)) or is_named(function.name, choices.except_):
+        if not is_named(name, choices.only or ("*",)) or is_named(name, choices.except_):
             left_out.append((function.place, "left out, as adopt.toml says"))
         elif function.name in taken:
             left_out.append((function.place, "the package registers an operator of this name"))
@@ -87,11 +87,8 @@ def _mistakes(found: FoundModules, choices: PybindChoices, taken: Collection[str
     for line, names, known in (("writes", choices.writes, {*taken, *functions}), ("fakes", choices.fakes, functions)):
         yield from (f"{line}: no function is called {name}" for name in unused(names, known) if name != "*")
     for name, arguments in choices.writes.items():
-        has = (
-            [schema_names(each.arguments) for each in signatures(name, functions[name].doc)]
-            if name in functions
-            else []
-        )
+        meant = [each for each in found.functions if is_named(each.name, [name])]
+        has = [schema_names(one.arguments) for each in meant for one in signatures(each.name, each.doc)]
         for argument in arguments:
             if has and not any(argument in each for each in has):
                 yield f"writes: {name} has no argument {argument}, only {', '.join(has[0])}"

@@ -19,7 +19,7 @@ def verdict(operator: Line) -> str:
 # What an author writes into adopt.toml.
 _LINES = {
     "writes": 'need a line in adopt.toml, `writes = {f = ["out"]}`, or `[]` if one writes none of its arguments',
-    "pure": 'may write arguments, which nothing tells: `writes = {f = ["out"]}`, and `"*" = []` there for all others',
+    "pure": 'return tensors, and may write arguments, too: name these, `writes = {f = ["out"], "*" = []}` (*: others)',
     "fake": 'need a line in adopt.toml for torch.compile, `fakes = {f = "package.module:function"}`, or '
     '`{"*" = "package.module"}` for a module with a function of each name',
 }

@@ -30,7 +30,7 @@ _BOUND_FOR_CUDA = ("libtorch_cuda.so", "libc10_cuda.so")
 # The library with PyTorch's kernels.
 _OPERATORS = "libtorch_cpu.so"
 
-# What the flags of PyTorch's own build have, as this library says them.
+# A flag of every build of PyTorch. This library has the text of all flags around it.
 _FLAG_OF_ALL = b" -DUSE_PTHREADPOOL "
 
 # The headers that sources include if a macro is defined, where a wheel may lack them.

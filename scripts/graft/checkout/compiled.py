@@ -143,7 +143,7 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
         elif lacking:
             text, gone = text_without_lacking(lacking, code, kernels, refused)
             answer.put(place_of(name), name, text)
-            operators.leave(gone)
+            operators.leave(answer, gone)
             answer.left |= {f"{name}: {each}": f"it needs {header}, {_INSIDE}" for each, header in gone.items()}
         else:
             answer.put(place_of(name), name, code.text(kernels, refused))

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 from .answer import Question, text_of
 from .code import Code
-from .statements import Kind, Statement, statements
+from .statements import Kind, statements
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"][^\n]*", re.M)
-_OUTSIDE = re.compile(r"ideep(?:\.hpp|/.+)|mkl\w*\.h|xnnpack\.h|pytorch_qnnpack\.h")
-# The names that such headers declare.
-_DECLARED = re.compile(r"ideep|dnnl\w*|(?:mkl|MKL)_\w+|cblas_\w+|v[sdcz](?:[A-Z]\w*)|xnn_\w+|pytorch_q\w+")
-# Statements that stay in each text, as nobody asks which function needs them.
+# The headers of such libraries, and the names that these declare.
+_LIBRARIES = {
+    re.compile(header): re.compile(names)
+    for header, names in (
+        (r"ideep(?:\.hpp|/.+)", r"ideep|dnnl\w*"),
+        (r"mkl\w*\.h", r"(?:mkl|MKL)_\w+|cblas_\w+|v[sdcz][A-Z]\w*"),
+        (r"xnnpack\.h", r"xnn_\w+"),
+        (r"pytorch_qnnpack\.h", r"pytorch_q\w+"),
+    )
+}
+# Statements that are kept in each text: which functions need them is not known.
 _KEPT = {Kind.OTHER, Kind.TYPE}
 
 
@@ -44,23 +51,30 @@ class Lacking:
                 text = f"{text[: each.start]}{blank}{text[each.end :]}"
         return _INCLUDE.sub(lambda found: "" if found[1] in headers else found[0], text)
 
-    def needing(self, text: str, headers: Collection[str]) -> set[str]:
-        """Return what in a text needs one of the headers, and what uses that."""
+    def needing(self, text: str, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return what in a text needs one of the headers, and what uses that, each with the library's header."""
         every = [each for each in statements(text) if each.kind in {Kind.FUNCTION, *_KEPT} and each.names]
-        declared = {name for header in headers for name in self._declared(header)}
-        found = {i for i, each in enumerate(every) if _needs(each, declared)}
-        while True:
-            names = {name for i in found for name in every[i].called}
-            more = {i for i, each in enumerate(every) if i not in found and not names.isdisjoint(each.words)}
-            if not more:
-                return {name for i in found for name in every[i].names}
-            found |= more
+        found: dict[str, str] = {}
+        for header, outside in headers.items():
+            declared, of_library = self._declared(header), _names_of(outside)
+            for each in every:
+                words = each.words - each.names
+                if not words.isdisjoint(declared) or any(map(of_library.fullmatch, words)):
+                    found |= {name: outside for name in each.names if name not in found}
+        while more := [
+            (each, users) for each in every if (users := each.words & found.keys()) and not each.names <= found.keys()
+        ]:
+            found |= {name: found[min(users)] for each, users in more for name in each.names if name not in found}
+        return found
 
     def _leads_to(self, header: str) -> str:
         return next((name for name in self._all_from(header) if self._is_outside(name)), "")
 
     def _is_outside(self, header: str) -> bool:
-        return bool(_OUTSIDE.fullmatch(header)) and self._question.installed(f"torch/include/{header}") is None
+        return (
+            any(each.fullmatch(header) for each in _LIBRARIES)
+            and self._question.installed(f"torch/include/{header}") is None
+        )
 
     def _all_from(self, header: str) -> Iterator[str]:
         """Yield a header, and all that it includes: some include each other."""
@@ -88,9 +102,8 @@ class Lacking:
         return {name for each in lacking for found in statements(self._text(each)) for name in found.names}
 
 
-def _needs(statement: Statement, declared: Collection[str]) -> bool:
-    words = statement.words - statement.names
-    return not words.isdisjoint(declared) or any(map(_DECLARED.fullmatch, words))
+def _names_of(header: str) -> re.Pattern[str]:
+    return next(names for each, names in _LIBRARIES.items() if each.fullmatch(header))
 
 
 def text_without_lacking(
@@ -103,7 +116,7 @@ def text_without_lacking(
     if not (headers := lacking.headers(text)):
         return text, {}
     needing = lacking.needing(text, headers)
-    gone = {name: next(iter(headers.values())) for name in needing & (code.functions | {*kernels})}
+    gone = {name: header for name, header in needing.items() if name in code.functions or name in kernels}
     if needing:
-        text = code.text({*kernels} - needing, {*refused, *needing})
+        text = code.text({*kernels} - needing.keys(), {*refused, *needing})
     return lacking.without(text, headers, needing), gone

@@ -69,12 +69,22 @@ class Operators:
         )
         return set[str]().union(*names) - self.kernels
 
-    def leave(self, functions: Collection[str]) -> None:
-        """Take out the entries with kernels that cannot be compiled."""
-        if functions:
-            named = {name: fields or fields_of(self.texts[name]) for name, fields in self.entries.items()}
-            gone = {name for name, fields in named.items() if not _kernel_names(name, fields).isdisjoint(functions)}
-            self.entries = {name: fields for name, fields in self.entries.items() if name not in gone}
+    def leave(self, answer: Answer, functions: Collection[str]) -> None:
+        """Take out the kernels that cannot be compiled, and the entries that have no others. Note these."""
+        gone: list[str] = []
+        for name, fields in [*self.entries.items()] if functions else ():
+            whole = fields or fields_of(self.texts[name])
+            if _kernel_names(name, whole).isdisjoint(functions):
+                continue
+            rest = {key: each for key, each in kernels_of(whole).items() if each.rpartition("::")[2] not in functions}
+            if fields and rest:
+                self.entries[name] = {**fields, "dispatch": rest}
+            else:
+                gone += [name, *(each for each in self._delegating(name) if each in self.entries)]
+        for name in gone:
+            if self.entries.pop(name, {}) is None:
+                self.formulas.pop(name, None)  # of an operator that is not there
+            answer.left[f"{_FUNCTIONS}: {name}"] = "it has no kernel that is built"
 
     def _delegating(self, name: str) -> list[str]:
         pattern = re.compile(rf"structured_delegate: *{re.escape(name)}\s")
