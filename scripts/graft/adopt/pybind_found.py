@@ -76,8 +76,8 @@ def not_imported(package: str) -> list[str]:
     machines, so the author names those that are meant.
     """
     found = []
-    loaded = {line.rstrip().partition("/")[2] for line in Path("/proc/self/maps").read_text().splitlines()}
-    loaded = {f"/{each}" for each in loaded}
+    opened = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    loaded = {f"/{line.rstrip().partition('/')[2]}" for line in opened}
     for folder in map(Path, getattr(sys.modules.get(package), "__path__", [])):
         for path in sorted(folder.rglob("*.so")):
             suffix = next((each for each in EXTENSION_SUFFIXES if path.name.endswith(each)), None)
