@@ -16,7 +16,7 @@ from graft.checkout.repository import Repository
 from graft.checkout.statements import Kind, statements
 from graft.checkout.versions import WorkingTree
 from graft.core.errors import UsageError
-from helpers import beside, git, write
+from helpers import beside, compiled, git, write
 from small_tree import commit, repository
 
 CASES = beside(__file__)
@@ -253,6 +253,26 @@ def test_headers_that_no_wheel_has(tmp_path: Path, site: Path) -> None:
         f"{NATIVE}/Others.cpp: fourth": why,
         f"{FUNCTIONS}: fourth": "it has no kernel that is built",
     }
+
+
+def test_macros_that_pytorch_was_built_with(tmp_path: Path, site: Path) -> None:
+    """What cannot be compiled with one takes another branch."""
+    write(site, {"torch/lib/libtorch_cpu.so": ""})
+    flags = (
+        'extern const char* const flags; const char* const flags = " -DUSE_PTHREADPOOL -DUSE_XNNPACK -DUSE_FBGEMM ";'
+    )
+    compiled(flags, site / "torch/lib/libtorch_cpu.so", "-shared", "-fPIC")
+    write(site, {"torch/include/fbgemm/Fbgemm.h": ""})
+    text = FILES[f"{NATIVE}/Others.cpp"].replace(
+        "constexpr int kThree = 3;", "#ifdef USE_XNNPACK\nconstexpr int kThree = 3;\n#endif"
+    )
+    text = text.replace("  return self / 4", "#if defined(USE_FBGEMM)\n#endif\n  return self / 4")
+    checkout = repository(tmp_path / "macros", {**FILES, f"{NATIVE}/Others.cpp": text})
+    answer = of(checkout, site, (f"{NATIVE}/Others.cpp", "return self / 4", "return self / 8"))
+    assert answer.left == {}
+    answer = of(checkout, site, (f"{NATIVE}/Others.cpp", "kThree = 3", "kThree = 4"))
+    why = "PyTorch was built with it, and this is not: the torch lacks xnnpack.h"
+    assert answer.left == {f"{NATIVE}/Others.cpp: #if USE_XNNPACK": why}
 
 
 def test_other_kernels_of_an_entry_are_built(checkout: Path, site: Path) -> None:

@@ -120,7 +120,7 @@ class Base:
         """Return the compiler, which then compiles only for those CPU capabilities that the base has kernels for."""
         require_machine(self.wheel, self.machine, toolchain.machine)
         both = tuple(name for name in toolchain.capabilities if name in self.capabilities)
-        macros = tuple(name for name in self.macros if self._has_header_of(name))
+        macros = tuple(name for name in self.macros if name not in self.lacking)
         return replace(toolchain, capabilities=both, macros=macros)
 
     @cached_property
@@ -134,10 +134,11 @@ class Base:
         flags = content[content.rfind(b"\0", 0, at) + 1 : content.find(b"\0", at)]
         return tuple(sorted({*re.findall(r"-D(USE_\w+)", flags.decode(errors="replace"))}))
 
-    def _has_header_of(self, macro: str) -> bool:
-        """Whether the base has the header that sources include if a macro is defined."""
-        header = _HEADERS_OF.get(macro)
-        return header is None or (self.include / header).is_file()
+    @property
+    def lacking(self) -> dict[str, str]:
+        """The macros that cannot be defined, since sources then include a header that the base lacks: this header."""
+        headers = {name: _HEADERS_OF[name] for name in self.macros if name in _HEADERS_OF}
+        return {name: header for name, header in headers.items() if not (self.include / header).is_file()}
 
     @property
     def extension(self) -> str:

@@ -128,6 +128,18 @@ class Code:
         """The names that affected statements use."""
         return {word for i in self.affected for word in self.statements[i].words - self.statements[i].names}
 
+    def under(self, macros: Collection[str]) -> set[str]:
+        """Return those of the macros that conditions in affected statements, or around them, ask for."""
+        found, around = set[str](), list[frozenset[str]]()
+        for i, each in enumerate(self.statements):
+            if each.kind is Kind.DIRECTIVE:
+                word = next((each for each in each.tokens[0].replace("#", " ").split()), "")
+                around = [*around, each.words] if word.startswith("if") else around
+                around = around[:-1] if word == "endif" else around
+            elif i in self.affected:
+                found |= each.words.union(*around).intersection(macros)
+        return found
+
     @property
     def registrations(self) -> list[Statement]:
         """The affected statements that register kernels."""

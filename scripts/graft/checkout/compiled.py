@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from ..base.base import Base
 from ..core.errors import UsageError
 from . import headers as of_headers
 from .answer import Answer, Question, text_of
@@ -133,7 +134,9 @@ def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: b
 def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators) -> None:
     """Take of each source what is needed for the entries, and what registers itself."""
     kernels, refused = operators.kernels, operators.refused_kernels
-    lacking = Lacking(answer.question) if answer.question.site else None
+    site = answer.question.site
+    lacking = Lacking(answer.question) if site else None
+    macros = Base(site, site).lacking if site and (site / "torch/lib").is_dir() else {}
     named = {word for text in operators.texts.values() for word in re.findall(r"\w+", text)}
     used = kernels.union(*(code.used for code in codes.values()))
     for name, code in codes.items():
@@ -149,6 +152,9 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
             answer.put(place_of(name), name, code.text(kernels, refused))
         for statement in code.registrations:
             answer.operators |= _operators_named(statement.words, operators.texts)
+        for macro in sorted(code.under(macros)) if place_of(name) in answer.files else ():
+            why = f"PyTorch was built with it, and this is not: the torch lacks {macros[macro]}"
+            answer.left[f"{name}: #if {macro}"] = why
         for each in sorted(code.hidden & named):
             why = "only its file sees it now, and native_functions.yaml names it: PyTorch would not link"
             answer.left[f"{name}: {each}"] = why
