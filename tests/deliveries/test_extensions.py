@@ -173,7 +173,7 @@ def test_what_their_builds_say(environment: Environment, tmp_path: Path, monkeyp
     ],
 )
 def test_builds_that_cannot_be_asked(environment: Environment, tmp_path: Path, setup: str, said: str) -> None:
-    write(tmp_path, {"setup.py": setup})
+    write(tmp_path, {"setup.py": setup, "csrc/a.cpp": ""})
     with pytest.raises(UsageError) as caught:
         their_build(tmp_path, environment.python)
     assert said in caught.value.what and "\n" not in caught.value.what
