@@ -99,26 +99,26 @@ def their_build(tree: Path, python: str | Path) -> TheirBuild:
         return build
     if units := units_of_cmake(tree):
         return _with_cmake(tree, build, units)
-    if folder := next((each for each in _FOLDERS if (tree / each / "CMakeLists.txt").is_file()), ""):
-        what = "CMake builds it, and there is no compile_commands.json"
-        command = CONFIGURE.format(source=folder)
-        raise UsageError(f"{tree}: {what}", todo=f"run `{command}` there, or {_BY_HAND}")
-    if build and build.extensions:
-        what = f"its build compiles {build.extensions[0].name} with other tools"
-        raise UsageError(f"{tree}: {what}, and there is no compile_commands.json", todo=_BY_HAND)
-    kinds = {path.suffix for path in tree.rglob("*") if path.suffix in COMPILED}
-    if kinds == {".cu"}:
-        what, todo = "all its sources are for CUDA, and so its build has no extensions here", "adopt it where CUDA is"
-    elif kinds:
-        what, todo = "its setup.py has no extensions" if build else "it has no setup.py", _BY_HAND
-    else:
-        what = "it has no sources to compile"
-        todo = f"install it, and give the package: `pip install {tree}`, `graft adopt {_name_of(tree, build)}`"
+    what, todo = _why_not(tree, build)
     raise UsageError(f"{tree}: {what}", todo=todo)
 
 
-def _name_of(tree: Path, build: TheirBuild | None) -> str:
-    return next(iter(build.packages if build else _packages_in(tree)), "their_package")
+def _why_not(tree: Path, build: TheirBuild | None) -> tuple[str, str]:
+    """Return why a tree has no build that can be asked, and what to do."""
+    if folder := next((each for each in _FOLDERS if (tree / each / "CMakeLists.txt").is_file()), ""):
+        todo = f"run `{CONFIGURE.format(source=folder)}` there, or {_BY_HAND}"
+        return "CMake builds it, and there is no compile_commands.json", todo
+    if build and build.extensions:
+        what = f"its build compiles {build.extensions[0].name} with other tools"
+        return f"{what}, and there is no compile_commands.json", _BY_HAND
+    kinds = {path.suffix for path in tree.rglob("*") if path.suffix in COMPILED}
+    if kinds == {".cu"}:
+        return "all its sources are for CUDA, and so its build has no extensions here", "adopt it where CUDA is"
+    if kinds:
+        return "its setup.py has no extensions" if build else "it has no setup.py", _BY_HAND
+    package = next(iter(build.packages if build else _packages_in(tree)), "their_package")
+    todo = f"install it, and give the package: `pip install {tree}`, `graft adopt {package}`"
+    return "it has no sources to compile", todo
 
 
 def _of_setup(tree: Path, python: str | Path) -> TheirBuild:
@@ -177,10 +177,9 @@ def _asked(tree: Path, python: str | Path, result: Path, overlay: Path) -> dict[
         return described
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     said = lines[-1] if lines else f"it ended with exit code {done.returncode}"
-    todo = (
-        "it builds for CUDA, which is not here: set what makes it build for CPUs alone" if "CUDA_HOME" in said else ""
-    )
-    raise UsageError(f"{file}: {said}", todo=f"{todo or 'set what its build asks for'}, or {_BY_HAND}")
+    for_cuda = "it builds for CUDA, which is not here: set what makes it build for CPUs alone"
+    todo = for_cuda if "CUDA_HOME" in said else "set what its build asks for"
+    raise UsageError(f"{file}: {said}", todo=f"{todo}, or {_BY_HAND}")
 
 
 def _extension(tree: Path, said: Mapping[str, Any], own: Sequence[Path]) -> TheirExtension:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ..core.console import Steps, say, table
 from ..core.errors import GraftError, UsageError
-from ..core.process import run
 from ..inputs.native import SAMPLES
-from .dispatcher import ALONE
+from .dispatcher import answer_of
 from .folder import record_of
-
-_CHILD = Path(__file__).with_name("compare_child.py")
 
 # The ways to run an operator, in the table's order, and the verdicts that are no fault.
 WAYS = ("call", "script", "trace", "compile", "export", "vmap", "grad", "leaf", "version", "opcheck")
@@ -44,16 +39,13 @@ def compare(folder: Path, modules: Sequence[str], python: str) -> None:
             "        yield ...",
         )
         raise UsageError(f"{file}: there are no inputs to call the operators with", todo="\n".join(lines))
-    with Steps().step("call the operators beside the extension's"), TemporaryDirectory(prefix="graft-") as top:
-        asked, answer = Path(top, "request.json"), Path(top, "answer.json")
+    with Steps().step("call the operators beside the extension's"):
         functions = [f"torch.{path.stem}" for path in folder.glob("python/_adopted_*.py")]  # they register themselves
         request = {"operators": operators, "modules": [*modules, *functions], "samples": str(file)}
-        asked.write_text(json.dumps(request), encoding="utf-8")
-        done = run([python, _CHILD, asked, answer], cwd=Path(top), env=ALONE, check=False)
-        if not answer.is_file():
+        found, done = answer_of("compare_child.py", request, python)
+        if found is None:
             todo = f"`make develop NATIVE={folder} PYTHON={python}` adds the operators; correct what it says"
             raise UsageError(f"{file}: the process ended", cause=done.stdout.strip()[-2000:], todo=todo)
-        found = json.loads(answer.read_text(encoding="utf-8"))
     say(_told(found, [name for name, each in operators.items() if each["entry"]]))
     if wrong := [name for name, ways in found.items() if ways is None or _wrong(ways)]:
         raise GraftError(f"{', '.join(wrong)}: not as the extension's")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +29,20 @@ _PROBE = _HERE / "templates/probe.cpp"
 ALONE = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 
+def answer_of(
+    program: str, request: Mapping[str, Any], python: str, paths: Sequence[Path] = ()
+) -> tuple[dict[str, Any] | None, subprocess.CompletedProcess[str]]:
+    """Run a program of this folder with the user's Python, and ``paths`` first on its path. Return its answer, None if
+    there is none, and how it ended.
+    """
+    env = ALONE | ({"PYTHONPATH": os.pathsep.join(map(str, paths))} if paths else {})
+    with TemporaryDirectory(prefix="graft-adopt-") as top:
+        asked, answer = Path(top, "request.json"), Path(top, "answer.json")
+        asked.write_text(json.dumps(request), encoding="utf-8")
+        done = run([python, _HERE / program, asked, answer], cwd=Path(top), env=env, check=False)
+        return (json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else None), done
+
+
 def ask(
     environment: Environment,
     base: Base,
@@ -45,24 +60,13 @@ def ask(
     modules = asked.modules
     request = {"modules": modules, "probe": str(_probe(base, layout)), "choices": asked.choices, "own": asked.own}
     request |= {"extensions": extensions}
-    with TemporaryDirectory(prefix="graft-adopt-") as folder:
-        answer = Path(folder) / "answer.json"
-        answer.with_name("request.json").write_text(json.dumps(request), encoding="utf-8")
-        command: list[str | Path] = [environment.python, _HERE / "child.py", answer.with_name("request.json"), answer]
-        env = ALONE | ({"PYTHONPATH": os.pathsep.join(map(str, paths))} if paths else {})
-        done = run(
-            command,
-            cwd=Path(folder),
-            env=env,
-            check=False,
+    found, done = answer_of("child.py", request, environment.python, paths)
+    if found is None:
+        raise UsageError(
+            f"{' '.join(modules)}: the process that imported it ended with exit code {done.returncode}",
+            cause=done.stdout.strip()[-2000:] or "it printed nothing",
+            todo=f"try `{environment.python} -c 'import {modules[0]}'`",
         )
-        if not answer.is_file():
-            raise UsageError(
-                f"{' '.join(modules)}: the process that imported it ended with exit code {done.returncode}",
-                cause=done.stdout.strip()[-2000:] or "it printed nothing",
-                todo=f"try `{environment.python} -c 'import {modules[0]}'`",
-            )
-        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if error := found.get("error"):
         what = f"{' '.join(modules)}: {environment.python} cannot import it: {error}"
         raise UsageError(what, todo=_remedy(found, modules[0], environment.python))

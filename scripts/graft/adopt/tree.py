@@ -4,7 +4,6 @@ registers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,16 +16,13 @@ from ..core.extra_flags import OF_THIS_PROCESSOR, host_flags
 from ..core.files import lay_out_files
 from ..core.keys import FILE as PROJECT
 from ..core.layout import TorchVersion
-from ..core.process import run
 from ..deliveries import Trial
 from ..inputs.native import FUNCTIONS
 from ..inputs.pyproject import listed, read_toml, table_in
 from ..options import INSTALLED, Request
 from ..verbs import thin_files
 from .builds import TheirBuild, as_settings, their_build
-from .dispatcher import ALONE
-
-_IMPORTS = Path(__file__).with_name("imports_child.py")
+from .dispatcher import answer_of
 
 # Where the files lie that their build writes, below the adopted folder.
 _WRITTEN = "written"
@@ -105,11 +101,7 @@ class Tree:
         """
         packages = {name: [*map(str, places)] for name, places in self.packages.items()}
         request = {"modules": modules, "packages": packages, "extensions": [*self.extensions]}
-        with TemporaryDirectory(prefix="graft-adopt-") as folder:
-            asked, answer = Path(folder, "request.json"), Path(folder, "answer.json")
-            asked.write_text(json.dumps(request), encoding="utf-8")
-            run([python, _IMPORTS, asked, answer], cwd=Path(folder), env=ALONE, check=False)
-            found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
+        found, _ = answer_of("imports_child.py", request, python)
         if found:
             what = f"{found['place']}: it imports {found['module']}, which {python} does not have"
             raise UsageError(what, todo="install it; nothing was compiled")

@@ -143,7 +143,7 @@ class SymbolIndex:
             if not kept.is_file():
                 write_atomically(kept, _entries(library).tobytes())
         # Sorted by the hash of the name; a name defined at several addresses has several entries. np.load would parse
-        # Python, which two threads of Python 3.11 cannot do at once (cpython#106905).
+        # Python, which two threads of Python 3.11 cannot do at once.
         self._entries: npt.NDArray[Any] = np.memmap(kept, _ENTRY, "r")
 
     def find(self, names: Iterable[str], kind: int) -> dict[str, list[int]]:

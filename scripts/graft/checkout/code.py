@@ -133,9 +133,8 @@ class Code:
         found, around = set[str](), list[frozenset[str]]()
         for i, each in enumerate(self.statements):
             if each.kind is Kind.DIRECTIVE:
-                word = next((each for each in each.tokens[0].replace("#", " ").split()), "")
-                around = [*around, each.words] if word.startswith("if") else around
-                around = around[:-1] if word == "endif" else around
+                word = each.tokens[0].replace("#", " ").split()[0]
+                around = [*around, each.words] if word.startswith("if") else around[:-1] if word == "endif" else around
             elif i in self.affected:
                 found |= each.words.union(*around).intersection(macros)
         return found

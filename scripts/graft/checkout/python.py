@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from ..core.process import run
 from ..inputs.patches import ADDED
+from ..inputs.python_names import names_defined, names_needed
 from .changed_python import Difference
 from .python_operators import docs_of, without_docstrings
 
@@ -151,7 +151,7 @@ def merged(old: str, new: str, installed: str) -> tuple[str, list[str]]:
     text = _CONFLICT.sub(lambda found: found[1], done.stdout)
     if fault := not_python(text):
         raise ValueError(f"line {fault}, once merged with the installed torch's")
-    if lost := _used(text) & _bound(new) - _bound(text):
+    if lost := names_needed(text) & names_defined(new) - names_defined(text):
         raise ValueError(f"`{min(lost)}`: what defines it meets another change of the installed torch's")
     return text, conflicts
 
@@ -160,20 +160,6 @@ def _lines_of(part: str, whole: str, place: int) -> str:
     """Return which lines of a text a part is, which begins at a place."""
     first, number = whole.count("\n", 0, place) + 1, part.count("\n")
     return f"lines {first} to {first + number - 1}" if number > 1 else f"line {first}" if part else "no line"
-
-
-def _bound(text: str) -> set[str]:
-    """Return the names that a file gives to anything."""
-    nodes = [*ast.walk(ast.parse(text))]
-    found = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    found |= {each.name for each in nodes if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
-    aliases = (each for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for each in node.names)
-    return found | {each.asname or each.name.partition(".")[0] for each in aliases}
-
-
-def _used(text: str) -> set[str]:
-    nodes = ast.walk(ast.parse(text))
-    return {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
 
 
 def _require_python(name: str, text: str) -> None:

@@ -20,8 +20,11 @@ HELPERS = "FunctionsManual.cpp"
 # Batching rules, autocast policies and kernels of stubs need no entry.
 _REGISTERS = re.compile(rb"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,|^[ \t]*REGISTER_\w*DISPATCH\(", re.M)
 
-# Where sources lie that may be alone in a folder.
-_SOURCES = ("*.cpp", *(f"{part}/**/*.cpp" for part in ("ao_sparse", "nested", "quantized", "sparse", "transformers")))
+# The folders of sources, where PyTorch's own build compiles them (aten/src/ATen/CMakeLists.txt).
+OF_SOURCES = (
+    *("ao_sparse", "cpu", "cuda", "cudnn", "mkl", "mkldnn", "nested", "quantized", "sparse", "transformers", "utils"),
+    "xnnpack",
+)
 
 
 def is_native(folder: Path) -> bool:
@@ -39,7 +42,7 @@ def is_native(folder: Path) -> bool:
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    return chain.from_iterable(map(folder.glob, _SOURCES))
+    return chain(folder.glob("*.cpp"), *((folder / name).rglob("*.cpp") for name in OF_SOURCES))
 
 
 def not_native(folders: Sequence[Path]) -> list[Path]:

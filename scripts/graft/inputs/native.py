@@ -41,12 +41,8 @@ CPLUSPLUS = (*_SOURCE_SUFFIXES, *HEADER_SUFFIXES, *CUDA_SUFFIXES)
 PYTHON_SUFFIXES = (".py", ".pyi")
 DOCS_SUFFIX = ".rst"
 
-# The folders that builds read; any other is left alone. Sources are where PyTorch's own build compiles them
-# (aten/src/ATen/CMakeLists.txt).
-FOLDERS = (
-    *("ao_sparse", "cpu", "cuda", "cudnn", "mkl", "mkldnn", "nested", "quantized", "sparse", "transformers", "utils"),
-    *("ufunc", "xnnpack", DOCS.name, PYTHON.name),
-)
+# The folders that builds read; any other is left alone.
+FOLDERS = (*folders.OF_SOURCES, "ufunc", DOCS.name, PYTHON.name)
 
 # Names that ninja, compilers and wheels can all handle.
 _NAME = re.compile(r"[\w.+-]{1,120}")
