@@ -63,9 +63,13 @@ def test_another_result_is_told_though_an_input_is_refused(library: Any) -> None
     assert verdicts(library, "refused", grown, grown, (X, 9))["call"] == "refused"
 
 
-@pytest.mark.parametrize("sample", [(X, 1, 2), (X, {"bye": 1}), {"by": 1}])
+# Too many arguments, another name, and one that is missing.
+WRONG = [("x", 1, 2), ("x", {"bye": 1}), {"by": 1}]
+
+
+@pytest.mark.parametrize("sample", WRONG)
 def test_wrong_samples_are_told(library: Any, sample: Any) -> None:
-    found = verdicts(library, f"wrong_{len(str(sample))}", grown, grown, sample)
+    found = verdicts(library, f"wrong_{WRONG.index(sample)}", grown, grown, sample)
     assert found["call"].startswith("TypeError: samples.py gives ") and found["call"].endswith("has x, by")
 
 

@@ -134,28 +134,24 @@ def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: b
 def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators) -> None:
     """Take of each source what is needed for the entries, and what registers itself."""
     kernels, refused = operators.kernels, operators.refused_kernels
-    site = answer.question.site
-    lacking = Lacking(answer.question) if site else None
-    macros = Base(site, site).lacking if site and (site / "torch/lib").is_dir() else {}
-    named = {word for text in operators.texts.values() for word in re.findall(r"\w+", text)}
+    site, lacking = answer.question.site, Lacking(answer.question)
+    macros = Base(site, site).lacking if codes and site and (site / "torch/lib").is_dir() else {}
     used = kernels.union(*(code.used for code in codes.values()))
     for name, code in codes.items():
         gone: dict[str, str] = {}
         if code.is_new and refused.isdisjoint(code.functions):
             answer.put_whole(place_of(name), name)
-        elif lacking:
+        else:
             text, gone = text_without_lacking(lacking, code, kernels, refused)
             answer.put(place_of(name), name, text)
             operators.leave(answer, gone)
             answer.left |= {f"{name}: {each}": f"it needs {header}, {_INSIDE}" for each, header in gone.items()}
-        else:
-            answer.put(place_of(name), name, code.text(kernels, refused))
         for statement in code.registrations:
             answer.operators |= _operators_named(statement.words, operators.texts)
         for macro in sorted(code.under(macros)) if place_of(name) in answer.files else ():
             why = f"PyTorch was built with it, and this is not: the torch lacks {macros[macro]}"
             answer.left[f"{name}: #if {macro}"] = why
-        for each in sorted(code.hidden & named):
+        for each in sorted(filter(operators.are_naming, code.hidden)):
             why = "only its file sees it now, and native_functions.yaml names it: PyTorch would not link"
             answer.left[f"{name}: {each}"] = why
         for each in code.removed:

@@ -29,7 +29,7 @@ class Lacking:
     """The headers that a torch lacks.
 
     Args:
-        question: what is asked; its ``site`` has the torch.
+        question: what is asked.
     """
 
     def __init__(self, question: Question) -> None:
@@ -39,8 +39,10 @@ class Lacking:
 
     def headers(self, text: str) -> dict[str, str]:
         """Return the headers that a text includes and that cannot be compiled, each with the library's that it leads
-        to.
+        to; nothing if the folder is for any torch.
         """
+        if not self._question.site:
+            return {}
         return {name: outside for name in _INCLUDE.findall(text) if (outside := self.leads_to(name))}
 
     def without(self, text: str, headers: Collection[str], names: Collection[str]) -> str:

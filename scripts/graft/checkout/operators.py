@@ -69,6 +69,10 @@ class Operators:
         )
         return set[str]().union(*names) - self.kernels
 
+    def are_naming(self, function: str) -> bool:
+        """Return whether an entry of native_functions.yaml names a function."""
+        return any(re.search(rf"\b{function}\b", text) for text in self.texts.values())
+
     def leave(self, answer: Answer, functions: Collection[str]) -> None:
         """Take out the kernels that cannot be compiled, and the entries that have no others. Note these."""
         gone: list[str] = []
