@@ -186,3 +186,25 @@ def test_only_some_releases(tmp_path: Path) -> None:
         "2.13.0+cpu": ["trace"],
         "2.14.0": ["trace", "cpu/LerpKernel.cpp", "sinc_backward"],
     }
+
+
+PROD = "Tensor prod_backward(const Tensor& grad, const Tensor& input, const Tensor& result) {\n  return grad;\n}\n"
+OF_DIM = "Tensor prod_backward(\n    Tensor grad, const Tensor& input, Tensor result, int64_t dim, bool keepdim) {\n"
+
+
+def test_an_overload_that_stays(known: BaseOperators, tmp_path: Path) -> None:
+    (said,) = said_of(tmp_path, known, {HELPERS: source(PROD)})
+    assert said.startswith("FunctionsManual.cpp:3: warning: ")
+    assert "`prod_backward(at::Tensor, at::Tensor const&, at::Tensor, long, bool)` stays PyTorch's" in said
+    assert "ProdBackward1" in said and "ProdBackward0" not in said
+    assert said_of(tmp_path, known, {HELPERS: source(PROD, f"{OF_DIM}  return grad;\n}}\n")}) == []
+
+
+def test_all_that_calls_it_stays(known: BaseOperators, tmp_path: Path) -> None:
+    """Only three functions of PyTorch call it, no formula."""
+    safe = "Tensor prod_safe_zeros_backward(const Tensor& grad, const Tensor& inp, int64_t dim) {\n  return grad;\n}\n"
+    keep = "[tool.graft]\nkeep = ['prod_backward', 'linalg_det_backward']\n"
+    (error,) = said_of(tmp_path, known, {HELPERS: source(safe), "pyproject.toml": keep})
+    assert "prod_safe_zeros_backward has no effect: only linalg_det_backward, prod_backward of PyTorch call it" in error
+    (warning,) = said_of(tmp_path, known, {HELPERS: source(safe, PROD), "pyproject.toml": keep})
+    assert "stays PyTorch's" in warning

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from ..inputs.cplusplus import Definition
 from ..inputs.entries import Entry
@@ -19,7 +19,10 @@ _MANY = 40
 _OWN_HEADER = re.compile(rf'^[ \t]*#[ \t]*include[ \t]*"{re.escape(str(HELPERS_HEADER))}"', re.M)
 
 # The autograd nodes and kernels that torchgen writes. They are generated again.
-_GENERATED = re.compile(r"torch::autograd::(?:generated::\w+(?:::|_apply|\()|VariableType::|ADInplaceOrView::)")
+_GENERATED = re.compile(
+    r"torch::autograd::(?:generated::(?!details::)(\w+?)(?:::|_apply_functional|\()"
+    r"|(?:VariableType|ADInplaceOrView)::(?:\(anonymous namespace\)::)?(\w+)\()"
+)
 
 
 def check_helpers(
@@ -112,9 +115,9 @@ def _check_calls(
     kept = {name for folder in natives.folders for name in folder.settings.kept}
     for each in replaced:
         of_each = {c for called, found in callers.items() if is_same(called, each) for c in found}
-        helping = {name_in(c) for c in of_each if c.startswith(f"{NAMESPACE}::")} - helpers.names - kept
+        calling = {name_in(c) for c in of_each if c.startswith(f"{NAMESPACE}::")} - helpers.names
         place = (each.file, each.line, 0)
-        for name in sorted(helping):
+        for name in sorted(calling - kept):
             of_formulas = base.calling({name})
             what = f"PyTorch's {name} calls PyTorch's {each.name}"
             what += f"; formulas of {_list(of_formulas)} call it" if of_formulas else ""
@@ -124,9 +127,35 @@ def _check_calls(
         if others:
             what = f"{_list(sorted(others))} of PyTorch call PyTorch's {each.name}"
             findings.add(place, what, "nothing to do, if that is right", is_warning=True)
-        is_called = of_each or base.calling({each.name}) or re.search(rf"\b{each.name}\(", formulas)
-        if not is_called:
+        of_formulas = {c for c in of_each if not c.startswith(f"{NAMESPACE}::") or name_in(c) in helpers.names}
+        if of_formulas or base.calling({each.name}) or re.search(rf"\b{each.name}\(", formulas):
+            continue
+        if calling and calling <= kept:
+            what = f"{each.name} has no effect: only {_list(sorted(calling))} of PyTorch call it, which `keep` names"
+            findings.add(place, what, "copy one of these, too, or delete it")
+        elif not calling:
             findings.add(place, f"nothing in PyTorch calls {each.name}", "delete it")
+    _check_overloads(replaced, helpers, callers, findings)
+
+
+def _check_overloads(
+    replaced: Iterable[Definition],
+    helpers: Helpers,
+    callers: Mapping[str, Iterable[str]],
+    findings: Findings,
+) -> None:
+    """Warn of overloads that stay PyTorch's beside one that is replaced: formulas that call these keep them."""
+    first = {each.name: each for each in reversed([*replaced])}
+    stay: dict[str, dict[str, set[str]]] = {name: {} for name in first}
+    for called, found in callers.items():
+        generated = filter(None, map(_GENERATED.match, found))
+        if (of_formulas := {each[1] or each[2] for each in generated}) and not any(is_same(called, each) for each in helpers.defined):
+            stay[name_in(called)][called.removeprefix(f"{NAMESPACE}::")] = of_formulas
+    for name, overloads in stay.items():
+        for called, of_formulas in sorted(overloads.items()):
+            what = f"`{called}` stays PyTorch's, and {_list(sorted(of_formulas))} call it"
+            place = (first[name].file, first[name].line, 0)
+            findings.add(place, what, "copy it, too, if it has the same mistake", is_warning=True)
 
 
 def _list(names: Collection[str]) -> str:
