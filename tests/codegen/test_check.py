@@ -151,6 +151,7 @@ def test_types_of_a_function_are_as_written(text: str, returns: str, parameters:
         ("const ::std::optional<at::Tensor> &", "std::optional<Tensor> const&", True),
         ("::std::tuple<at::Tensor &,at::Tensor &>", "std::tuple<Tensor&, Tensor&>", True),
         ("const at::ITensorListRef &", "const IListRef<at::Tensor>&", True),
+        ("const SparseTensor&", "const at::Tensor &", True),
         ("[[maybe_unused]] int64_t", "int", False),
         ("std::array<bool,2>", "std::array<bool, 3>", False),
         ("Tensor", "Tensor&", False),

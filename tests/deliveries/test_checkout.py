@@ -46,7 +46,7 @@ VARIABLES = {**os.environ, "PYTHONPATH": str(PACKAGES)}
 FILES = (
     *("torch/csrc/autograd/FunctionsManual.h", LERP_HEADER),
     *(f"{OPINFOS}/common_methods_invocations.py", f"{OPINFOS}/opinfo/definitions/*.py"),
-    *(FLATTEN, "torch/functional.py", "torch/_decomp/decompositions.py"),
+    *(FLATTEN, "torch/functional.py", "torch/_decomp/decompositions.py", "torch/_meta_registrations.py"),
 )
 
 
@@ -186,6 +186,23 @@ CHANGES = {
     ),
 }
 
+# Functions that are registered for operators, which can be only once.
+OF_TABLES = Change(
+    "[decomposed(torch.ops.aten.hardsigmoid.default, torch.tensor(9.0)).item(),"
+    " message(torch.mm, *torch.ones(2, 2, device='meta'))]",
+    [2, "mat1 must be 2D"],
+    (
+        "torch/_decomp/decompositions.py",
+        "return torch.clamp(torch.clamp(self + 3, min=0), max=6) / 6",
+        "return torch.clamp(torch.clamp(self + 3, min=0), max=6) / 3",
+    ),
+    (
+        "torch/_meta_registrations.py",
+        'def meta_mm(a, b, out_dtype: torch.dtype | None = None):\n    torch._check(a.dim() == 2, lambda: "a must',
+        'def meta_mm(a, b, out_dtype: torch.dtype | None = None):\n    torch._check(a.dim() == 2, lambda: "mat1 must',
+    ),
+)
+
 SHOW = """
 import json, sys, warnings
 import torch
@@ -199,6 +216,12 @@ def gradient(function, value):
 def decomposed(operator, *arguments):
     import torch._decomp.decompositions
     return torch._decomp.decomposition_table[operator](*arguments)
+
+def message(function, *arguments):
+    try:
+        function(*arguments)
+    except RuntimeError as error:
+        return str(error)
 
 def batched():
     x, indices = torch.rand(2, 3, 1, 1, 1), torch.randint(8, (2, 3, 1, 1, 1))
@@ -453,9 +476,10 @@ def test_error_before_anything_is_built(stock_copy: Environment, checkout: Path)
 
 
 def test_thin_wheel(stock_copy: Environment, checkout: Path, tmp_path: Path) -> None:
-    """Someone installs it beside a stock torch, in another environment."""
+    """Someone installs it beside a stock torch, in another environment. No file of torch is replaced there."""
     for name in ("composite", "operator"):
         CHANGES[name].make(checkout)
+    OF_TABLES.make(checkout)
     make("undevelop", stock_copy)
     # Another one would have a torch of another commit.
     other = stock_copy.copied_to(tmp_path / "other")
@@ -465,6 +489,8 @@ def test_thin_wheel(stock_copy: Environment, checkout: Path, tmp_path: Path) -> 
     assert wheel.stat().st_size < 1e6
     other.pip("install", "--no-deps", wheel)
     assert is_there(other, "composite", "operator") and not is_there(stock_copy, "composite")
+    code = f"import sys; sys.argv[1:] = [{json.dumps({'of tables': OF_TABLES.shown})!r}]\n{SHOW}"
+    assert json.loads(other.run(code).stdout) == {"of tables": OF_TABLES.value}
 
 
 @pytest.mark.slow

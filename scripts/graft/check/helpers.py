@@ -127,8 +127,8 @@ def _check_calls(
         if others:
             what = f"{_list(sorted(others))} of PyTorch call PyTorch's {each.name}"
             findings.add(place, what, "nothing to do, if that is right", is_warning=True)
-        of_formulas = {c for c in of_each if not c.startswith(f"{NAMESPACE}::") or name_in(c) in helpers.names}
-        if of_formulas or base.calling({each.name}) or re.search(rf"\b{each.name}\(", formulas):
+        others = {c for c in of_each if not c.startswith(f"{NAMESPACE}::") or name_in(c) in helpers.names}
+        if others or base.calling({each.name}) or re.search(rf"\b{each.name}\(", formulas):
             continue
         if calling and calling <= kept:
             what = f"{each.name} has no effect: only {_list(sorted(calling))} of PyTorch call it, which `keep` names"
@@ -149,7 +149,9 @@ def _check_overloads(
     stay: dict[str, dict[str, set[str]]] = {name: {} for name in first}
     for called, found in callers.items():
         generated = filter(None, map(_GENERATED.match, found))
-        if (of_formulas := {each[1] or each[2] for each in generated}) and not any(is_same(called, each) for each in helpers.defined):
+        if (of_formulas := {each[1] or each[2] for each in generated}) and not any(
+            is_same(called, each) for each in helpers.defined
+        ):
             stay[name_in(called)][called.removeprefix(f"{NAMESPACE}::")] = of_formulas
     for name, overloads in stay.items():
         for called, of_formulas in sorted(overloads.items()):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
-from itertools import chain
+from collections.abc import Collection, Iterable
 
-from ..inputs.python_names import names_needed_at_import
+from ..inputs.python_names import names_needed, names_needed_at_import
 from .python_operators import Function, OfOperators, by_name, lists_of, missing, name_of, subject
+from .registrations import freeing, imports_for
+
+# By line, the texts of a statement.
+_Texts = list[tuple[int, str]]
 
 
 class Difference:
@@ -17,13 +20,14 @@ class Difference:
         before: one version.
         after: the other.
         refused: the names of operators, as in native_functions.yaml. What belongs to them stays as ``before`` has it.
+        file: the path of the file in a checkout.
 
     Raises:
         SyntaxError: one of them is not Python of this version.
     """
 
-    def __init__(self, before: str, after: str, refused: Collection[str] = ()) -> None:
-        self._refused = OfOperators(refused)
+    def __init__(self, before: str, after: str, refused: Collection[str] = (), file: str = "") -> None:
+        self._refused, self._file = OfOperators(refused), file
         old_lines, self._lines = before.split("\n"), after.split("\n")
         self._old, self._new = (ast.parse(text).body for text in (before, after))
         spelt = {each: _spelt(each, old_lines) for each in self._old}
@@ -55,55 +59,78 @@ class Difference:
         gone = [_label(each) for each in self._gone if name_of(each) in self._left]
         return list(dict.fromkeys([*(found[line] for line in sorted(found)), *gone]))
 
-    def lines(self) -> str:
+    def behind(self) -> tuple[str, list[str]]:
         """Return the text that, behind ``before``, makes it define what ``after`` does: imports, functions, new classes
-        and other new statements, elements of lists. Each is at the line that it has in ``after``.
+        and other new statements, elements of lists; and what such a text cannot change, which stays.
 
-        Raises:
-            ValueError: the line of ``before`` that text behind the file cannot change, or of ``after``.
-        """
-        lines = [""] * len(self._lines)
-        for number, text in chain.from_iterable(self.texts()):
-            for at, line in enumerate(text.split("\n"), number - 1):
-                lines[at] = line if lines[at] in ("", line) else f"{lines[at]} {line.lstrip()}"
-        return "\n".join(lines).rstrip("\n") + "\n" if any(lines) else ""
-
-    def texts(self) -> list[list[tuple[int, str]]]:
-        """Return the texts behind ``before`` for each statement that ``after`` adds or changes, with their lines there.
-
-        Raises:
-            ValueError: as ``lines``.
+        Each is at the line that it has in ``after``. What registers a function for an operator comes after a first line
+        that takes out the one that is registered.
         """
         both = self._known & self._kept
         orders = [[text for each in body if (text := self._content[each]) in both] for body in (self._old, self._new)]
         if orders[0] != orders[1]:
-            raise ValueError("the order of statements")
+            return "", ["the order of statements"]
         gone = {name: each for each in self._gone if (name := name_of(each)) not in self._left}
-        added = [each for each in self._added if name_of(each) not in self._left]
-        found = [(each, self._texts(each, gone.pop(name_of(each), None))) for each in added]
-        if gone := {name: each for name, each in gone.items() if not isinstance(each, ast.Import | ast.ImportFrom)}:
-            raise ValueError(f"line {min(each.lineno for each in gone.values())} of the release's")
-        before_names = dict(pair for each in self._old for pair in _bound(each))
-        bound = [pair for each, texts in found if texts for pair in _bound(each)]
-        changed = {name for name, what in bound if before_names.get(name) != what}
+        taken, faults, taking_out = dict[ast.stmt, _Texts](), dict[ast.stmt, str](), dict[ast.stmt, list[str]]()
+        for each in (each for each in self._added if name_of(each) not in self._left):
+            old = gone.pop(name_of(each), None)
+            try:
+                taken[each] = self._texts(each, old)
+                taking_out[each] = self._freed(old)
+            except ValueError as error:
+                faults[each] = str(error)
+        for each in (each for each in gone.values() if not isinstance(each, ast.Import | ast.ImportFrom)):
+            if freed := self._freed(each):
+                taking_out[each] = freed
+            else:
+                faults[each] = f"line {each.lineno} of the release's"
+        self._leave(taken, faults)
+        first = [line for each, lines in taking_out.items() if each not in faults for line in lines]
+        return self._at_lines([*imports_for(first), *first], taken), [
+            faults[each] for each in sorted(faults, key=_line)
+        ]
+
+    def _leave(self, taken: dict[ast.stmt, _Texts], faults: dict[ast.stmt, str]) -> None:
+        """Take out what the file itself needs when it is imported, before a text behind it, and what needs that."""
+        before = dict(pair for each in self._old for pair in _bound(each))
         stays = [each for each in self._gone if name_of(each) in self._left]
         rest = ast.Module([*(each for each in self._new if self._content[each] in self._known), *stays], [])
-        if changed and (taken := names_needed_at_import(rest) & changed):
-            raise ValueError(f"`{min(taken)}`, which other code of the file takes when it is imported")
-        return [texts for _, texts in found if texts]
+        at_import = names_needed_at_import(rest)
+        for each in [each for each, texts in taken.items() if texts]:
+            changed = {name for name, what in _bound(each) if before.get(name) != what}
+            if needed := changed & at_import:
+                faults[each] = f"`{min(needed)}`, which other code of the file takes when it is imported"
+        lost = {name for each in faults if each in self._new for name, _ in _bound(each)}
+        while lost:
+            more = [each for each in taken.keys() - faults.keys() if not lost.isdisjoint(_needed(each))]
+            faults |= {each: f"{_label(each)}, which needs `{min(lost & _needed(each))}`" for each in more}
+            lost = {name for each in more for name, _ in _bound(each)}
+        for each in faults:
+            taken.pop(each, None)
 
-    def _texts(self, statement: ast.stmt, old: ast.stmt | None) -> list[tuple[int, str]]:
+    def _at_lines(self, first: Iterable[str], taken: dict[ast.stmt, _Texts]) -> str:
+        lines = ["; ".join(first), *[""] * len(self._lines)]
+        for number, text in (pair for texts in taken.values() for pair in texts):
+            for at, line in enumerate(text.split("\n"), number - 1):
+                lines[at] = line if lines[at] in ("", line) else f"{lines[at]} {line.lstrip()}"
+        return "\n".join(lines).rstrip("\n") + "\n" if any(lines) else ""
+
+    def _texts(self, statement: ast.stmt, old: ast.stmt | None) -> _Texts:
         """Return the texts that take a file from ``old``, if there is one, to ``statement``, with their lines."""
         is_future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         is_new = old is None and not isinstance(statement, ast.If | ast.Try | ast.With | ast.For | ast.While)
         if isinstance(old, ast.Assign | ast.AnnAssign):
             if lists := lists_of(old, statement):
                 return self._gained(statement, *lists)
-        elif not is_future and (is_new or (isinstance(old, Function) and not old.decorator_list)):
+        elif not is_future and (is_new or (isinstance(old, Function) and freeing(old, self._file) is not None)):
             return [(_first_line(statement), _spelt(statement, self._lines))]
         raise ValueError(f"line {statement.lineno} of the branch's")
 
-    def _gained(self, statement: ast.stmt, old: ast.List, new: ast.List) -> list[tuple[int, str]]:
+    def _freed(self, old: ast.stmt | None) -> list[str]:
+        """Return the statements that take out what a statement registered; none if that is nothing, or not known."""
+        return (freeing(old, self._file) or []) if isinstance(old, Function) else []
+
+    def _gained(self, statement: ast.stmt, old: ast.List, new: ast.List) -> _Texts:
         """Return the texts that add the elements that a list gains."""
         gained, lost = missing(old, new), missing(new, old)
         more, less = ([each for each in some if not self._refused.named(subject(each))] for some in (gained, lost))
@@ -114,6 +141,14 @@ class Difference:
             return []
         listed = [(each.lineno, f"    {_segment(each, self._lines)},") for each in more]
         return [(more[0].lineno, f"{name_of(statement)} += ["), *listed, (more[-1].end_lineno or 0, "]")]
+
+
+def _line(statement: ast.stmt) -> int:
+    return statement.lineno
+
+
+def _needed(statement: ast.stmt) -> set[str]:
+    return names_needed(ast.unparse(statement))
 
 
 def _first_line(statement: ast.stmt) -> int:

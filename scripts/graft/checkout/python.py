@@ -94,7 +94,7 @@ def taken(
     _require_python(name, new)
     new, found = without_docstrings(new, added)
     try:
-        difference = Difference(old or "", new, refused)
+        difference = Difference(old or "", new, refused, name)
     except SyntaxError as error:
         raise ValueError(f"before the changes it is not Python of this version: {error}") from error
     docs, computed = docs_of(found)
@@ -106,18 +106,18 @@ def taken(
         return Taken(new.encode(), "", docs, left)
     if installed is None and not of_refused:
         return Taken(None, new or "\n", docs, left)  # an empty file makes a package
-    try:
-        text = difference.lines()
-        if text and name in _DOCSTRINGS:
-            raise ValueError("docstrings of PyTorch's operators")
-    except ValueError as error:
-        if not only_behind and not of_refused and old is not None and installed is not None:
-            both, conflicts = merged(old, new, installed)
-            return Taken(both.encode(), "", docs, [*left, *conflicts])
-        why = "the installed torch has another version" if installed != old else "no file of torch is replaced here"
-        why = f"{', '.join(of_refused)} must be left out" if of_refused else why
-        raise ValueError(f"{why}, and text behind the file cannot change {error}") from error
-    return Taken(None, text, docs, left)
+    text, faults = difference.behind()
+    if text and name in _DOCSTRINGS:
+        text, faults = "", ["docstrings of PyTorch's operators"]
+    if faults and not only_behind and not of_refused and old is not None and installed is not None:
+        both, conflicts = merged(old, new, installed)
+        return Taken(both.encode(), "", docs, [*left, *conflicts])
+    why = "the installed torch has another version" if installed != old else "no file of torch is replaced here"
+    why = f"{', '.join(of_refused)} must be left out" if of_refused else why
+    faults = [f"{why}, and text behind the file cannot change {each}" for each in faults]
+    if faults and not text:
+        raise ValueError(faults[0])
+    return Taken(None, text, docs, [*left, *faults])
 
 
 def _text(content: bytes | None) -> str | None:

@@ -21,7 +21,7 @@ from ..core.files import files_below
 from ..inputs.elsewhere import SOURCE_SUFFIXES
 from ..inputs.native import NativeFolders
 from ..inputs.patches import ADDED
-from .appending import appended_texts, behind, our_files
+from .appending import appended_texts, behind, our_files, texts_of_folders
 from .docs import docstring, insert_classes, insert_functions, with_docstring
 
 ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
@@ -122,7 +122,8 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
     composition.insert(made.natives, made.description)
     composition.append(appended_texts(made.natives, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)
-    note = {**note, "replaced": made.description.replaced_parts, "laid_over": sorted(laid_over)}
+    note |= {"extended": sorted(texts_of_folders(made.natives)), "laid_over": sorted(laid_over)}
+    note |= {"replaced": made.description.replaced_parts}
     own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
     own |= {name: path.read_bytes() for name, path in made.libraries.items()}
     return {**composition.files, **installed_headers(tree, made.natives), **own}
@@ -158,7 +159,7 @@ def describe_additions(base: str, made: Made) -> str:
         "The added operators are under the license of their authors:\n",
         *(f"    {name}\n" for name in names),
     ]
-    if replaced := [*description.replaced_lines, *sorted(made.natives.overlay)]:
-        parts += ["So are these parts, which replace PyTorch's own:\n"]
+    if replaced := [*description.replaced_lines, *sorted({*made.natives.overlay, *texts_of_folders(made.natives)})]:
+        parts += ["So are these parts, which replace or extend PyTorch's own:\n"]
         parts += [f"    {line}\n" for line in replaced]
     return "".join(parts)

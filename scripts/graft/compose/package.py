@@ -18,7 +18,7 @@ from ..base.base import Base
 from ..codegen.description import NAMESPACES
 from ..core.files import files_below
 from ..inputs.snapshot import Snapshot
-from .appending import appended_texts
+from .appending import appended_texts, texts_of_folders
 from .composition import ANNOTATED, Composition, Made
 from .facts import facts_of
 from .several import BUILDS, folder_of
@@ -61,6 +61,7 @@ def extending(base: Base, made: Made, given: Mapping[str, str], name: str, deliv
         "hash": made.hash_,
         "operators": made.description.operators,
         "replaced": made.description.replaced_parts,
+        "extended": sorted(texts_of_folders(made.natives)),
         "owners": sorted({namespace.attribute for namespace in NAMESPACES}),
         "behind": behind,
         "new": new,

@@ -46,6 +46,8 @@ _ALIASES = {
     "long": "int64_t",
     "variable_list": "vector<Tensor>",
     "Variable": "Tensor",
+    "SparseTensor": "Tensor",
+    "SparseCsrTensor": "Tensor",
 }
 
 

@@ -168,6 +168,8 @@ def _lines(note):
     yield "operators", ", ".join(name for name in names if not name.startswith("_"))
     if note.get("laid_over"):
         yield "laid over", ", ".join(note["laid_over"])
+    if note.get("extended"):
+        yield "extended", ", ".join(note["extended"])
     if note.get("replaced"):
         yield "replaced", ", ".join(f"{name} ({', '.join(what)})" for name, what in note["replaced"].items())
         yield from _overridden(note["replaced"])
