@@ -139,6 +139,19 @@ def test_formula_with_a_function_that_the_torch_lacks(checkout: Path, site: Path
     assert "other_backward" in answer.files["FunctionsManual.h"].decode()
 
 
+def test_a_function_that_the_code_of_every_operator_calls(checkout: Path, site: Path) -> None:
+    write(site, {"torchgen/packaged/autograd/templates/Functions.cpp": "  other_backward(grad);\n"})
+    edit = (f"{HELPERS}.cpp", "return scaled(grad)", "return scaled(grad) * 2")
+    answer = of(checkout, site, edit)
+    assert answer.files == {}
+    assert answer.left == {f"{HELPERS}.cpp: other_backward": "the code of every operator calls PyTorch's"}
+    answer = of(checkout, site, (f"{HELPERS}.cpp", "grad / n", "other_backward(grad) / n"))
+    text = answer.files["FunctionsManual.cpp"].decode()
+    assert "static Tensor graft_other_backward(const Tensor& grad)" in text and "graft_other_backward(grad) / n" in text
+    (why,) = answer.left.values()
+    assert why.endswith("functions for formulas that are built call the new one")
+
+
 def test_operators_that_the_torch_has_not_or_otherwise_are_refused(checkout: Path, site: Path) -> None:
     theirs = FILES[FUNCTIONS].replace("third(Tensor self, int n)", "third(Tensor self, int n, int m)")
     write(site, {YAML: theirs.partition("- func: fourth")[0]})

@@ -13,7 +13,7 @@ from ..codegen.known import known_operators, known_tags
 from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
 from ..inputs.cplusplus import Definition, read_text
 from ..inputs.entries import fields_of, texts_of_entries
-from ..inputs.helpers import HEADER, MANGLED
+from ..inputs.helpers import HEADER, MANGLED, fixed_functions
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 
@@ -120,12 +120,7 @@ class BaseOperators:
     @cached_property
     def fixed_formula_functions(self) -> set[str]:
         """Those of them that are inline, or in the code that torchgen writes for every operator."""
-        generator = self.tree / PACKAGED[DERIVATIVES]
-        written = [*generator.glob("gen_*.py"), *(generator / "templates").iterdir()]
-        called = {word for path in written for word in re.findall(r"\b(\w+)\(", path.read_text(encoding="utf-8"))}
-        header = self.tree / "torch/include" / HEADER
-        inline = {each.name for each in read_text(header, header.read_text(encoding="utf-8")).definitions}
-        return (called & self.formula_functions.keys()) | inline
+        return fixed_functions(self.tree)
 
     def calling(self, names: Iterable[str]) -> list[str]:
         """Return PyTorch's entries in derivatives.yaml with a formula that calls one of the functions ``names``."""

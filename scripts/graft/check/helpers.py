@@ -135,7 +135,7 @@ def _check_calls(
             findings.add(place, what, "copy one of these, too, or delete it")
         elif not calling:
             findings.add(place, f"nothing in PyTorch calls {each.name}", "delete it")
-    _check_overloads(replaced, helpers, callers, findings)
+    _check_overloads([each for each in replaced if each.name not in kept], helpers, callers, findings)
 
 
 def _check_overloads(
@@ -146,18 +146,13 @@ def _check_overloads(
 ) -> None:
     """Warn of overloads that stay PyTorch's beside one that is replaced: formulas that call these keep them."""
     first = {each.name: each for each in reversed([*replaced])}
-    stay: dict[str, dict[str, set[str]]] = {name: {} for name in first}
-    for called, found in callers.items():
-        generated = filter(None, map(_GENERATED.match, found))
-        if (of_formulas := {each[1] or each[2] for each in generated}) and not any(
-            is_same(called, each) for each in helpers.defined
-        ):
-            stay[name_in(called)][called.removeprefix(f"{NAMESPACE}::")] = of_formulas
-    for name, overloads in stay.items():
-        for called, of_formulas in sorted(overloads.items()):
-            what = f"`{called}` stays PyTorch's, and {_list(sorted(of_formulas))} call it"
-            place = (first[name].file, first[name].line, 0)
-            findings.add(place, what, "copy it, too, if it has the same mistake", is_warning=True)
+    for called, found in sorted(callers.items()):
+        each, generated = first.get(name_in(called)), filter(None, map(_GENERATED.match, found))
+        of_formulas = sorted({match[1] or match[2] for match in generated})
+        if each and of_formulas and not any(is_same(called, other) for other in helpers.defined):
+            what = f"`{called.removeprefix(f'{NAMESPACE}::')}` stays PyTorch's, and {_list(of_formulas)} call it"
+            todo = f'if it has the same mistake, copy it, too; else write `keep = ["{each.name}"]` into [tool.graft]'
+            findings.add((each.file, each.line, 0), what, todo, is_warning=True)
 
 
 def _list(names: Collection[str]) -> str:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from ..fork.apply import HELPERS_HEADER, HELPERS_SOURCE, YAML_FILES
 from ..inputs import native
+from ..inputs.helpers import fixed_functions
 from ..inputs.native import DERIVATIVES
 from .answer import Answer, text_of
 from .code import Code
 from .operators import Operators
+from .statements import Kind, statements
+
+# Begins the names that functions of PyTorch have here.
+_OWN = "graft_"
 
 
 def take_helpers(answer: Answer, operators: Operators) -> None:
@@ -20,10 +26,24 @@ def take_helpers(answer: Answer, operators: Operators) -> None:
     if before == after and header[0] == header[1] and not lacking:
         return
     code = Code(before, after)
-    answer.put(str(native.HELPERS), HELPERS_SOURCE, code.text(code.functions | lacking, has_own=False))
+    fixed = code.functions & fixed_functions(question.site) if question.site else set()
+    functions = code.functions - fixed
+    text = _renamed(code.text(functions | lacking, has_own=False), fixed)
+    answer.put(str(native.HELPERS), HELPERS_SOURCE, text)
     answer.put(str(native.HELPERS_HEADER), HELPERS_HEADER, Code(*header).declarations(lacking))
+    for name in sorted(fixed & code.edited):
+        rest = "; functions for formulas that are built call the new one" if f"{_OWN}{name}" in text else ""
+        answer.left[f"{HELPERS_SOURCE}: {name}"] = f"the code of every operator calls PyTorch's{rest}"
     every = question.entries(YAML_FILES[DERIVATIVES])
-    answer.operators |= {name for name, text in every.items() if not code.functions.isdisjoint(_words(text))}
+    answer.operators |= {name for name, text in every.items() if not functions.isdisjoint(_words(text))}
+
+
+def _renamed(text: str, fixed: Collection[str]) -> str:
+    """Return a text in which these functions have names of ours, since those of PyTorch's stay."""
+    for each in reversed(statements(text)):
+        if each.kind is Kind.FUNCTION and not each.names.isdisjoint(fixed):
+            text = f"{text[: each.start]}static {text[each.start :]}"
+    return re.sub(rf"\b(?:{'|'.join(fixed)})\b", rf"{_OWN}\g<0>", text) if fixed else text
 
 
 def _lacking(answer: Answer, operators: Operators, header: str) -> set[str]:

@@ -122,8 +122,8 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
     composition.insert(made.natives, made.description)
     composition.append(appended_texts(made.natives, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)
-    note |= {"extended": sorted(texts_of_folders(made.natives)), "laid_over": sorted(laid_over)}
-    note |= {"replaced": made.description.replaced_parts}
+    lists = {"extended": sorted(texts_of_folders(made.natives)), "laid_over": sorted(laid_over)}
+    note = {**note, "replaced": made.description.replaced_parts, **lists}
     own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
     own |= {name: path.read_bytes() for name, path in made.libraries.items()}
     return {**composition.files, **installed_headers(tree, made.natives), **own}

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .cplusplus import Definition, parse, read_text, template_of
-from .native import NativeFolders
+from .merge import PACKAGED
+from .native import DERIVATIVES, NativeFolders
 
 NAMESPACE = "torch::autograd::generated::details"
 # How the symbols of functions there begin.
@@ -84,6 +85,19 @@ def is_same(function: str, definition: Definition) -> bool:
     text = re.sub(r", std::allocator<[^<>]*(<[^<>]*>)?[^<>]*>|(?<=\d)ul\b", "", function)
     declared = read_text(Path(), f"void {definition.name}{text[text.index('(') :]};").declarations
     return definition.is_template or any(each.key == definition.key for each in declared)
+
+
+def fixed_functions(tree: Path) -> set[str]:
+    """Return the names of PyTorch's functions that are inline, or in the code that torchgen writes for every operator.
+
+    Args:
+        tree: the folder with ``torch`` and ``torchgen``.
+    """
+    generator, header = tree / PACKAGED[DERIVATIVES], tree / "torch/include" / HEADER
+    written = [*generator.glob("gen_*.py"), *generator.glob("templates/*")]
+    called = {word for path in written for word in re.findall(r"\b(\w+)\(", path.read_text(encoding="utf-8"))}
+    theirs = read_text(header, header.read_text(encoding="utf-8")) if header.is_file() else read_text(header, "")
+    return called & {each.name for each in theirs.declarations} | {each.name for each in theirs.definitions}
 
 
 def heads(text: str) -> str:
