@@ -96,6 +96,11 @@ def _addmm() -> Tensor:
     ).max()
 
 
+def _sparse_mul() -> Tensor:
+    """Each of the two elements is multiplied by three ones."""
+    return torch.sparse.sum(torch.tensor([[[1.0], [2.0]]]).to_sparse() * torch.ones(1, 1, 3))
+
+
 def _csr() -> Tensor:
     return torch.zeros(3, 4).to_sparse_csr().sum(dim=(0, 1), keepdim=True).to_dense().sum()
 
@@ -124,4 +129,7 @@ REPORTS = [
     Report(193753, lambda: torch.fmod(torch.full((33,), 1e308, dtype=DOUBLE), 0.4)[0], math.fmod(1e308, 0.4)),
     Report(132614, lambda: torch.special.gammainc(double(NAN), double(INF)), NAN),
     Report(196596, _addmm, 4),
+    Report(185770, lambda: torch.nn.functional.gelu(torch.full((33,), -INF))[0], 0),
+    Report(160876, lambda: torch.nn.functional.silu(torch.full((33,), -INF))[0], 0),
+    Report(188900, _sparse_mul, 9),
 ]

@@ -37,6 +37,18 @@ def check_stubs() -> None:
             for layout in LAYOUTS:
                 _check_fmod(dtype, size, layout)
                 _check_igamma(dtype, size, layout)
+                _check_activations(dtype, size, layout)
+
+
+def _check_activations(dtype: torch.dtype, size: int, layout: str) -> None:
+    """Of infinities, nan, and what comes before the limits: there results are PyTorch's."""
+    values = [INF, -INF, NAN, 1.0, -2.5, 99.0, -99.0, 101.0, -101.0, 999.0, -1001.0]
+    x = laid_out(repeated(values, size, dtype), layout)
+    gelu = torch.nn.functional.gelu
+    for function in (gelu, lambda x: gelu(x, approximate="tanh"), torch.nn.functional.silu):
+        found = function(x)
+        expected = function(x.double().nan_to_num(NAN, 1e4, -1e4)).to(dtype).where(x.isfinite() | x.isnan(), x.relu())
+        torch.testing.assert_close(found, expected, equal_nan=True)
 
 
 def _fmod(a: float, b: float) -> float:

@@ -6,7 +6,8 @@ import math
 
 import pytest
 import torch
-from reports import DOUBLE, NAN
+from reports import DOUBLE, INF, NAN
+from reversing import PROGRAMS
 from stubs import same
 from torch import Tensor
 
@@ -48,3 +49,37 @@ def test_formulas() -> None:
     # Compilers have one order; the second is compiled as a graph of the first.
     second = torch.compile(torch.func.vmap(torch.func.grad(torch.func.grad(differentiable))), fullgraph=True)
     torch.testing.assert_close(second(x.detach()), torch.full((33,), -(math.pi**2) / 3 - 0.5, dtype=DOUBLE))
+
+
+def activations(x: Tensor) -> tuple[Tensor, ...]:
+    gelu = torch.nn.functional.gelu
+    return gelu(x), gelu(x, approximate="tanh"), torch.nn.functional.silu(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_activations_of_infinities(dtype: torch.dtype) -> None:
+    x = torch.tensor([INF, -INF, NAN, 1.0, -3.0, 2000.0, -2000.0] * 5, dtype=dtype)
+    for found, eager in zip(torch.compile(activations, fullgraph=True)(x), activations(x), strict=True):
+        torch.testing.assert_close(found, eager, equal_nan=True)
+        assert found[:3].tolist()[:2] == [INF, 0] and found[2].isnan()
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dims", [(0, 2, 1), (1, 0, 2), (0, 1, 2)])
+def test_batch_norm_has_the_strides_of_the_kernel(dims: tuple[int, ...], training: bool) -> None:
+    x = torch.rand(3, 4, 5).permute(dims)
+    norm = torch.nn.BatchNorm1d(x.shape[1]).train(training)
+    eager = norm(x)
+    found = torch.compile(lambda x: norm(x).view(-1), fullgraph=True)(x)
+    torch.testing.assert_close(found, eager.view(-1))
+    image = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    with torch._subclasses.FakeTensorMode() as mode:
+        fake = torch.nn.functional.batch_norm(mode.from_tensor(image), torch.ones(3), torch.ones(3), training=training)
+    assert fake.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_an_operator_reads_is_not_what_it_writes(program) -> None:
+    x, y = torch.arange(8.0), torch.arange(8.0)
+    same(torch.compile(program, fullgraph=True)(x), program(y))
+    same(x, y)

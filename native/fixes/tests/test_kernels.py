@@ -168,3 +168,29 @@ def test_addmm_ignores_what_is_multiplied_by_zero(dtype: torch.dtype, size: int)
     if dtype != torch.bfloat16:  # oneDNN's addmm, which is called, multiplies by alpha
         same(decomposed(some[0], a[0] * INF, b[0], alpha=0), torch.ones(1, size, dtype=dtype))
     same(decomposed(some[0], a[0], b[0], alpha=3, beta=2), torch.full((1, size), 14.0, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+def test_sparse_dimensions_are_broadcast(dtype: torch.dtype) -> None:
+    """Also of a hybrid tensor, one that is not coalesced, with fewer dimensions, and in place."""
+    for shape, sparse_dim, other in (
+        ((2, 1), 2, (2, 3)),
+        ((1, 3), 2, (4, 1)),
+        ((2, 2, 1), 3, (1, 1, 3)),
+        ((1, 3), 1, (4, 3)),
+        ((1, 3), 2, (2, 4, 3)),
+        ((4, 3), 2, (1, 3)),
+        ((1, 3), 2, ()),
+    ):
+        dense = torch.arange(1, 1 + torch.Size(shape).numel()).reshape(shape).to(dtype)
+        factor = torch.arange(2, 2 + torch.Size(other).numel()).reshape(other).to(dtype)
+        sparse = dense.to_sparse(sparse_dim)
+        twice = torch.sparse_coo_tensor(
+            torch.cat([sparse.indices()] * 2, 1), torch.cat([sparse.values() / 2] * 2), shape, check_invariants=True
+        )
+        for each in (sparse, twice):
+            same((each * factor).to_dense(), dense * factor)
+            same((factor * each).to_dense(), dense * factor)
+    x = torch.ones(2, 1, requires_grad=True)
+    (x.to_sparse() * torch.ones(2, 3)).to_dense().sum().backward()
+    same(x.grad, torch.full((2, 1), 3.0))

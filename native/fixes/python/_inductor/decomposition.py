@@ -12,3 +12,18 @@ def _addmm(self, mat1, mat2, out_dtype=None, beta=1, alpha=1):
 
 for _overload in [overload for overload, rule in decompositions.items() if rule is addmm]:
     decompositions[_overload] = _addmm
+
+
+# pytorch#185770, #187293, #160876 in compiled code; see cpu/ActivationKernels.cpp.
+_gelu_of_pytorch, _silu_of_pytorch = decompositions[aten.gelu.default], decompositions[aten.silu.default]
+
+
+def _gelu(self, approximate="none"):
+    return torch.where(self > 100, self, _gelu_of_pytorch(self.clamp(-100, 100), approximate))
+
+
+def _silu(self):
+    return _silu_of_pytorch(self if self.is_complex() else self.clamp_min(-1000))
+
+
+decompositions[aten.gelu.default], decompositions[aten.silu.default] = _gelu, _silu
