@@ -1,5 +1,5 @@
-// pytorch#188900: a sparse dimension of size 1 was not broadcast over that of a dense tensor: all but the first slice of
-// the product was empty.
+// pytorch#188900: a sparse dimension of size 1 was not broadcast over that of a dense tensor: all but the first slice
+// of the product was empty.
 
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ExpandUtils.h>

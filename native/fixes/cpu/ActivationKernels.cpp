@@ -26,8 +26,7 @@ constexpr int64_t kParallel = 16384;
 
 template <typename scalar_t, typename Scalar, typename Vector>
 void gelu(TensorIteratorBase& iter, const Scalar& scalar, const Vector& vector) {
-  const int64_t grain_size =
-      iter.numel() > kParallel ? iter.numel() / at::get_num_threads() : at::internal::GRAIN_SIZE;
+  const int64_t grain_size = iter.numel() > kParallel ? iter.numel() / at::get_num_threads() : at::internal::GRAIN_SIZE;
   const Vectorized<scalar_t> low(static_cast<scalar_t>(-kLimitOfGelu)), high(static_cast<scalar_t>(kLimitOfGelu));
   cpu_kernel_vec(
       iter,
@@ -35,9 +34,7 @@ void gelu(TensorIteratorBase& iter, const Scalar& scalar, const Vector& vector) 
         const scalar_t limited = std::min<scalar_t>(std::max<scalar_t>(x, -kLimitOfGelu), kLimitOfGelu);
         return x > kLimitOfGelu ? x : static_cast<scalar_t>(scalar(limited));
       },
-      [=](Vectorized<scalar_t> x) {
-        return Vectorized<scalar_t>::blendv(vector(clamp(x, low, high)), x, x > high);
-      },
+      [=](Vectorized<scalar_t> x) { return Vectorized<scalar_t>::blendv(vector(clamp(x, low, high)), x, x > high); },
       grain_size);
 }
 
@@ -50,9 +47,7 @@ void gelu_kernel(TensorIteratorBase& iter, GeluType approximate) {
           [](Vectorized<scalar_t> x) { return vectorized_gelu_approximated_with_tanh(x); });
     } else {
       gelu<scalar_t>(
-          iter,
-          [](scalar_t x) { return scalar_gelu(x); },
-          [](Vectorized<scalar_t> x) { return vectorized_gelu(x); });
+          iter, [](scalar_t x) { return scalar_gelu(x); }, [](Vectorized<scalar_t> x) { return vectorized_gelu(x); });
     }
   });
 }
@@ -80,8 +75,7 @@ Vectorized<T> limited_silu(Vectorized<T> x) {
 void silu_kernel(TensorIteratorBase& iter) {
   if (at::isComplexType(iter.dtype())) {
     return AT_DISPATCH_COMPLEX_TYPES(iter.dtype(), "silu_cpu", [&] {
-      cpu_kernel_vec(
-          iter, [](scalar_t x) { return silu(x); }, [](Vectorized<scalar_t> x) { return silu(x); });
+      cpu_kernel_vec(iter, [](scalar_t x) { return silu(x); }, [](Vectorized<scalar_t> x) { return silu(x); });
     });
   }
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, iter.dtype(), "silu_cpu", [&] {

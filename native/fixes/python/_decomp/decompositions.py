@@ -1,5 +1,5 @@
-# pytorch#192668: on CPUs the result of batch_norm for an input that is not contiguous is, but that of the decomposition,
-# which torch.compile and torch.export ask for shapes and strides, has the strides of the input.
+# pytorch#192668: on CPUs the result of batch_norm for an input that is not contiguous is, but that of the decomposition
+# has the strides of the input. torch.compile and torch.export take shapes and strides from it.
 _batch_norm_of_pytorch = native_batch_norm_helper
 
 
