@@ -162,6 +162,9 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
         if alone := sorted((code.edited - used if is_taken else code.functions) - refused - gone.keys()):
             why = "only PyTorch's own code calls this directly, and keeps PyTorch's"
             answer.left[f"{name}: {', '.join(alone)}"] = why
+        is_told = any(f"{each}:".startswith(f"{name}:") for each in answer.left)
+        if not is_taken and code.affected and not is_told and refused.isdisjoint(code.names):
+            answer.left[name] = "nothing that is built uses what changed"
 
 
 def take_lacking_headers(answer: Answer) -> None:

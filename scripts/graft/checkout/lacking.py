@@ -118,7 +118,8 @@ def text_without_lacking(
     if not (headers := lacking.headers(text)):
         return text, {}
     needing = lacking.needing(text, headers)
-    gone = {name: header for name, header in needing.items() if name in code.functions or name in kernels}
+    ours = {name for i in code.affected for name in code.statements[i].names}
+    gone = {name: header for name, header in needing.items() if name in ours or name in kernels}
     if needing:
         text = code.text({*kernels} - needing.keys(), {*refused, *needing})
     return lacking.without(text, headers, needing), gone

@@ -385,8 +385,10 @@ class _Splitter:
         """Return whether a type is defined or declared here: no variable or function that has one."""
         if self._text(at) in ("typedef", "friend") or self._text(at) not in _TYPES:
             return False
-        end = next(i for i in count(at) if self._text(i) in ("{", ";", "(", "=", "") or self._begins_bases(i))
-        return self._text(end) != "("
+        while self._text(at) not in ("{", ";", "(", "=", "") and not self._begins_bases(at):
+            is_template = self._text(at) == "<" and not self._compares(at)
+            at = self._behind_template(at) if is_template else at + 1
+        return self._text(at) != "("
 
     def _begins_bases(self, at: int) -> bool:
         """Return whether the bases of a class, or the type of an enum, begin at ``at``."""
