@@ -148,11 +148,18 @@ def _state(path: Path) -> str:
 
 def make(verb: str, environment: Environment, *arguments: str | Path, is_right: bool = True, **variables: str) -> str:
     """Run a verb of the builder on an environment. Return its messages."""
-    command: list[str | Path] = [sys.executable, "-m", "graft", verb, "--python", environment.python, *arguments]
-    env = {**os.environ, **variables, "PYTHONPATH": str(PACKAGES)}
-    done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)
+    done = attempt(verb, environment, *arguments, **variables)
     assert (done.returncode == 0) == is_right, done.stderr
     return done.stderr
+
+
+def attempt(
+    verb: str, environment: Environment, *arguments: str | Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a verb of the builder on an environment, which may fail."""
+    command: list[str | Path] = [sys.executable, "-m", "graft", verb, "--python", environment.python, *arguments]
+    env = {**os.environ, **variables, "PYTHONPATH": str(PACKAGES)}
+    return subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)
 
 
 def thin_wheel(environment: Environment, native: Path, out: Path, *arguments: str, **variables: str) -> Path:
