@@ -139,6 +139,40 @@ def test_formula_with_a_function_that_the_torch_lacks(checkout: Path, site: Path
     assert "other_backward" in answer.files["FunctionsManual.h"].decode()
 
 
+SHARED, CALLER = f"{NATIVE}/Shared.cpp", f"{NATIVE}/Others.cpp"
+WITH_CALLER = {
+    f"{NATIVE}/Shared.h": "#pragma once\nnamespace at::native {\nTORCH_API int64_t doubled(int64_t n);\n}\n",
+    SHARED: "#include <ATen/native/Shared.h>\nnamespace at::native {\n"
+    "TORCH_API int64_t doubled(int64_t n) { return 2 * n; }\nint64_t tripled(int64_t n) { return 3 * n; }\n}\n",
+    CALLER: FILES[CALLER]
+    .replace("self / (n * kThree)", "self / doubled(n * kThree)")
+    .replace("namespace at::native", "#include <ATen/native/Shared.h>\nnamespace at::native", 1),
+}
+
+
+def test_sources_that_call_what_changed(tmp_path: Path, site: Path) -> None:
+    """They did not change. The function is defined again, and nothing else of its file."""
+    checkout = repository(tmp_path / "checkout", {**FILES, **WITH_CALLER})
+    answer = of(checkout, site, (SHARED, "2 * n", "n + n"))
+    assert [summary(entry) for entry in entries(answer)] == ["third CPU: third_cpu"]
+    assert "doubled" in answer.files["Shared.cpp"].decode() and "tripled" not in answer.files["Shared.cpp"].decode()
+    assert "third_cpu" in answer.files["Others.cpp"].decode() and "fourth" not in answer.files["Others.cpp"].decode()
+    assert (answer.said, answer.left) == (["Shared.cpp: also compiled, for what calls doubled: Others.cpp"], {})
+    answer = of(checkout, site, (SHARED, "3 * n", "n * 3"))
+    assert answer.left == {f"{SHARED}: tripled": "only PyTorch's own code calls this directly, and keeps PyTorch's"}
+
+
+def test_many_sources_that_call_what_changed(tmp_path: Path, site: Path) -> None:
+    callers = {f"{NATIVE}/Caller{i}.cpp": WITH_CALLER[CALLER] for i in range(8)}
+    checkout = repository(tmp_path / "checkout", {**FILES, **WITH_CALLER, **callers})
+    answer = of(checkout, site, (SHARED, "2 * n", "n + n"))
+    why = "9 sources of PyTorch that call it keep PyTorch's; FILES=\"native/Caller0.cpp native/Caller1.cpp "
+    assert answer.left[f"{SHARED}: doubled"].startswith(why) and answer.files == {}
+    base = git(checkout, "rev-list", "--max-parents=0", "HEAD")
+    answer = derive(Question(WorkingTree(Repository(checkout), base), site, files=("native/Others.cpp",)))
+    assert sorted(answer.files) == ["Others.cpp", "Shared.cpp", "native_functions.yaml"]
+
+
 def test_a_function_that_the_code_of_every_operator_calls(checkout: Path, site: Path) -> None:
     write(site, {"torchgen/packaged/autograd/templates/Functions.cpp": "  other_backward(grad);\n"})
     edit = (f"{HELPERS}.cpp", "return scaled(grad)", "return scaled(grad) * 2")

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import cached_property
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 
 from .statements import Kind, Statement, statements
 
@@ -105,6 +105,13 @@ class Code:
         found = {name for each in defining if not each.is_local for name in each.names}
         whole = " ".join(word for each in every if each.kind is Kind.WHOLE for word in each.tokens)
         return found | {name for names in _DEFINITION.findall(whole) for name in names if name}
+
+    @property
+    def shared(self) -> set[str]:
+        """The affected functions that others call by their names: no members of classes, none that macros define."""
+        every = (self.statements[i] for i in self.affected)
+        free = (each for each in every if each.kind is Kind.FUNCTION and not each.is_local and not _is_member(each))
+        return {name for each in free for name in each.called}
 
     @property
     def edited(self) -> set[str]:
@@ -251,6 +258,11 @@ def _reordered_macros(before: Iterable[Statement], after: Sequence[Statement]) -
         for name in each.names if each.kind is Kind.MACRO else ():
             new[name].append(i)
     return {i for name, numbers in new.items() if [after[i].code for i in numbers] != old[name] for i in numbers}
+
+
+def _is_member(function: Statement) -> bool:
+    """Return whether a function is that of a class, or of a namespace that is named: ``Tensor Class::function(``."""
+    return any(before == ":" and name in function.names for before, name in pairwise(function.head))
 
 
 def _registered(statement: Statement) -> str:

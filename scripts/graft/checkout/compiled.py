@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 
 from ..base.base import Base
 from ..core.errors import UsageError
+from ..fork.apply import YAML_FILES
+from ..inputs.native import FUNCTIONS
 from . import headers as of_headers
 from .answer import Answer, Question, text_of
 from .code import Code
@@ -14,6 +16,8 @@ from .lacking import Lacking, text_without_lacking
 from .operators import Operators
 from .sources import ATEN, FUNCTORCH, NATIVE, in_wheel, is_header, is_source, place_of, why_left
 
+# Compiled once for each CPU capability: functions that other files call cannot be there.
+_OF_CAPABILITIES = f"{NATIVE}/cpu/"
 _INSIDE = "a header of a library that is inside PyTorch's"
 
 # As many sources that did not change are compiled for a changed header without being asked for.
@@ -78,15 +82,45 @@ def changed_codes(answer: Answer, headers: Mapping[str, set[str]]) -> dict[str, 
         chosen = _chosen(answer, header, others.keys() - {*asked}, is_asked=bool(including or asked))
         for name in (*including, *chosen, *(others.keys() & {*asked})):
             names.setdefault(name, set()).update(changed)
-    texts = {name: question.after(name) for name in names}
-    codes = {
-        name: Code(text_of(before[name]) if name in before else texts[name], texts[name], changed)
-        for name, changed in names.items()
-    }
+
+    def code(name: str) -> Code:
+        text = question.after(name)
+        return Code(text_of(before[name]) if name in before else text, text, names[name])
+
+    codes = {name: code(name) for name in names}
+    for name, functions in _calling(answer, codes, asked).items():
+        names.setdefault(name, set()).update(functions)
+        codes[name] = code(name)
     for name in asked:
         if not codes[name].affected:
-            answer.said.append(f"FILES: nothing in {place_of(name)} uses what changed in headers")
+            answer.said.append(f"FILES: nothing in {place_of(name)} uses what changed elsewhere")
     return codes
+
+
+def _calling(answer: Answer, codes: Mapping[str, Code], asked: Collection[str]) -> dict[str, set[str]]:
+    """Return the sources that did not change and that call functions of those that did, each with the names of these.
+    They are compiled if they are few. Note where they are not.
+    """
+    question, found = answer.question, dict[str, set[str]]()
+    among = [name for name in codes if question.site and not name.startswith(_OF_CAPABILITIES)]
+    changed = {name: codes[name].shared for name in among}
+    entries = {*re.findall(r"\w+", question.after(YAML_FILES[FUNCTIONS]))} if any(changed.values()) else set()
+    for name, functions in changed.items():
+        included = [f"aten/src/{each.decode()}" for each in _INCLUDE.findall(question.after(name).encode())]
+        for function in sorted(functions - entries):
+            call = re.compile(rf"\b{function}\s*\(")
+            headers = [each for each in included if is_header(each) and call.search(question.after(each))]
+            users = {each for each in headers for each in _users(question, each, {function}, codes.keys() - {*asked})}
+            few = users if len(users) <= _MOST_USERS else users.intersection(asked)
+            for user in few:
+                found.setdefault(user, set()).add(function)
+            if few:
+                callers = ", ".join(sorted(map(place_of, few)))
+                answer.said.append(f"{place_of(name)}: also compiled, for what calls {function}: {callers}")
+            if rest := sorted(each.removeprefix(f"{ATEN}/") for each in users - few):
+                keep = f"{len(rest)} sources of PyTorch that call it keep PyTorch's"
+                answer.left[f"{name}: {function}"] = f'{keep}; FILES="{" ".join(rest[:_MOST_USERS])}" compiles these'
+    return found
 
 
 def _asked(question: Question) -> list[str]:
@@ -138,11 +172,13 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
     macros = Base(site, site).lacking if codes and site and (site / "torch/lib").is_dir() else {}
     used = kernels.union(*(code.used for code in codes.values()))
     for name, code in codes.items():
+        others = set[str]().union(*(each.used for other, each in codes.items() if other != name))
+        own = kernels | (set() if name.startswith(_OF_CAPABILITIES) else code.shared & others - refused)
         gone: dict[str, str] = {}
         if code.is_new and refused.isdisjoint(code.functions):
             answer.put_whole(place_of(name), name)
         else:
-            text, gone = text_without_lacking(lacking, code, kernels, refused)
+            text, gone = text_without_lacking(lacking, code, own, refused)
             answer.put(place_of(name), name, text)
             operators.leave(answer, gone)
             answer.left |= {f"{name}: {each}": f"it needs {header}, {_INSIDE}" for each, header in gone.items()}
@@ -159,11 +195,13 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
         for each in code.libraries if not code.is_new else ():
             answer.left[f"{name}: TORCH_LIBRARY({each})"] = "PyTorch's libraries define these operators when they start"
         is_taken = place_of(name) in answer.files
-        if alone := sorted((code.edited - used if is_taken else code.functions) - refused - gone.keys()):
+        keeping = (code.edited - used if is_taken else code.functions) - refused - gone.keys()
+        if alone := sorted(each for each in keeping if f"{name}: {each}" not in answer.left):
             why = "only PyTorch's own code calls this directly, and keeps PyTorch's"
             answer.left[f"{name}: {', '.join(alone)}"] = why
         is_told = any(f"{each}:".startswith(f"{name}:") for each in answer.left)
-        if not is_taken and code.affected and not is_told and refused.isdisjoint(code.names):
+        is_edited = name in answer.question.versions.changed
+        if is_edited and not is_taken and code.affected and not is_told and refused.isdisjoint(code.names):
             answer.left[name] = "nothing that is built uses what changed"
 
 

@@ -114,7 +114,8 @@ class Statement:
         """The names by which other statements use it. A function of ``TORCH_IMPL_FUNC`` is a member of a class."""
         if self.expansion:
             return frozenset().union(*(each.called for each in self.expansion))
-        is_member = self.kind is Kind.FUNCTION and bool(_MACRO.fullmatch(self.tokens[0]))
+        is_macro = bool(_MACRO.fullmatch(self.tokens[0])) and self.tokens[1:2] == ("(",)
+        is_member = self.kind is Kind.FUNCTION and is_macro
         return frozenset() if is_member else self.names
 
     @property
