@@ -226,6 +226,95 @@ def test_text_behind_makes_the_same_module(old: str, new: str) -> None:
     assert values(after) != values(MODULE)
 
 
+DECOMPOSITIONS = """import torch
+from torch._decomp import register_decomposition
+
+aten = torch.ops.aten
+
+
+@register_decomposition(aten.lerp.Scalar)
+@out_wrapper()
+def one(x):
+    return 1
+
+
+@register_decomposition([aten.add, aten.sub.Tensor], type="meta")
+def two(x):
+    return 2
+
+
+@unknown
+def three(x):
+    return 3
+"""
+LAST_TWO = DECOMPOSITIONS[DECOMPOSITIONS.index("@register_decomposition([") :]
+FREED = (
+    "global_decomposition_table['post_autograd'].pop(aten.lerp.Scalar, None)",
+    "[global_decomposition_table['meta'].pop(getattr(aten.add, name), None) for name in aten.add.overloads()]",
+    "global_decomposition_table['meta'].pop(aten.sub.Tensor, None)",
+)
+
+
+@pytest.mark.parametrize(
+    ("edits", "freed", "left"),
+    [
+        pytest.param([("return 1", "return 10")], FREED[:1], [], id="another body"),
+        pytest.param([("def one", "def other")], FREED[:1], [], id="another name"),
+        pytest.param(
+            [(DECOMPOSITIONS[DECOMPOSITIONS.index("@register_decomposition([") :], "")],
+            FREED[1:],
+            ["line 18 of the release's"],
+            id="gone",
+        ),
+        pytest.param([("return 3", "return 30")], (), ["line 19 of the branch's"], id="an unknown decorator"),
+        pytest.param(
+            [("return 3", "return 30"), ("def one", "def other"), ("return 2", "return one(x)")],
+            (*FREED[1:], FREED[0]),
+            ["line 19 of the branch's"],
+            id="the rest of the file",
+        ),
+        pytest.param(
+            [("return 3", "return 30"), ("def one(x):\n    return 1", "def other(x):\n    return three(x)")],
+            (),
+            ["line 9 of the release's", "`other`, which needs `three`", "line 19 of the branch's"],
+            id="another name, and it is left out",
+        ),
+    ],
+)
+def test_what_is_registered_is_taken_out_first(
+    edits: list[tuple[str, str]], freed: tuple[str, ...], left: list[str]
+) -> None:
+    after = DECOMPOSITIONS
+    for old, new in edits:
+        assert after.count(old) == 1
+        after = after.replace(old, new)
+    text, faults = Difference(DECOMPOSITIONS, after, file="torch/_decomp/decompositions.py").behind()
+    first, *others = text.split("\n")
+    imported = "from torch._decomp import global_decomposition_table"
+    assert first == "; ".join([imported, *freed] if freed else [])
+    assert sorted(faults) == sorted(left)
+    lines = after.split("\n")
+    assert all(line in ("", lines[number]) for number, line in enumerate(others, 1))
+
+
+def test_what_a_decorator_registers() -> None:
+    """As PyTorch's files have them."""
+    for decorator, file, freed in (
+        ("_make_elementwise_unary_reference(kind)", "torch/_refs/special/__init__.py", "special_one"),
+        ("_make_elementwise_unary_reference(kind, aten_op=None)", "torch/_refs/__init__.py", ""),
+        ("register_meta(aten.mm)", "torch/_meta_registrations.py", "meta_table.pop(getattr(aten.mm"),
+        ("aten.t.default.py_impl(DispatchKey.Meta)", "torch/_refs/__init__.py", "aten.t.default.py_kernels.pop"),
+        ("register_decomposition([aten.mm])", "torch/_inductor/decomposition.py", "decompositions.pop("),
+        ("register_op_impl(aten.mm.default)", "torch/_subclasses/fake_impls.py", "op_implementations_dict.pop("),
+    ):
+        before = f"@{decorator}\ndef one(x):\n    return 1\n"
+        text, faults = Difference(before, before.replace("1", "2"), file=file).behind()
+        assert not faults and freed in text.split("\n")[0]
+    for decorator in ("register_op_impl(is_constructor)", "register_decomposition(table[0])", "register(aten.mm)"):
+        before = f"@{decorator}\ndef one(x):\n    return 1\n"
+        assert Difference(before, before.replace("1", "2"), file="torch/_refs/__init__.py").behind()[0] == ""
+
+
 def test_comments_and_layout_add_nothing() -> None:
     assert Difference(MODULE, MODULE.replace("def two(x):", "# two\ndef two( x ):")).behind() == ("", [])
 

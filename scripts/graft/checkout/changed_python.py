@@ -71,24 +71,26 @@ class Difference:
         if orders[0] != orders[1]:
             return "", ["the order of statements"]
         gone = {name: each for each in self._gone if (name := name_of(each)) not in self._left}
-        taken, faults, taking_out = dict[ast.stmt, _Texts](), dict[ast.stmt, str](), dict[ast.stmt, list[str]]()
+        taken, faults, olds = dict[ast.stmt, _Texts](), dict[ast.stmt, str](), dict[ast.stmt, ast.stmt]()
         for each in (each for each in self._added if name_of(each) not in self._left):
-            old = gone.pop(name_of(each), None)
+            if old := gone.pop(name_of(each), None):
+                olds[each] = old
             try:
                 taken[each] = self._texts(each, old)
-                taking_out[each] = self._freed(old)
             except ValueError as error:
                 faults[each] = str(error)
-        for each in (each for each in gone.values() if not isinstance(each, ast.Import | ast.ImportFrom)):
-            if freed := self._freed(each):
-                taking_out[each] = freed
-            else:
-                faults[each] = f"line {each.lineno} of the release's"
         self._leave(taken, faults)
-        first = [line for each, lines in taking_out.items() if each not in faults for line in lines]
-        return self._at_lines([*imports_for(first), *first], taken), [
-            faults[each] for each in sorted(faults, key=_line)
-        ]
+        first = [line for each in taken if each in olds for line in self._freed(olds[each])]
+        # A function that is gone may have another name now, and then be left out.
+        again, is_whole = {line for each in taken for line in self._freed(each)}, not faults
+        for each in (each for each in gone.values() if not isinstance(each, ast.Import | ast.ImportFrom)):
+            freed = self._freed(each)
+            first += [line for line in freed if line in again or is_whole]
+            if not freed or not (is_whole or again.issuperset(freed)):
+                faults[each] = f"line {each.lineno} of the release's"
+        first = list(dict.fromkeys(first))
+        left = [faults[each] for each in sorted(faults, key=_line)]
+        return self._at_lines([*imports_for(first), *first], taken), left
 
     def _leave(self, taken: dict[ast.stmt, _Texts], faults: dict[ast.stmt, str]) -> None:
         """Take out what the file itself needs when it is imported, before a text behind it, and what needs that."""
@@ -109,10 +111,11 @@ class Difference:
             taken.pop(each, None)
 
     def _at_lines(self, first: Iterable[str], taken: dict[ast.stmt, _Texts]) -> str:
-        lines = ["; ".join(first), *[""] * len(self._lines)]
+        lines = [""] * len(self._lines)
         for number, text in (pair for texts in taken.values() for pair in texts):
             for at, line in enumerate(text.split("\n"), number - 1):
                 lines[at] = line if lines[at] in ("", line) else f"{lines[at]} {line.lstrip()}"
+        lines[0] = "; ".join(filter(None, [*first, lines[0]]))
         return "\n".join(lines).rstrip("\n") + "\n" if any(lines) else ""
 
     def _texts(self, statement: ast.stmt, old: ast.stmt | None) -> _Texts:
