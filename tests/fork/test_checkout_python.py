@@ -247,7 +247,6 @@ def two(x):
 def three(x):
     return 3
 """
-LAST_TWO = DECOMPOSITIONS[DECOMPOSITIONS.index("@register_decomposition([") :]
 FREED = (
     "global_decomposition_table['post_autograd'].pop(aten.lerp.Scalar, None)",
     "[global_decomposition_table['meta'].pop(getattr(aten.add, name), None) for name in aten.add.overloads()]",
@@ -263,7 +262,7 @@ FREED = (
         pytest.param(
             [(DECOMPOSITIONS[DECOMPOSITIONS.index("@register_decomposition([") :], "")],
             FREED[1:],
-            ["line 18 of the release's"],
+            ["line 19 of the release's"],
             id="gone",
         ),
         pytest.param([("return 3", "return 30")], (), ["line 19 of the branch's"], id="an unknown decorator"),
