@@ -46,6 +46,8 @@ class Delivery(ABC):
     kind = GRAFT
     # Whether it has what is delivered beside torch.
     has_beside = True
+    # Whether it is torch itself, with the headers of ATen that list operators.
+    is_torch = False
     # Whether it stays on this machine: it may be compiled for its processor.
     stays = False
 
@@ -89,6 +91,8 @@ class Delivery(ABC):
 class Wheel(Delivery):
     """A wheel of torch with the operators."""
 
+    is_torch = True
+
     def deliver(self, job: Job, made: Made) -> Path:
         from .compose.beside import beside_torch, libraries_of
         from .compose.composition import describe_additions
@@ -121,6 +125,7 @@ class Tree(Delivery):
     """A tree beside the torch of an environment, which Python finds first."""
 
     kind = DEVELOP
+    is_torch = True
     stays = True
     environment: Environment
 
@@ -276,7 +281,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
 
         tell(snapshot.read.folders, stays=delivery.stays)
         job = job_of(layout, snapshot, request, delivery.environment)
-        made = make(job, delivery.products)
+        made = make(job, delivery.products, has_lists=delivery.is_torch)
         path = delivery.deliver(job, made)
         built = Built(snapshot.stamp, path, delivery.fingerprint(path), made.cuda_note, made.outside)
         save_built(layout, built, noted)

@@ -60,11 +60,11 @@ class Job:
     steps: Steps
 
 
-def make(job: Job, products_of: ProductsOf) -> Made:
-    """Run the stages up to the linked libraries."""
+def make(job: Job, products_of: ProductsOf, *, has_lists: bool) -> Made:
+    """Run the stages up to the linked libraries; ``has_lists`` as for ``codegen.__main__.generate``."""
     with job.steps.counted("find the CUDA toolkit"):
         cuda = _find_cuda(job)
-    libraries, outside, stubs, patched_files = _make(job, cuda, products_of)
+    libraries, outside, stubs, patched_files = _make(job, cuda, products_of, has_lists=has_lists)
     extensions = _extensions(job, cuda.nvcc)
     outside = replace(
         outside, hashes={**outside.hashes, **extensions.outside.hashes}, made=outside.made or extensions.outside.made
@@ -135,7 +135,7 @@ def _find_cuda(job: Job, *, is_required: bool = False) -> Cuda:
 
 
 def _make(
-    job: Job, cuda: Cuda, products_of: ProductsOf | None
+    job: Job, cuda: Cuda, products_of: ProductsOf | None, *, has_lists: bool = False
 ) -> tuple[dict[str, Path], Outside, list[str], dict[str, bytes]]:
     """Check the folder, generate, compile and link. Return the libraries, what was read elsewhere, the base's dispatch
     stubs that they have kernels for, and the patched files.
@@ -147,7 +147,7 @@ def _make(
     if products_of:  # links need these indexes at the end, and the generator leaves a core idle
         bound = [job.base.libraries / name for name in ALWAYS_BOUND]
         Thread(target=keep_indexes, args=[bound], daemon=True).start()
-    with Generator(job.layout, job.snapshot, job.base, cuda.how) as generator:
+    with Generator(job.layout, job.snapshot, job.base, cuda.how, has_lists) as generator:
         with steps.step("generate"):
             _, files = run_all(generator.start, lambda: _check_base(job))
         try:

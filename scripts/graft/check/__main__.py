@@ -131,6 +131,7 @@ def main() -> int:
     parser.add_argument("natives", type=saved_natives, help="the native folders: a file that a snapshot writes")
     parser.add_argument("--out", type=Path, help="receives what is generated")
     parser.add_argument("--cuda", choices=(KERNELS, MISSING, NO_CUDA), default=NO_CUDA, help="what of CUDA")
+    parser.add_argument("--lists", action="store_true", help="also the headers of ATen that list operators")
     parser.add_argument("--json", action="store_true", help="print the findings for another process")
     parser.add_argument("--unchecked", action="store_true", help="only generate: nothing else has changed")
     parser.add_argument("--verbose", action="store_true", help="show a traceback on errors of torchgen")
@@ -145,7 +146,8 @@ def main() -> int:
         return 0
 
     judge = partial(check_generated, options.natives)
-    return reported(partial(generate, options.base, options.natives, options.out, options.cuda, judge), options)
+    given = options.base, options.natives, options.out, options.cuda, judge
+    return reported(partial(generate, *given, has_lists=options.lists), options)
 
 
 if __name__ == "__main__":

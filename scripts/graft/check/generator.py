@@ -19,6 +19,9 @@ from ..inputs.snapshot import Snapshot
 from . import FOUND, Findings
 from .run import check_texts, is_checked, note_checked
 
+# Ends the note on what is complete, if the headers that list operators are there.
+_LISTS = " lists"
+
 
 @dataclass
 class Generator:
@@ -34,6 +37,7 @@ class Generator:
     snapshot: Snapshot
     base: Base
     cuda: str  # what to generate for CUDA, a constant of graft.codegen
+    has_lists: bool = False  # whether the headers of ATen that list operators are generated, too
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _sources: threading.Event = field(default_factory=threading.Event)
     _running: Future[None] | None = None
@@ -44,16 +48,18 @@ class Generator:
         If they do already, the check goes on, and ``is_refused`` tells when it has found errors.
         """
         done, stamp = self.layout.generated / "complete", f"{self.snapshot.stamp_of_generated} {self.cuda}"
-        is_there = done.is_file() and done.read_text(encoding="utf-8") == stamp
+        found = done.read_text(encoding="utf-8") if done.is_file() else ""
+        has_sources, wanted = found in (stamp, stamp + _LISTS), stamp + (_LISTS if self.has_lists else "")
+        is_there = has_sources and found.startswith(wanted)
         if is_checked(self.snapshot, self.layout.work):
             check_texts(self.snapshot, self.base.tree)
             if is_there:
                 return
-        if is_there:
+        if has_sources:
             self._sources.set()
         else:
             done.unlink(missing_ok=True)
-        self._running = self._pool.submit(self._run, done, "" if is_there else stamp)
+        self._running = self._pool.submit(self._run, done, "" if is_there else wanted)
         self._running.add_done_callback(lambda _: self._sources.set())
         self._sources.wait()
         if self._running.done():
@@ -68,6 +74,7 @@ class Generator:
         """Run the process; if there is a ``stamp`` for what it generates, it generates."""
         tree = self.base.tree
         options: list[str | Path] = ["--out", self.layout.generated, "--cuda", self.cuda] if stamp else []
+        options += ["--lists"] if stamp and self.has_lists else []
         options += ["--unchecked"] if is_checked(self.snapshot, self.layout.work) else []
         command, env = torchgen_command(tree, "graft.check", tree, self.snapshot.note, "--json", *options)
         output: list[str] = []

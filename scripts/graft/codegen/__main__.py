@@ -77,11 +77,14 @@ def generate(
     out: Path,
     cuda: str = NO_CUDA,
     judge: Callable[[Operators, Output], None] = lambda *_: None,
+    *,
+    has_lists: bool = True,
 ) -> None:
-    """Generate everything that a wheel needs, below ``out``:
+    """Generate everything that a delivery needs, below ``out``:
 
     ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` has files of the wheel, and
-    ``operators.json`` describes the operators for Python. ``judge`` may refuse the sources.
+    ``operators.json`` describes the operators for Python. ``judge`` may refuse the sources. Without ``has_lists``, the
+    headers that list all operators stay PyTorch's: no source of a folder needs them, only who compiles against a torch.
     """
     generated, wheel = Output(out), headers.WheelOutput(out / "wheel", base)
     operators = load_operators(base, natives, wheel.folder)
@@ -100,8 +103,9 @@ def generate(
     print(SOURCES_ARE_THERE, flush=True)
     parts = replaced_parts(operators, natives, kernels, [*(each.operator for each in formulas), *replaced.calling])
     generated.write(DESCRIPTION, describe(operators.new, parts).dump())
-    headers.generate_aten_headers(operators, wheel)
-    headers.generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
+    if has_lists:
+        headers.generate_aten_headers(operators, wheel)
+        headers.generate_autograd_headers(operators.every, operators.derivatives.infos, wheel, "torch/include")
     wheel.names |= {path.relative_to(wheel.folder) for path in (wheel.folder / "torchgen").rglob("*.yaml")}
     wheel.prune()
 
