@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_sparse_broadcast_to.h>
 #include <ATen/ops/mul_native.h>
+#include <c10/util/accumulate.h>
 
 namespace at::native {
 namespace {
@@ -13,6 +14,9 @@ namespace {
 // Returns the sparse tensor with its sparse dimensions of size 1 as large as those of the product.
 Tensor broadcast_sparse(const Tensor& sparse, const Tensor& dense) {
   const auto shape = infer_size(sparse.sizes(), dense.sizes());
+  if (c10::multiply_integers(shape) == 0) {
+    return sparse; // sparse_broadcast_to would divide by zero
+  }
   const int64_t added = static_cast<int64_t>(shape.size()) - sparse.dim();
   auto sizes = sparse.sizes().vec();
   for (int64_t d = 0; d < sparse.sparse_dim(); ++d) {

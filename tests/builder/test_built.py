@@ -124,7 +124,7 @@ def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatc
     snapshot.toolchain = SimpleNamespace(is_for_edits=False)
     monkeypatch.setattr(deliveries, "take_snapshot", lambda _: snapshot)
     monkeypatch.setattr(deliveries, "job_of", lambda *_: SimpleNamespace(steps=steps))
-    monkeypatch.setattr(stages, "make", lambda *_: made)
+    monkeypatch.setattr(stages, "make", lambda *_, **__: made)
     with pytest.raises(KeyboardInterrupt):
         deliveries.run(Package(layout, None, "ops"), asked())
     results = [deliveries.run(Package(layout, None, "ops"), asked()) for _ in range(2)]

@@ -296,6 +296,64 @@ def test_what_is_registered_is_taken_out_first(
     assert all(line in ("", lines[number]) for number, line in enumerate(others, 1))
 
 
+def behind(before: str, *edits: tuple[str, str], file: str = "torch/x.py") -> tuple[str, list[str]]:
+    after = before
+    for old, new in edits:
+        assert after.count(old) == 1
+        after = after.replace(old, new)
+    return Difference(before, after, file=file).behind()
+
+
+def test_what_is_left_out_is_called_as_before() -> None:
+    before = "def step(x):\n    return x\n\n\n@unknown\ndef run(x):\n    return step(x)\n"
+    text, faults = behind(before, ("step(x):", "step(x, y):"), ("step(x)\n", "step(x, 1)\n"))
+    assert (text, faults) == ("", ["`step`, which is still called with other arguments", "line 6 of the branch's"])
+    text, faults = behind(before, ("return x\n", "return x + 1\n"), ("step(x)\n", "step(x) * 2\n"))
+    assert text.strip() == "def step(x):\n    return x + 1" and faults == ["line 6 of the branch's"]
+
+
+def test_functions_of_one_name() -> None:
+    before = "@a.py_impl(DispatchKey.Meta)\ndef _(x):\n    return 1\n\n\n@fake\ndef _(x):\n    return 2\n"
+    text, faults = behind(before, ("return 1", "return 10"), ("return 2", "return 20"))
+    assert text == "" and len(faults) == 4
+
+
+def test_a_decorator_of_the_files_own() -> None:
+    before = (
+        "def register_decomposition(op):\n    return table(op)\n\n\n@register_decomposition(aten.mm)\ndef one(x):\n"
+    )
+    assert behind(f"{before}    return 1\n", ("return 1", "return 2")) == ("", ["line 6 of the branch's"])
+
+
+def test_what_is_registered_by_another_function_now() -> None:
+    """The one that had it is left out, and stays."""
+    before = (
+        "size = 1\n\n\n@register_decomposition([aten.lift, aten.alias])\ndef both(x):\n    return x\n\n\n"
+        "@register_decomposition(aten.mm)\ndef last(x):\n    return x\n"
+    )
+    lift = "@register_decomposition(aten.lift)\ndef lift(x):\n    return x\n\n\n@register_decomposition(aten.mm)"
+    edits = (
+        ("size = 1", "size = 2"),
+        ("[aten.lift, aten.alias]", "[aten.alias]"),
+        ("both(x):\n    return x", "both(x):\n    return size"),
+    )
+    text, faults = behind(before, *edits, ("@register_decomposition(aten.mm)", lift))
+    assert len(faults) == 2 and ".pop(getattr(aten.lift, name), None)" in text.split("\n")[0] and "def lift" in text
+
+
+def test_names_of_a_block_that_is_left_out() -> None:
+    block = "try:\n    import numpy as np\nexcept ImportError:\n    np = None\n\n\ndef one(x):\n    return np"
+    text, faults = behind("x = 1\n\n\ndef one(x):\n    return x\n", ("def one(x):\n    return x", block))
+    assert text == "" and faults == ["line 4 of the branch's", "`one`, which needs `np`"]
+
+
+def test_a_function_in_the_first_line() -> None:
+    before = "def x(): return 1\n@register_decomposition(aten.mm)\ndef one(x):\n    return 1\n"
+    text, _ = behind(before, ("def x(): return 1", "def x(): return 2"), ("    return 1", "    return 2"))
+    compile(text, "text", "exec")
+    assert "mm" in text.split("\n")[0] and text.split("\n")[1] == "def x(): return 2"
+
+
 def test_what_a_decorator_registers() -> None:
     """As PyTorch's files have them."""
     for decorator, file, freed in (

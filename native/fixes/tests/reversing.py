@@ -32,6 +32,21 @@ def _reverse_local(x: Tensor) -> Tensor:
     return y * 1
 
 
+def _reverse_clone(x: Tensor) -> Tensor:
+    """What it writes is the clone."""
+    y = x + 0
+    z = y.clone()
+    reverse_into(y, z)
+    return z * 1
+
+
+def _reverse_in_itself(x: Tensor) -> Tensor:
+    """It reads what it writes, as eager code does."""
+    reverse_into(x, x)
+    reverse_into(x[:4], x[2:6])
+    return x * 1
+
+
 def reversed_in_place(x: Tensor) -> Tensor:
     """Return what a compiled program makes of x, which it reverses in place."""
     torch.compiler.reset()
@@ -40,4 +55,4 @@ def reversed_in_place(x: Tensor) -> Tensor:
     return x
 
 
-PROGRAMS = (_reverse, _reverse_part, _reverse_local)
+PROGRAMS = (_reverse, _reverse_part, _reverse_local, _reverse_clone, _reverse_in_itself)

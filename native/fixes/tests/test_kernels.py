@@ -180,6 +180,9 @@ def test_sparse_dimensions_are_broadcast(dtype: torch.dtype) -> None:
         ((1, 3), 1, (4, 3)),
         ((1, 3), 2, (2, 4, 3)),
         ((4, 3), 2, (1, 3)),
+        ((1,), 1, (1, 0)),
+        ((2, 1), 2, (2, 0)),
+        ((1, 3), 2, (0, 3)),
         ((1, 3), 2, ()),
     ):
         dense = torch.arange(1, 1 + torch.Size(shape).numel()).reshape(shape).to(dtype)

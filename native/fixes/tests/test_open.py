@@ -12,7 +12,7 @@ from reversing import reversed_in_place
 from torch import Tensor, _graft
 from torch._decomp import decompositions
 from torch._inductor import decomposition
-from torch._inductor.fx_passes import reinplace
+from torch._inductor.fx_passes import post_grad
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 
@@ -51,8 +51,8 @@ def test_decomposition_of_batch_norm_is_open_in_pytorch() -> None:
     assert decompositions.native_batch_norm_helper(x, *arguments)[0].is_contiguous()
 
 
-def test_reinplacing_is_open_in_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reinplace, "reinplace_inplaceable_ops_core", reinplace._reinplace_of_pytorch)
+def test_removal_of_clones_is_open_in_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_grad, "remove_noop_ops", post_grad._remove_noops_of_pytorch)
     x = torch.arange(8.0)
     said = f"PyTorch {torch.__version__} has the fix of #198031: delete it, or give it `releases`"
     assert not torch.equal(reversed_in_place(x), torch.arange(8.0).flip(0)), said

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache, cached_property
+from typing import TypeGuard
 
-from ..inputs.python_names import names_needed, names_needed_at_import
+from ..inputs.python_names import names_defined, names_needed, names_needed_at_import
 from .python_operators import Function, OfOperators, by_name, lists_of, missing, name_of, subject
 from .registrations import freeing, imports_for
 
@@ -28,6 +31,7 @@ class Difference:
 
     def __init__(self, before: str, after: str, refused: Collection[str] = (), file: str = "") -> None:
         self._refused, self._file = OfOperators(refused), file
+        self._needed = cache(lambda statement: names_needed(ast.unparse(statement)))
         old_lines, self._lines = before.split("\n"), after.split("\n")
         self._old, self._new = (ast.parse(text).body for text in (before, after))
         spelt = {each: _spelt(each, old_lines) for each in self._old}
@@ -70,30 +74,55 @@ class Difference:
         orders = [[text for each in body if (text := self._content[each]) in both] for body in (self._old, self._new)]
         if orders[0] != orders[1]:
             return "", ["the order of statements"]
-        gone = {name: each for each in self._gone if (name := name_of(each)) not in self._left}
-        taken, faults, olds = dict[ast.stmt, _Texts](), dict[ast.stmt, str](), dict[ast.stmt, ast.stmt]()
-        for each in (each for each in self._added if name_of(each) not in self._left):
+        changed = [each for each in (*self._gone, *self._added) if name_of(each) not in self._left]
+        # Functions of one name cannot be told apart.
+        faults = {each: self._line(each) for each in changed if name_of(each) in self._several}
+        gone = {name_of(each): each for each in changed if each in self._old_ones and each not in faults}
+        taken, olds = dict[ast.stmt, _Texts](), dict[ast.stmt, ast.stmt]()
+        for each in (each for each in changed if each not in self._old_ones and each not in faults):
             if old := gone.pop(name_of(each), None):
                 olds[each] = old
             try:
                 taken[each] = self._texts(each, old)
             except ValueError as error:
                 faults[each] = str(error)
-        self._leave(taken, faults)
+        self._leave(taken, faults, olds)
         first = [line for each in taken if each in olds for line in self._freed(olds[each])]
-        # A function that is gone may have another name now, and then be left out.
-        again, is_whole = {line for each in taken for line in self._freed(each)}, not faults
+        there = {line for each in self._old for line in self._freed(each)}
+        first += [line for each in taken for line in self._freed(each) if line in there]
+        is_whole = not faults  # what is gone may have another name now, and be left out
         for each in (each for each in gone.values() if not isinstance(each, ast.Import | ast.ImportFrom)):
             freed = self._freed(each)
-            first += [line for line in freed if line in again or is_whole]
-            if not freed or not (is_whole or again.issuperset(freed)):
-                faults[each] = f"line {each.lineno} of the release's"
+            first += freed if is_whole else []
+            if not freed or not {*freed} <= {*first}:
+                faults[each] = self._line(each)
         first = list(dict.fromkeys(first))
-        left = [faults[each] for each in sorted(faults, key=_line)]
+        left = [faults[each] for each in sorted(faults, key=lambda each: each.lineno)]
         return self._at_lines([*imports_for(first), *first], taken), left
 
-    def _leave(self, taken: dict[ast.stmt, _Texts], faults: dict[ast.stmt, str]) -> None:
-        """Take out what the file itself needs when it is imported, before a text behind it, and what needs that."""
+    @cached_property
+    def _old_ones(self) -> set[ast.stmt]:
+        return {*self._old}
+
+    @cached_property
+    def _several(self) -> set[str]:
+        """The names that one of the versions gives to several functions; overloads for type checkers do not count."""
+        bodies = ([each.name for each in body if _is_function(each)] for body in (self._old, self._new))
+        return {name for names in bodies for name, count in Counter(names).items() if count > 1}
+
+    @cached_property
+    def _defined(self) -> set[str]:
+        return {each.name for each in self._old if isinstance(each, Function)}
+
+    def _line(self, statement: ast.stmt) -> str:
+        return f"line {statement.lineno} of the {'release' if statement in self._old_ones else 'branch'}'s"
+
+    def _leave(
+        self, taken: dict[ast.stmt, _Texts], faults: dict[ast.stmt, str], olds: Mapping[ast.stmt, ast.stmt]
+    ) -> None:
+        """Take out what the file itself needs when it is imported, before a text behind it; what needs something that
+        is left out; and what would be called as before, with other arguments.
+        """
         before = dict(pair for each in self._old for pair in _bound(each))
         stays = [each for each in self._gone if name_of(each) in self._left]
         rest = ast.Module([*(each for each in self._new if self._content[each] in self._known), *stays], [])
@@ -102,20 +131,41 @@ class Difference:
             changed = {name for name, what in _bound(each) if before.get(name) != what}
             if needed := changed & at_import:
                 faults[each] = f"`{min(needed)}`, which other code of the file takes when it is imported"
-        lost = {name for each in faults if each in self._new for name, _ in _bound(each)}
-        while lost:
-            more = [each for each in taken.keys() - faults.keys() if not lost.isdisjoint(_needed(each))]
-            faults |= {each: f"{_label(each)}, which needs `{min(lost & _needed(each))}`" for each in more}
-            lost = {name for each in more for name, _ in _bound(each)}
+        while True:
+            lost = {name for each in faults if each not in self._old_ones for name in names_defined(ast.unparse(each))}
+            staying = [*stays, *(olds.get(each, each) for each in faults if each in olds or each in self._old_ones)]
+            called = {name for each in staying for name in self._needed(each)}
+            among = taken.keys() - faults.keys()
+            more = {each: why for each in among if (why := self._why_left(each, olds.get(each), lost, called))}
+            if not more:
+                break
+            faults |= more
         for each in faults:
             taken.pop(each, None)
 
-    def _at_lines(self, first: Iterable[str], taken: dict[ast.stmt, _Texts]) -> str:
+    def _why_left(self, statement: ast.stmt, old: ast.stmt | None, lost: set[str], called: set[str]) -> str:
+        """Return why a statement is left out, too; empty if it is not.
+
+        Args:
+            statement: the statement.
+            old: what it replaces.
+            lost: the names of what is left out.
+            called: the names that the old versions of these need, which stay.
+        """
+        if needed := lost & self._needed(statement):
+            return f"{_label(statement)}, which needs `{min(needed)}`"
+        if isinstance(statement, Function) and isinstance(old, Function) and statement.name in called:
+            is_same = ast.dump(statement.args) == ast.dump(old.args)
+            return "" if is_same else f"{_label(statement)}, which is still called with other arguments"
+        return ""
+
+    def _at_lines(self, first: Iterable[str], taken: Mapping[ast.stmt, _Texts]) -> str:
         lines = [""] * len(self._lines)
         for number, text in (pair for texts in taken.values() for pair in texts):
             for at, line in enumerate(text.split("\n"), number - 1):
                 lines[at] = line if lines[at] in ("", line) else f"{lines[at]} {line.lstrip()}"
-        lines[0] = "; ".join(filter(None, [*first, lines[0]]))
+        between = "\n" if lines[0].startswith(("@", "def ", "class ", "async ")) else "; "
+        lines[0] = between.join(filter(None, ["; ".join(first), lines[0]]))
         return "\n".join(lines).rstrip("\n") + "\n" if any(lines) else ""
 
     def _texts(self, statement: ast.stmt, old: ast.stmt | None) -> _Texts:
@@ -125,13 +175,18 @@ class Difference:
         if isinstance(old, ast.Assign | ast.AnnAssign):
             if lists := lists_of(old, statement):
                 return self._gained(statement, *lists)
-        elif not is_future and (is_new or (isinstance(old, Function) and freeing(old, self._file) is not None)):
+        elif not is_future and (
+            is_new or (isinstance(old, Function) and freeing(old, self._file, self._defined) is not None)
+        ):
             return [(_first_line(statement), _spelt(statement, self._lines))]
-        raise ValueError(f"line {statement.lineno} of the branch's")
+        raise ValueError(self._line(statement))
 
-    def _freed(self, old: ast.stmt | None) -> list[str]:
-        """Return the statements that take out what a statement registered; none if that is nothing, or not known."""
-        return (freeing(old, self._file) or []) if isinstance(old, Function) else []
+    def _freeing(self, function: Function) -> list[str] | None:
+        return freeing(function, self._file, self._defined)
+
+    def _freed(self, statement: ast.stmt) -> list[str]:
+        """Return the statements that take out what a statement registers; none if that is nothing, or not known."""
+        return (self._freeing(statement) or []) if isinstance(statement, Function) else []
 
     def _gained(self, statement: ast.stmt, old: ast.List, new: ast.List) -> _Texts:
         """Return the texts that add the elements that a list gains."""
@@ -146,12 +201,10 @@ class Difference:
         return [(more[0].lineno, f"{name_of(statement)} += ["), *listed, (more[-1].end_lineno or 0, "]")]
 
 
-def _line(statement: ast.stmt) -> int:
-    return statement.lineno
-
-
-def _needed(statement: ast.stmt) -> set[str]:
-    return names_needed(ast.unparse(statement))
+def _is_function(statement: ast.stmt) -> TypeGuard[Function]:
+    """Return whether a statement is a function that is called: no overload for type checkers."""
+    decorators = {ast.unparse(each).rpartition(".")[2] for each in getattr(statement, "decorator_list", ())}
+    return isinstance(statement, Function) and "overload" not in decorators
 
 
 def _first_line(statement: ast.stmt) -> int:

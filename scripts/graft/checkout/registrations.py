@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from .python_operators import Function
@@ -20,18 +20,28 @@ _OTHERS = re.compile(
 )
 # An operator, and perhaps its overload, under the names that PyTorch's files have for namespaces.
 _OPERATOR = re.compile(r"(?:torch\.(?:_ops\.)?ops\.\w+|aten|prims|quantized)\.\w+(\.\w+)?")
+# Where decorators are defined that others define under the same names, with tables of their own.
+_DEFINED_IN = {
+    "register_decomposition": "torch/_inductor/decomposition.py",
+    "register_meta": "torch/_meta_registrations.py",
+    "register_op_impl": "torch/_subclasses/fake_impls.py",
+}
 # Decorators of torch/_refs, which register for the operator that is named as the module and the function.
 _REFERENCES = re.compile(r"_make_elementwise_(?:unary|binary)_reference")
 
 
-def freeing(function: Function, file: str) -> list[str] | None:
+def freeing(function: Function, file: str, defined: Collection[str] = ()) -> list[str] | None:
     """Return the statements that take out what the decorators of a function have registered, so that another can be
     registered; None if that is not known.
 
     Args:
         function: the function, with its decorators.
         file: the path of its file in the checkout.
+        defined: the functions that the file defines.
     """
+    names = {_name_of(each) for each in function.decorator_list}.intersection(defined, _DEFINED_IN)
+    if any(_DEFINED_IN[name] != file for name in names):
+        return None
     try:
         return [each for decorator in function.decorator_list for each in _freeing(decorator, function.name, file)]
     except LookupError:
@@ -41,7 +51,7 @@ def freeing(function: Function, file: str) -> list[str] | None:
 def _freeing(decorator: ast.expr, function: str, file: str) -> Iterator[str]:
     """Yield the statements for one decorator. Raise LookupError if they are not known."""
     call = decorator if isinstance(decorator, ast.Call) else None
-    name = ast.unparse(call.func if call else decorator)
+    name = _name_of(decorator)
     named = {each.arg or "": each.value for each in call.keywords} if call else {}
     first, *others = [*(call.args if call else []), None]
     kind = name.rpartition(".")[2]
@@ -76,6 +86,10 @@ def _freeing(decorator: ast.expr, function: str, file: str) -> Iterator[str]:
         yield f"{operator}._dispatch_cache.clear()"
     else:
         raise LookupError(name)
+
+
+def _name_of(decorator: ast.expr) -> str:
+    return ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
 
 
 def _table(name: str, named: dict[str, ast.expr], second: ast.expr | None, file: str) -> str:
