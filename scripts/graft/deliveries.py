@@ -110,7 +110,7 @@ class Wheel(Delivery):
                 version=with_graft(job.snapshot.pin.version, made.hash_),
                 platform=platform_tag(base, libraries_of(made)),
                 out=self.layout.out,
-                notice=describe_additions(base.version, made),
+                notice=describe_additions(base.tree, base.version, made),
                 owner=self.layout.name,
             )
 

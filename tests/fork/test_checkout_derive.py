@@ -157,9 +157,25 @@ def test_sources_that_call_what_changed(tmp_path: Path, site: Path) -> None:
     assert [summary(entry) for entry in entries(answer)] == ["third CPU: third_cpu"]
     assert "doubled" in answer.files["Shared.cpp"].decode() and "tripled" not in answer.files["Shared.cpp"].decode()
     assert "third_cpu" in answer.files["Others.cpp"].decode() and "fourth" not in answer.files["Others.cpp"].decode()
-    assert (answer.said, answer.left) == (["Shared.cpp: also compiled, for what calls doubled: Others.cpp"], {})
-    answer = of(checkout, site, (SHARED, "3 * n", "n * 3"))
+    assert (answer.said, answer.left) == (["also compiled, since they use what changed: Others.cpp"], {})
+    # What calls it in a file that changes elsewhere is compiled, too.
+    answer = of(checkout, site, (CALLER, "self / 4 * count(self)", "self / 4"))
+    assert {summary(entry) for entry in entries(answer)} == {"third CPU: third_cpu", "fourth"} and not answer.said
+    answer = of(checkout, site, (CALLER, "self / 4;", "self / 4 * count(self);"), (SHARED, "3 * n", "n * 3"))
     assert answer.left == {f"{SHARED}: tripled": "only PyTorch's own code calls this directly, and keeps PyTorch's"}
+
+
+def test_sources_that_call_what_calls_it(tmp_path: Path, site: Path) -> None:
+    middle = {
+        f"{NATIVE}/Middle.h": "#pragma once\nnamespace at::native {\nint64_t fourfold(int64_t n);\n}\n",
+        f"{NATIVE}/Middle.cpp": "#include <ATen/native/Middle.h>\n#include <ATen/native/Shared.h>\n"
+        "namespace at::native {\nint64_t fourfold(int64_t n) { return 2 * doubled(n); }\n}\n",
+        CALLER: WITH_CALLER[CALLER].replace("Shared.h", "Middle.h").replace("doubled", "fourfold"),
+    }
+    checkout = repository(tmp_path / "checkout", {**FILES, **WITH_CALLER, **middle})
+    answer = of(checkout, site, (SHARED, "2 * n", "n + n"))
+    assert answer.left == {} and answer.said == ["also compiled, since they use what changed: Middle.cpp, Others.cpp"]
+    assert sorted(answer.files) == ["Middle.cpp", "Others.cpp", "Shared.cpp", "native_functions.yaml"]
 
 
 def test_many_sources_that_call_what_changed(tmp_path: Path, site: Path) -> None:
@@ -268,7 +284,8 @@ def test_batching_rules_are_compiled_for_their_headers(tmp_path: Path, site: Pat
     write(site, {"torch/include/ATen/functorch/BatchRulesHelper.h": header})
     answer = of(checkout, site, (f"{folder}/BatchRulesHelper.h", "return x;", "return x + 1;"))
     text = answer.files["BatchRulesUnaryOps.cpp"].decode()
-    assert "one_rule" in text and "two_rule" not in text and not answer.said
+    assert "one_rule" in text and "two_rule" not in text
+    assert answer.said == ["also compiled, since they use what changed: BatchRulesUnaryOps.cpp"]
     back = (f"{folder}/BatchRulesHelper.h", "return x + 1;", "return x;")
     answer = of(checkout, site, back, (f"{folder}/BatchRulesHelper.h", "return 2;", "return 3;"))
     assert answer.said == ["BatchRulesHelper.h: laid into torch/include; nothing uses what changed there"]

@@ -7,21 +7,15 @@ from collections.abc import Collection, Mapping
 
 from ..base.base import Base
 from ..core.errors import UsageError
-from ..fork.apply import YAML_FILES
-from ..inputs.native import FUNCTIONS
 from . import headers as of_headers
 from .answer import Answer, Question, text_of
+from .callers import MOST_USERS, OF_CAPABILITIES, Users, add_callers, tell_users
 from .code import Code
 from .lacking import Lacking, text_without_lacking
 from .operators import Operators
-from .sources import ATEN, FUNCTORCH, NATIVE, in_wheel, is_header, is_source, place_of, why_left
+from .sources import ATEN, NATIVE, in_wheel, is_header, is_source, place_of, why_left
 
-# Compiled once for each CPU capability: functions that other files call cannot be there.
-_OF_CAPABILITIES = f"{NATIVE}/cpu/"
 _INSIDE = "a header of a library that is inside PyTorch's"
-
-# As many sources that did not change are compiled for a changed header without being asked for.
-_MOST_USERS = 8
 
 # Headers of PyTorch by their paths below torch/include.
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*<((?:ATen|c10|torch)/[^>\n]+)>", re.M)
@@ -76,11 +70,12 @@ def changed_codes(answer: Answer, headers: Mapping[str, set[str]]) -> dict[str, 
     before = question.versions.before(sources)
     asked = _asked(question)
     names: dict[str, set[str]] = {name: set() for name in (*sources, *asked)}
+    users = Users(question)
     for header, changed in headers.items():
         including = of_headers.users(question.tree, [header], sources)
-        others = _users(question, header, changed, {*sources})
-        chosen = _chosen(answer, header, others.keys() - {*asked}, is_asked=bool(including or asked))
-        for name in (*including, *chosen, *(others.keys() & {*asked})):
+        others = users.of_header(header, changed) - {*sources}
+        chosen = _chosen(answer, header, others - {*asked}, is_asked=bool(including or asked))
+        for name in (*including, *chosen, *sorted(others & {*asked})):
             names.setdefault(name, set()).update(changed)
 
     def code(name: str) -> Code:
@@ -88,39 +83,11 @@ def changed_codes(answer: Answer, headers: Mapping[str, set[str]]) -> dict[str, 
         return Code(text_of(before[name]) if name in before else text, text, names[name])
 
     codes = {name: code(name) for name in names}
-    for name, functions in _calling(answer, codes, asked).items():
-        names.setdefault(name, set()).update(functions)
-        codes[name] = code(name)
+    add_callers(answer, users, names, codes, code)
     for name in asked:
         if not codes[name].affected:
             answer.said.append(f"FILES: nothing in {place_of(name)} uses what changed elsewhere")
     return codes
-
-
-def _calling(answer: Answer, codes: Mapping[str, Code], asked: Collection[str]) -> dict[str, set[str]]:
-    """Return the sources that did not change and that call functions of those that did, each with the names of these.
-    They are compiled if they are few. Note where they are not.
-    """
-    question, found = answer.question, dict[str, set[str]]()
-    among = [name for name in codes if question.site and not name.startswith(_OF_CAPABILITIES)]
-    changed = {name: codes[name].shared for name in among}
-    entries = {*re.findall(r"\w+", question.after(YAML_FILES[FUNCTIONS]))} if any(changed.values()) else set()
-    for name, functions in changed.items():
-        included = [f"aten/src/{each.decode()}" for each in _INCLUDE.findall(question.after(name).encode())]
-        for function in sorted(functions - entries):
-            call = re.compile(rf"\b{function}\s*\(")
-            headers = [each for each in included if is_header(each) and call.search(question.after(each))]
-            users = {each for each in headers for each in _users(question, each, {function}, codes.keys() - {*asked})}
-            few = users if len(users) <= _MOST_USERS else users.intersection(asked)
-            for user in few:
-                found.setdefault(user, set()).add(function)
-            if few:
-                callers = ", ".join(sorted(map(place_of, few)))
-                answer.said.append(f"{place_of(name)}: also compiled, for what calls {function}: {callers}")
-            if rest := sorted(each.removeprefix(f"{ATEN}/") for each in users - few):
-                keep = f"{len(rest)} sources of PyTorch that call it keep PyTorch's"
-                answer.left[f"{name}: {function}"] = f'{keep}; FILES="{" ".join(rest[:_MOST_USERS])}" compiles these'
-    return found
 
 
 def _asked(question: Question) -> list[str]:
@@ -138,26 +105,15 @@ def _asked(question: Question) -> list[str]:
     return asked
 
 
-def _users(question: Question, header: str, names: set[str], but: Collection[str]) -> dict[str, Code]:
-    """Return the sources that did not change, and that use what changed in a header."""
-    folders = (question.tree / each for each in (NATIVE, FUNCTORCH))
-    found = (path for folder in folders for pattern in ("*.cpp", "*.cu") for path in folder.rglob(pattern))
-    every = filter(is_source, (path.relative_to(question.tree).as_posix() for path in found))
-    among = [each for each in every if not why_left(each, question.tree, has_cuda=question.has_cuda)]
-    texts = {name: question.after(name) for name in of_headers.users(question.tree, [header], among) - {*but}}
-    codes = {name: Code(text, text, names) for name, text in sorted(texts.items())}
-    return {name: code for name, code in codes.items() if code.affected}
-
-
 def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: bool) -> list[str]:
     """Return those sources that did not change and are compiled for a header. Say what is not."""
-    named, shown = place_of(header), [name.removeprefix(f"{ATEN}/") for name in sorted(others)][:_MOST_USERS]
+    named, shown = place_of(header), [name.removeprefix(f"{ATEN}/") for name in sorted(others)][:MOST_USERS]
     if not others and not is_asked:
         answer.said.append(f"{named}: laid into torch/include; nothing uses what changed there")
     elif others and is_asked:
         keep = f"{named}: {len(others)} other sources of PyTorch keep the old one"
         answer.said.append(f'{keep}; FILES="{shown[0]} ..." compiles them')
-    elif len(others) > _MOST_USERS:
+    elif len(others) > MOST_USERS:
         raise UsageError(
             f"{named}: no source that changed includes it, and {len(others)} others use what changed there",
             todo=f'set FILES to those to compile with it, for example FILES="{" ".join(shown)}"',
@@ -173,7 +129,7 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
     used = kernels.union(*(code.used for code in codes.values()))
     for name, code in codes.items():
         others = set[str]().union(*(each.used for other, each in codes.items() if other != name))
-        own = kernels | (set() if name.startswith(_OF_CAPABILITIES) else code.shared & others - refused)
+        own = kernels | (set() if name.startswith(OF_CAPABILITIES) else code.shared & others - refused)
         gone: dict[str, str] = {}
         if code.is_new and refused.isdisjoint(code.functions):
             answer.put_whole(place_of(name), name)
@@ -203,6 +159,7 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
         is_edited = name in answer.question.versions.changed
         if is_edited and not is_taken and code.affected and not is_told and refused.isdisjoint(code.names):
             answer.left[name] = "nothing that is built uses what changed"
+    tell_users(answer, codes)
 
 
 def take_lacking_headers(answer: Answer) -> None:

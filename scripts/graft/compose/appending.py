@@ -36,6 +36,11 @@ def texts_of_folders(natives: NativeFolders) -> dict[str, str]:
     return {f"torch/{name.as_posix()}": "\n".join(each) for name, each in texts.items()}
 
 
+def files_extended(tree: Path, natives: NativeFolders) -> list[str]:
+    """Return torch's own Python files that native folders' ``python/`` extends, by path in the wheel."""
+    return sorted(name for name in texts_of_folders(natives) if (tree / name).is_file())
+
+
 def texts_of_extensions(natives: NativeFolders) -> dict[str, str]:
     """Return the texts for extensions that are delivered beside torch, by path in the wheel; none without such."""
     names = [extension.name for folder in natives.folders for extension in folder.settings.extensions]

@@ -21,7 +21,7 @@ from ..core.files import files_below
 from ..inputs.elsewhere import SOURCE_SUFFIXES
 from ..inputs.native import NativeFolders
 from ..inputs.patches import ADDED
-from .appending import appended_texts, behind, our_files, texts_of_folders
+from .appending import appended_texts, behind, files_extended, our_files
 from .docs import docstring, insert_classes, insert_functions, with_docstring
 
 ANNOTATED = "torch/testing/_internal/generated/annotated_fn_args.py"
@@ -122,7 +122,7 @@ def compose(tree: Path, made: Made, version: str, note: Mapping[str, Any]) -> di
     composition.insert(made.natives, made.description)
     composition.append(appended_texts(made.natives, made.description))
     version_text = with_version(composition.text(VERSION_FILE) or "", version)
-    lists = {"extended": sorted(texts_of_folders(made.natives)), "laid_over": sorted(laid_over)}
+    lists = {"extended": files_extended(tree, made.natives), "laid_over": sorted(laid_over)}
     note = {**note, "replaced": made.description.replaced_parts, **lists}
     own = {VERSION_FILE: version_text.encode("utf-8"), _NOTE: json.dumps(note, indent=1).encode()}
     own |= {name: path.read_bytes() for name, path in made.libraries.items()}
@@ -150,8 +150,10 @@ def installed_headers(tree: Path, natives: NativeFolders) -> dict[str, bytes]:
     return found
 
 
-def describe_additions(base: str, made: Made) -> str:
-    """Return the notice that is added to PyTorch's licenses: what was added to the version ``base``, and from where."""
+def describe_additions(tree: Path, base: str, made: Made) -> str:
+    """Return the notice that is added to PyTorch's licenses: what was added to the version ``base``, which is unpacked
+    in ``tree``, and from where.
+    """
     description = made.description
     names = sorted({bound.public for bound in description.bound})
     parts = [
@@ -159,7 +161,7 @@ def describe_additions(base: str, made: Made) -> str:
         "The added operators are under the license of their authors:\n",
         *(f"    {name}\n" for name in names),
     ]
-    if replaced := [*description.replaced_lines, *sorted({*made.natives.overlay, *texts_of_folders(made.natives)})]:
+    if replaced := [*description.replaced_lines, *sorted({*made.natives.overlay, *files_extended(tree, made.natives)})]:
         parts += ["So are these parts, which replace or extend PyTorch's own:\n"]
         parts += [f"    {line}\n" for line in replaced]
     return "".join(parts)

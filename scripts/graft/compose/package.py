@@ -18,7 +18,7 @@ from ..base.base import Base
 from ..codegen.description import NAMESPACES
 from ..core.files import files_below
 from ..inputs.snapshot import Snapshot
-from .appending import appended_texts, texts_of_folders
+from .appending import appended_texts, files_extended
 from .composition import ANNOTATED, Composition, Made
 from .facts import facts_of
 from .several import BUILDS, folder_of
@@ -61,7 +61,7 @@ def extending(base: Base, made: Made, given: Mapping[str, str], name: str, deliv
         "hash": made.hash_,
         "operators": made.description.operators,
         "replaced": made.description.replaced_parts,
-        "extended": sorted(texts_of_folders(made.natives)),
+        "extended": [path for path in files_extended(base.tree, made.natives) if path in texts],
         "owners": sorted({namespace.attribute for namespace in NAMESPACES}),
         "behind": behind,
         "new": new,
