@@ -127,8 +127,8 @@ def _check_calls(
         if others:
             what = f"{_list(sorted(others))} of PyTorch call PyTorch's {each.name}"
             findings.add(place, what, "nothing to do, if that is right", is_warning=True)
-        others = {c for c in of_each if not c.startswith(f"{NAMESPACE}::") or name_in(c) in helpers.names}
-        if others or base.calling({each.name}) or re.search(rf"\b{each.name}\(", formulas):
+        has_effect = any(not c.startswith(f"{NAMESPACE}::") or name_in(c) in helpers.names for c in of_each)
+        if has_effect or base.calling({each.name}) or re.search(rf"\b{each.name}\(", formulas):
             continue
         if calling and calling <= kept:
             what = f"{each.name} has no effect: only {_list(sorted(calling))} of PyTorch call it, which `keep` names"

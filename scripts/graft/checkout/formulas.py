@@ -41,7 +41,7 @@ def take_helpers(answer: Answer, operators: Operators) -> None:
 def _renamed(text: str, fixed: Collection[str]) -> str:
     """Return a text in which these functions have names of ours, since those of PyTorch's stay."""
     for each in reversed(statements(text)):
-        if each.kind is Kind.FUNCTION and not each.names.isdisjoint(fixed):
+        if each.kind is Kind.FUNCTION and each.tokens[0] != "template" and not each.names.isdisjoint(fixed):
             text = f"{text[: each.start]}static {text[each.start :]}"
     return re.sub(rf"\b(?:{'|'.join(fixed)})\b", rf"{_OWN}\g<0>", text) if fixed else text
 
