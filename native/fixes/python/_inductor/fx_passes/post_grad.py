@@ -1,5 +1,5 @@
-# pytorch#198031: of `y = x.clone(); op(y, x)`, where op writes one of them, the clone was dropped while nothing is written
-# in place. Then op wrote in place, and read the same storage. Such clones stay.
+# pytorch#198031: of `y = x.clone(); op(y, x)`, where op writes one of them, the clone was dropped while nothing is
+# written in place. Then op wrote in place, and read the same storage. Such clones stay.
 _remove_noops_of_pytorch = remove_noop_ops
 
 
