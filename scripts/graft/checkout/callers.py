@@ -11,15 +11,13 @@ from ..inputs.native import FUNCTIONS
 from . import headers as of_headers
 from .answer import Answer, Question
 from .code import Code
+from .lacking import INCLUDE
 from .sources import ATEN, FUNCTORCH, NATIVE, is_header, is_source, place_of, why_left
 
 # As many sources that did not change are compiled for a changed header or function without being asked for.
 MOST_USERS = 8
 # Compiled once for each CPU capability: functions that other files call cannot be there.
 OF_CAPABILITIES = f"{NATIVE}/cpu/"
-
-# Headers of PyTorch by their paths below torch/include.
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(ATen/[^>\n]+)>", re.M)
 
 
 class Users:
@@ -43,7 +41,7 @@ class Users:
         """Return the other sources that use a function of a source. A header that this includes declares it."""
         if function in self._named_by_entries:
             return set()
-        included = [f"aten/src/{each}" for each in _INCLUDE.findall(self._question.after(source))]
+        included = [f"aten/src/{each}" for each in INCLUDE.findall(self._question.after(source))]
         call = re.compile(rf"\b{function}\s*\(")
         headers = [each for each in included if is_header(each) and call.search(self._question.after(each))]
         return {user for each in headers for user in self.of_header(each, {function})} - {source}

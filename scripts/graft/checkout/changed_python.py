@@ -175,9 +175,7 @@ class Difference:
         if isinstance(old, ast.Assign | ast.AnnAssign):
             if lists := lists_of(old, statement):
                 return self._gained(statement, *lists)
-        elif not is_future and (
-            is_new or (isinstance(old, Function) and freeing(old, self._file, self._defined) is not None)
-        ):
+        elif not is_future and (is_new or (isinstance(old, Function) and self._freeing(old) is not None)):
             return [(_first_line(statement), _spelt(statement, self._lines))]
         raise ValueError(self._line(statement))
 

@@ -10,7 +10,7 @@ from .answer import Question, text_of
 from .code import Code
 from .statements import Kind, statements
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"][^\n]*", re.M)
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"][^\n]*", re.M)
 # The headers of such libraries, and the names that these declare.
 _LIBRARIES = {
     re.compile(header): re.compile(names)
@@ -43,7 +43,7 @@ class Lacking:
         """
         if not self._question.site:
             return {}
-        return {name: outside for name in _INCLUDE.findall(text) if (outside := self.leads_to(name))}
+        return {name: outside for name in INCLUDE.findall(text) if (outside := self.leads_to(name))}
 
     def without(self, text: str, headers: Collection[str], names: Collection[str]) -> str:
         """Return a text with blank lines in the place of includes, and of types and variables with these names."""
@@ -51,7 +51,7 @@ class Lacking:
             if each.kind in _KEPT and not each.names.isdisjoint(names):
                 blank = re.sub(r"[^\n]", "", text[each.start : each.end])
                 text = f"{text[: each.start]}{blank}{text[each.end :]}"
-        return _INCLUDE.sub(lambda found: "" if found[1] in headers else found[0], text)
+        return INCLUDE.sub(lambda found: "" if found[1] in headers else found[0], text)
 
     def needing(self, text: str, headers: Mapping[str, str]) -> dict[str, str]:
         """Return what in a text needs one of the headers, and what uses that, each with the library's header."""
@@ -89,7 +89,7 @@ class Lacking:
 
     def _included_by(self, header: str) -> list[str]:
         is_followed = header.startswith("ATen/") and not header.startswith(("ATen/ops/", "ATen/core/"))
-        return _INCLUDE.findall(self._text(header)) if is_followed else []
+        return INCLUDE.findall(self._text(header)) if is_followed else []
 
     def _text(self, header: str) -> str:
         """Return the text of a header of PyTorch: the checkout's, or that of the torch."""

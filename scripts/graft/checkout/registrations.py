@@ -15,8 +15,8 @@ _IMPORT = "from torch._decomp import global_decomposition_table"
 
 # Decorators that register nothing, or that replace what is registered.
 _OTHERS = re.compile(
-    r"out_wrapper|_inplace_wrapper|\w*pw_cast_for_opmath\w*|elementwise_\w+_wrapper|_dot_check_wrapper|(?:_inductor\.)?register_lowering"
-    r"|(?:functools\.)?(?:wraps|cache|lru_cache)|(?:contextlib\.)?contextmanager|torch\.no_grad"
+    r"out_wrapper|_inplace_wrapper|\w*pw_cast_for_opmath\w*|elementwise_\w+_wrapper|_dot_check_wrapper"
+    r"|(?:_inductor\.)?register_lowering|(?:functools\.)?(?:wraps|cache|lru_cache)|(?:contextlib\.)?contextmanager|torch\.no_grad"
 )
 # An operator, and perhaps its overload, under the names that PyTorch's files have for namespaces.
 _OPERATOR = re.compile(r"(?:torch\.(?:_ops\.)?ops\.\w+|aten|prims|quantized)\.\w+(\.\w+)?")

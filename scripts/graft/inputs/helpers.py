@@ -96,7 +96,7 @@ def fixed_functions(tree: Path) -> set[str]:
     generator, header = tree / PACKAGED[DERIVATIVES], tree / "torch/include" / HEADER
     written = [*generator.glob("gen_*.py"), *generator.glob("templates/*")]
     called = {word for path in written for word in re.findall(r"\b(\w+)\(", path.read_text(encoding="utf-8"))}
-    theirs = read_text(header, header.read_text(encoding="utf-8")) if header.is_file() else read_text(header, "")
+    theirs = read_text(header, header.read_text(encoding="utf-8") if header.is_file() else "")
     return called & {each.name for each in theirs.declarations} | {each.name for each in theirs.definitions}
 
 
