@@ -8,7 +8,7 @@ export PYTHON
 # Native folders hold text in UTF-8, whatever the locale.
 export PYTHONUTF8 := 1
 # These may hold quotes of their own, so recipes take them from the environment.
-export NATIVE FILES BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
+export NATIVE OP FILES BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
 
 # The user's variables for Python do not count: -E.
 environment = "$$PYTHON" -E scripts/environment.py
@@ -22,7 +22,7 @@ graft = $(run) graft $@ $(ARGS)
 kit = $(run) tests.kit $@ $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help patch-and-build develop undevelop thin-wheel check check-source check-cuda new-op adopt pin apply export \
+.PHONY: help patch-and-build develop undevelop thin-wheel check show check-source check-cuda new-op adopt pin apply export \
     import test test-all test-sanitize test-nightly test-mutants test-matrix fuzz surfaces bench bench-build bench-peers lint dist clean clean-cache clean-all
 
 help: ## print this
@@ -40,6 +40,8 @@ thin-wheel: ## build the operators, or what SOURCE changes, as a small wheel NAM
 	$(graft)
 check: ## find errors in NATIVE, or in what SOURCE changes, without building
 	$(graft)
+show: ## show what is generated for the operators of the name OP, of NATIVE or PyTorch's own; ARGS=VariableType.cpp: the code
+	$(run) graft show $(OP) $(ARGS)
 check-source: ## compile what the operators add to PyTorch's source tree, with its own build
 	$(graft)
 check-cuda: ## compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed

@@ -47,6 +47,12 @@ def _listing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", dest="are_files_listed", help=help_)
 
 
+def _showing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("operator", nargs="?", metavar="OPERATOR", help="its name, such as relu or torch.fft.rfft2")
+    help_ = "print the code in this file instead of the list of files"
+    parser.add_argument("file", nargs="?", metavar="FILE", help=help_)
+
+
 def _source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--syntax", action="store_true", help="only parse the folder's sources, without a build")
     parser.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
@@ -105,6 +111,10 @@ VERBS = (
     Verb(
         *("check", "find errors in the native folder without building", "graft.verbs:check"),
         *(f"{BASE} python {LIVE}", THERE, _listing),
+    ),
+    Verb(
+        *("show", "show what is generated for an operator, PyTorch's own, too", "graft.show:show"),
+        *("pin native wheel cxx python", THERE, _showing),
     ),
     Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.verbs:check_cuda", BASE, RELEASE),
     Verb(

@@ -199,6 +199,7 @@ def take_from_make(variables: MutableMapping[str, str]) -> None:
 # Variables that only the Makefile and the tests' equipment read: default and help.
 OF_MAKE = {
     "PACKAGE": ("", "for adopt: the Python package of an extension, and more modules of it"),
+    "OP": ("", "for show: the name of an operator, such as relu or torch.fft.rfft2"),
     "AT_ONCE": ("1", "for test-matrix: rows to run at once"),
     "KEEP": ("", "for test-matrix: 1 keeps its environments"),
     "ARGS": ("", "additional arguments, such as ARGS=--help"),

@@ -296,3 +296,10 @@ def split_entries(text: str) -> dict[str, str]:
 def operator_of(text: str) -> str:
     """Return the operator of the entry with this text."""
     return text.partition(": ")[2].partition("(")[0].strip()
+
+
+def places_of_operators(path: Path) -> dict[str, str]:
+    """Return ``file:line`` of each operator in a native_functions.yaml or derivatives.yaml, which may not exist."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    entries = ((re.match(r"\s*- (?:func|name):\s*['\"]?([\w.]+)\(", line), n) for n, line in enumerate(lines, 1))
+    return {entry[1]: f"{path}:{number}" for entry, number in entries if entry}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..check.types import unsupported
 from ..core.errors import BuildError
+from ..inputs.entries import places_of_operators
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS, SAMPLES
 from .rendering import rendered, templates_in
@@ -31,8 +32,8 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
     operator = parse_operator(schema, kind, variants)
     for _, what, todo in unsupported(operator.func, base):
         raise BuildError(f"SCHEMA: {schema}\n  PyTorch's code generator does not support {what}", todo=todo)
-    upstream = operators_of(base / PACKAGED[FUNCTIONS] / FUNCTIONS)
-    refuse_known(operator, operators_of(native / FUNCTIONS), upstream)
+    upstream = places_of_operators(base / PACKAGED[FUNCTIONS] / FUNCTIONS)
+    refuse_known(operator, places_of_operators(native / FUNCTIONS), upstream)
     is_public = not operator.op.startswith("_") and operator.op not in {name.partition(".")[0] for name in upstream}
     samples = (native / SAMPLES).read_text(encoding="utf-8") if (native / SAMPLES).is_file() else ""
     is_described = bool(re.search(rf"^(def )?{operator.op}\b", samples, re.M))
@@ -46,7 +47,7 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
     if (native / f"docs/{operator.op}.rst").exists():  # by another overload
         del texts[f"docs/{operator.op}.rst"]
     if operator.backward:
-        refuse_known(operator.backward, operators_of(native / FUNCTIONS), upstream)
+        refuse_known(operator.backward, places_of_operators(native / FUNCTIONS), upstream)
         values = values_of(operator.backward, is_public=False, is_described=True)
         for file in (FUNCTIONS.name, DERIVATIVES.name):
             texts[file] += "\n" + rendered(templates[file], values)
@@ -54,15 +55,8 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
     return {name: text for name, text in sorted(texts.items()) if text}
 
 
-def operators_of(path: Path) -> dict[str, str]:
-    """Return ``file:line`` of each operator in a native_functions.yaml, which may not exist."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    entries = ((re.match(r"\s*- func:\s*['\"]?([\w.]+)\(", line), number) for number, line in enumerate(lines, 1))
-    return {entry[1]: f"{path}:{number}" for entry, number in entries if entry}
-
-
 def refuse_known(operator: NewOperator, ours: dict[str, str], upstream: dict[str, str]) -> None:
-    """Refuse variants whose names operators have, given the results of ``operators_of``."""
+    """Refuse variants whose names operators have, given the results of ``places_of_operators``."""
     known, names = upstream | ours, [str(func.name) for func in operator.variants.values()]
     if not operator.func.name.overload_name:
         # Beside overloads of PyTorch's, it must be one with its own name.

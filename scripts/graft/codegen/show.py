@@ -1,0 +1,173 @@
+"""``python -m graft.codegen.show BASE NATIVES NAME OUT``: write what torchgen makes of the operators of one name below
+OUT, and print what each file is for as JSON.
+
+All operators are generated as a build generates new ones, also PyTorch's, of which a wheel has the headers only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import BuildError
+from ..inputs.entries import places_of_operators
+from ..inputs.helpers import helpers_of
+from ..inputs.merge import PACKAGED
+from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
+from . import KERNELS, rules
+from .__main__ import generate_replacements, generate_sources, load_operators
+from .describe import describe
+from .description import NAMESPACES
+from .operators import Operators, Replacements, Selection
+from .output import Output
+from .torchgen import NativeFunction
+
+# What a generated file is for, by what its path ends with, in the order in which a call from Python comes through them.
+# {op} is the name, {key} a dispatch key.
+_PURPOSES = (
+    (r"\.pyi", "the signatures in Python"),
+    (r"/bindings\.cpp", "the Python functions: they parse arguments, release the GIL and call at::{op}"),
+    (r"/python_return_types\.h", "the types of results with names"),
+    (r"/variable_factories\.h", "torch::{op}, which makes tensors for C++ code"),
+    (r"/ops/{op}\.h", "at::{op}, which C++ code calls"),
+    (r"/ops/{op}_ops\.h", "at::_ops::{op}: the schema, call() and redispatch()"),
+    (r"/Operators\.cpp", "at::_ops::{op}::call(), which asks the dispatcher for a kernel"),
+    (r"/RegisterSchema\.cpp", "registers the schema with the dispatcher"),
+    (r"/BatchRulesOfAdded\w+\.cpp", "the batching rule, for vmap"),
+    (r"/RegisterFunctionalization\.cpp", "the kernel that removes writes and views from graphs"),
+    (r"/ViewMetaClasses\.(cpp|h)", "how functionalization replays the view"),
+    (r"/AutocastOfAdded\w*\.cpp", "the kernel for autocast"),
+    (r"/TraceType\.cpp", "the kernel for Tracer, which torch.jit.trace uses"),
+    (r"/VariableType\.cpp", "the kernel for Autograd: makes the node, and calls the next kernel"),
+    (r"/generated/Functions\.h", "the autograd node: what it saves"),
+    (r"/autograd/Functions\.cpp", "the node's apply(): the derivative formula"),
+    (r"/python_functions\.cpp", "the node's attributes in Python, such as grad_fn._saved_self"),
+    (r"/ADInplaceOrViewType\.cpp", "the kernel for ADInplaceOrView: counts versions, marks views"),
+    (r"/ViewFuncs\.(cpp|h)", "how autograd replays the view"),
+    (r"/RegisterWriting\.cpp", "kernels for an operator that writes what it does not return"),
+    (r"/RegisterMissingCUDA\.cpp", "registers an error, since there is no kernel for CUDA"),
+    (r"/Register(?P<key>\w+)\.cpp", "the kernel for {key}: calls that of the entry; and its registration"),
+    (r"/CompositeViewCopyKernels\.cpp", "the kernel of a variant that torchgen makes of another"),
+    (r"/Ufunc\w+\.\w+", "the kernel around the function of ufunc_inner_loop"),
+    (r"/ops/{op}_native\.h", "declares the kernels of the entry"),
+    (r"/ops/{op}_meta\.h", "the class with the meta function, which structured kernels extend"),
+    (r"/ops/{op}_(?P<key>[a-z]+)_dispatch\.h", "at::{key}::{op}, which calls the kernel without the dispatcher"),
+    (r"", ""),
+)
+
+# What only includes others, what torchgen reads, and what has all operators of PyTorch.
+_NOT_SHOWN = re.compile(r"/narrow/|/templates/|/merged/|^/include/|/(library|formulas|operators|cuda)\.cpp$")
+# What is written by hand for PyTorch's own.
+_BY_HAND = re.compile(r"OfAdded|/RegisterWriting\.cpp$")
+
+
+def show(base: Path, natives: NativeFolders, name: str, out: Path) -> dict[str, Any]:
+    """Generate the operators of a name below ``out``. Return their descriptions, and those of the files.
+
+    Args:
+        base: the base's tree.
+        natives: the native folders, whose operators can be shown, too.
+        name: a name as schemas, C++ and Python have it: ``relu``, ``add.Tensor``, ``aten::relu``, ``torch.fft.rfft2``.
+        out: the folder; files of an earlier run are deleted.
+
+    Raises:
+        BuildError: no operator has this name.
+    """
+    output = Output(out)
+    operators = load_operators(base, natives, out / "merged")
+    chosen = _chosen(operators, name)
+    kernels, formulas = (natives.entries(file, replacing=True) for file in (FUNCTIONS, DERIVATIVES))
+    replaced = operators.replaced_by(kernels, formulas, helpers_of(natives).names)
+    is_new = chosen[0] in operators.new
+    # Generators take these for those that the base lacks.
+    operators.new = Selection(operators, chosen)
+    generate_sources(operators, rules.read_policies(natives), output, output, KERNELS)
+    of_kernels, of_formulas = (
+        Selection(part.whole, [f for f in part.functions if f in operators.new])
+        for part in (replaced.kernels, replaced.formulas)
+    )
+    if of_kernels.functions or of_formulas.functions:
+        generate_replacements(operators, Replacements(of_kernels, of_formulas), base, output, KERNELS)
+    for namespace, hints in describe(operators.new).hints.items():
+        stub = next(each.stub for each in NAMESPACES if each.name == namespace) or f"torch/_C/_{namespace}.pyi"
+        output.write(stub, "\n".join(text for of_name in hints.values() for text in of_name))
+    output.prune()
+    names = [name for name in map(Path.as_posix, output.names) if is_new or not _BY_HAND.search(f"/{name}")]
+    root = chosen[0].root_name
+    found = sorted(each for each in (_found(output, name, root) for name in names) if each)
+    return {
+        "operators": [*_described(operators, base, natives)],
+        "files": [(name, line, purpose) for _, name, line, purpose in found],
+    }
+
+
+def _chosen(operators: Operators, name: str) -> list[NativeFunction]:
+    """Return the operators that have a name, or its overload."""
+    short = re.sub(r"^(torch\.ops\.aten\.|(torch\.)?(Tensor|nn\.functional)\.|torch\.|at::|aten::)", "", name.strip())
+    spellings = {short, short.replace(".", "_")}
+    found = [f for f in operators.functions if spellings & {str(f.func.name), str(f.func.name.name), f.root_name}]
+    if not found:
+        names = {str(f.func.name.name) for f in operators.functions}
+        near = difflib.get_close_matches(short.partition(".")[0], names, 5)
+        todo = f"did you mean {', '.join(near)}?" if near else "write its name as schemas or Python have it"
+        raise BuildError(f"{name}: neither PyTorch nor the native folder has such an operator", todo=todo)
+    return [f for f in operators.functions if f.root_name == found[0].root_name]
+
+
+def _described(operators: Operators, base: Path, natives: NativeFolders) -> Iterator[dict[str, Any]]:
+    """Yield each operator's schema, entry, formula and kernels."""
+    places: list[dict[str, str]] = []
+    for file in (FUNCTIONS, DERIVATIVES):
+        ours = {each.operator: f"{each.file}:{each.line}" for each in natives.entries(file)}
+        places.append(places_of_operators(base / PACKAGED[file] / file) | ours)
+    for f in operators.new.functions:
+        kernels: dict[str, list[str]] = {}
+        for key, index in operators.backend_indices.items():
+            if kernel := index.get_kernel(f):
+                kernels.setdefault(kernel.kernel, []).append(str(key))
+        info = next((info for each, info in operators.new.infos.items() if each == f.func), {})
+        nodes = [each.op for each in info.values() if each.op]
+        yield {
+            "schema": f"{f.namespace}::{f.func}",
+            "entry": places[0].get(str(f.func.name), "generated by torchgen"),
+            "formula": places[1].get(str(f.func.name), ""),
+            "node": nodes[0] if nodes else "",
+            "kernels": kernels,
+            "delegate": str(f.structured_delegate or ""),
+        }
+
+
+def _found(output: Output, name: str, root: str) -> tuple[int, str, int, str] | None:
+    """Return the place of a file in the list, its name, its first line about the operators of a root name, and what it
+    is for. Return None for a file without such a line.
+    """
+    if _NOT_SHOWN.search(f"/{name}"):
+        return None
+    about = re.compile(rf"(?!\s*#\s*include).*({root}|{_camel(root)})", re.I)
+    numbered = enumerate(output.read(name).splitlines(), 1)
+    if not (line := next((number for number, text in numbered if about.match(text)), 0)):
+        return None
+    for place, (pattern, purpose) in enumerate(_PURPOSES):
+        if found := re.search(f"(?:{pattern.replace('{op}', root)})$", f"/{name}"):
+            return place, name, line, purpose.format(op=root, **found.groupdict())
+    raise AssertionError(name)  # the last pattern matches
+
+
+def _camel(name: str) -> str:
+    """Return the beginning of the names of an operator's autograd nodes."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+if __name__ == "__main__":
+    gc.disable()  # the process ends soon, so nothing needs to be freed
+    base_tree, note, wanted, folder = sys.argv[1:]
+    try:
+        print(json.dumps(show(Path(base_tree), saved_natives(note), wanted, Path(folder))))
+    except BuildError as error:
+        print(json.dumps({"error": vars(error)}))
