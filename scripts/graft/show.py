@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from .core.console import say
 from .core.errors import BuildError, CommandError, UsageError
 from .core.files import build_lock
 from .deliveries import job_of
-from .inputs.native import FUNCTIONS
 from .inputs.snapshot import take_snapshot
 from .options import Request
 
