@@ -65,6 +65,9 @@ class Delivery(ABC):
         """Return the kind of build that a note is about. A later build of the same kind replaces its note."""
         return self.kind
 
+    def require(self, base: Base) -> None:  # noqa: B027  # most can be delivered for each
+        """Check that it can be delivered for a base, before anything is built."""
+
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         """Return the libraries to link."""
         from .compile.products import products
@@ -239,6 +242,11 @@ class Loaded(Delivery):
         """What a process has loaded stays beside what is built later, and other processes may want it."""
         return f"{self.kind}-{snapshot.stamp[:16]}"
 
+    def require(self, base: Base) -> None:
+        from .base.private_names import require_private_names
+
+        require_private_names(base, self.layout.base / "private-names")
+
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         from .compile.products import loaded_products
 
@@ -281,6 +289,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
 
         tell(snapshot.read.folders, stays=delivery.stays)
         job = job_of(layout, snapshot, request, delivery.environment)
+        delivery.require(job.base)
         made = make(job, delivery.products, has_lists=delivery.is_torch)
         path = delivery.deliver(job, made)
         built = Built(snapshot.stamp, path, delivery.fingerprint(path), made.cuda_note, made.outside)

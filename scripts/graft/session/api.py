@@ -262,7 +262,7 @@ def _load(
 
 def _built(what: Wanted, verbose: bool, may_build: bool = True) -> Path:
     """Return the folder with what is loaded, built if something changed."""
-    with _heard(verbose, _log_build):
+    with _heard(verbose, log_build):
         if built := find(what):
             return built
         if not may_build:
@@ -318,7 +318,7 @@ def _shown(name: str) -> Iterator[Listener]:
     line, began, end = Line(ipython(), _SHOWN_AFTER), time.monotonic(), "not built"
 
     def listener(level: int, text: str) -> None:
-        _log_build(level, text)
+        log_build(level, text)
         if level < logging.WARNING:
             line.update(f"graft: {name}: {text.splitlines()[0] if text else ''}")
 
@@ -330,7 +330,7 @@ def _shown(name: str) -> Iterator[Listener]:
             line.end(f"graft: {name}: {end} in {time.monotonic() - began:.1f} s")
 
 
-def _log_build(level: int, text: str) -> None:
+def log_build(level: int, text: str) -> None:
     """Log a line of a build; a warning once in a process, since each build after an edit repeats it."""
     told = loads.state().told
     if level < logging.WARNING or text not in told:

@@ -10,87 +10,9 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ..core.errors import UsageError
+from ..base import private_names
 
 _KEY = "_graft_key"
-
-# What has no arguments and empties a cache, by module. Functions with a cache are named themselves.
-_CACHES = {
-    "torch._dynamo.trace_rules": (
-        "get_torch_obj_rule_map",
-        "get_tensor_method",
-        "get_legacy_mod_inlinelist",
-        "get_mod_inlinelist",
-        "get_mod_skiplist",
-    ),
-    "torch._dynamo.variables.torch": (
-        "tracing_state_functions",
-        "get_overridable_functions",
-        "TorchInGraphFunctionVariable._get_handlers",
-    ),
-    "torch._dynamo.variables.builtin": (
-        "BuiltinVariable._constant_fold_functions",
-        "BuiltinVariable._fx_graph_functions",
-    ),
-    "torch._dynamo.variables.functions": ("PolyfilledFunctionVariable._get_polyfill_handlers",),
-    "torch._export.utils": ("_collect_all_valid_cia_ops_for_aten_namespace",),
-    "torch._functorch.partitioners": ("pointwise_ops",),
-    "torch._functorch._aot_autograd.runtime_wrappers": ("_is_fsdp_all_gather_copy_in",),
-    "torch._inductor.codecache": (
-        "_default_device_constructor_targets",
-        "_default_device_constructor_overload_packets",
-    ),
-    "torch._inductor.decomposition": ("fast_random_decomps",),
-    "torch._prims.context": ("torch_to_refs_map", "all_prims"),
-    "torch._subclasses.fake_impls": ("_is_tensor_constructor", "get_fast_op_impls"),
-    "torch._subclasses.fake_tensor": ("FakeTensorMode", "get_schema_info", "torch_decomp_decompositions"),
-    "torch._subclasses.functional_tensor": ("_can_decompose_fast",),
-    "torch.distributed.tensor._redistribute": ("_gen_transform_infos",),
-    "torch.distributed.tensor._sharding_prop": ("ShardingPropagator._propagate_tensor_meta_cached",),
-    "torch.overrides": (
-        "get_ignored_functions",
-        "get_default_nowrap_functions",
-        "get_testing_overrides",
-        "_get_overridable_functions",
-        "_get_tensor_methods",
-    ),
-    "torch.utils._device": ("_device_constructors",),
-    "torch.utils._python_dispatch": ("get_alias_info",),
-}
-# The first releases with those of them that 2.11 lacks.
-_SINCE = {
-    "_can_decompose_fast": "2.12",
-    "_default_device_constructor_targets": "2.13",
-    "_default_device_constructor_overload_packets": "2.13",
-}
-
-
-def require() -> None:
-    """Check that all caches that are emptied are there, in the modules of torch that are imported.
-
-    Raises:
-        UsageError: the caches that this torch lacks. What they held of an operator before would stay.
-    """
-    import torch
-
-    lacking = [
-        f"{module}.{name}"
-        for module, names in _CACHES.items()
-        for name in names
-        if _is_imported(module) and not [*_caches_of(_found(sys.modules[module], name))]
-        if torch.torch_version.TorchVersion(torch.__version__) >= _SINCE.get(name, "2.11")
-    ]
-    if lacking:
-        raise UsageError(
-            f"torch {torch.__version__} has no cache {', '.join(lacking)}",
-            cause="it has other caches than the releases that Graft knows; what they hold of an operator would stay",
-            todo="use a release that patches/ names, or report this as an issue of Graft",
-        )
-
-
-def _is_imported(module: str) -> bool:
-    found = sys.modules.get(module)
-    return found is not None and not getattr(found.__spec__, "_initializing", False)
 
 
 def forget(operators: Iterable[str] | None) -> None:
@@ -101,7 +23,7 @@ def forget(operators: Iterable[str] | None) -> None:
     import torch
 
     bases = None if operators is None else {_base(name) for name in operators}
-    for module, names in _CACHES.items():
+    for module, names in private_names.caches().items():
         for name in names if module in sys.modules else ():
             _clear(_found(sys.modules[module], name))
     for op in torch._ops.get_cached_ops():
@@ -126,15 +48,9 @@ def _found(module: Any, name: str) -> Any:
 
 def _clear(function: Any) -> None:
     """Empty the cache of a function, and of those that it wraps."""
-    for clear in _caches_of(function):
-        clear()
-
-
-def _caches_of(function: Any) -> Iterator[Callable[[], None]]:
-    """Yield what empties the cache of a function, and those of the functions that it wraps."""
     while function is not None:
         if clear := getattr(function, "cache_clear", None):
-            yield clear
+            clear()
         function = getattr(function, "__wrapped__", None)
 
 

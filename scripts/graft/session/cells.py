@@ -70,7 +70,7 @@ def load_cell(
             raise UsageError(f"{what}: {type(text).__name__} instead of text", todo="pass the text of a cell")
     read = Cell(cell if cell.startswith("\n") else f"\n{cell}", schema.strip())
     flags = (extra_cflags, extra_cuda_cflags, extra_include_paths)
-    return load(read, name, _print if verbose else api._log_build, build, *flags)
+    return load(read, name, _print if verbose else api.log_build, build, *flags)
 
 
 def load(

@@ -111,7 +111,6 @@ def use(name: str, built: Path, folder: Path | None = None) -> None:
         old = now.loads.get(name)
         if old and old.built == built:
             return
-        caches.require()
         note = json.loads((built / "note.json").read_text(encoding="utf-8"))
         _require_ours(name, note["operators"], now)
         library = _shared(now, built)

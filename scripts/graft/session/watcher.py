@@ -25,11 +25,12 @@ def main() -> None:
     """Build again after each save, until the user's process has ended. Each result replaces the file of the answers. A
     save cancels the build of the one before.
 
-    The arguments are that process and this file, which says at first what is wanted.
+    The arguments are that process and this file, which says at first what is wanted, and the states of its files.
     """
     parent, answers = int(sys.argv[1]), Path(sys.argv[2])
-    what: Wanted = pickle.loads(answers.read_bytes())
-    seen = states([what.folder])
+    what, seen = pickle.loads(answers.read_bytes())
+    if (found := states([what.folder])) != seen:
+        seen = settled([what.folder], seen, found)
     builds = _start(answers, what)  # for a save since the user's process has built
     while os.getppid() == parent:
         time.sleep(PAUSE)

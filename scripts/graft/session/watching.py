@@ -16,6 +16,7 @@ from ..core.console import WARNING, say
 from ..core.files import write_atomically
 from ..core.layout import HOME, PACKAGES
 from ..core.process import environment, python_path
+from ..inputs.saves import states
 from . import loads
 from .around import outside, trace
 from .building import Wanted
@@ -44,7 +45,7 @@ class Watch:
 def start(what: Wanted, built: Path) -> None:
     """Watch a folder, of which ``built`` is loaded."""
     answers = _FOLDER / f"{os.getpid()}-{what.name}"
-    wanted = pickle.dumps(what)
+    wanted = pickle.dumps((what, states([what.folder])))
     write_atomically(answers, wanted)
     program = f"import sys; sys.path.insert(0, {str(PACKAGES)!r}); from graft.session.watcher import main; main()"
     nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
