@@ -1,9 +1,10 @@
-"""The preamble of an edited source: compiled separately, used from the next edit on, and invisible otherwise."""
+"""The preamble of a source that is edited again: compiled separately, used from then on, and invisible otherwise."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -57,22 +58,32 @@ def edits(*numbers: int, preamble: str = PREAMBLE) -> list[str]:
 
 
 def test_unchanged_source_is_not_compiled_again(edited: Build) -> None:
-    uses(edited, *edits(1, 2, 3))
+    uses(edited, *edits(1, 2, 3, 4))
     edited.write(HEADERS[3], "#pragma once\nstruct Known { int more; };\n")
-    uses(edited, *edits(4))
+    uses(edited, *edits(5))
     target = edited.layout.work / "objects/native/cpu/Mine.o"
     before = target.stat().st_mtime_ns
-    uses(edited, *edits(4))
+    uses(edited, *edits(5))
     assert target.stat().st_mtime_ns == before
 
 
-def test_preamble_is_used_from_the_second_edit_on(edited: Build) -> None:
-    assert uses(edited, *edits(1, 2, 3, 3, 4)) == [False, False, True, False, True]  # the fourth is compiled already
-    assert (edited.layout.work / "preambles/native/cpu/Mine.preamble.h.gch").is_file()
+def test_preamble_is_used_from_the_third_edit_on(edited: Build) -> None:
+    made = edited.layout.work / "preambles/native/cpu/Mine.preamble.h.gch"
+    assert uses(edited, *edits(1, 2)) == [False] * 2
+    assert not made.exists()
+    assert uses(edited, *edits(3, 4, 4, 5)) == [False, True, False, True]  # one is compiled already
+    assert made.is_file()
+
+
+def test_edits_that_are_hours_apart_precompile_nothing(edited: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = (3600.0 * number for number in count())
+    monkeypatch.setattr("graft.compile.preambles.time.time", lambda: next(hours))
+    assert uses(edited, *edits(1, 2, 3, 4)) == [False] * 4
+    assert not [*edited.layout.work.rglob("*.gch")]
 
 
 def test_another_preamble_or_header_is_compiled_anew(edited: Build) -> None:
-    uses(edited, *edits(1, 2, 3))
+    uses(edited, *edits(1, 2, 3, 4))
     assert uses(edited, *edits(4, 5, preamble=f"{PREAMBLE}#define MORE\n")) == [False, True]
     edited.write(HEADERS[1], "#pragma once\nstruct Beside { int more; };\n")
     assert uses(edited, f"{PREAMBLE}#define MORE\n{function(6)}int g() {{ return beside.more; }}\n") == [False]
@@ -90,10 +101,11 @@ def test_the_two_that_were_used_last_stay(edited: Build) -> None:
         return {path.name.partition(".")[0] for path in edited.layout.work.rglob("*.gch")}
 
     assert edit(1, *names) == set()
-    assert edit(2, "Mine") == {"Mine"}
-    assert edit(3, "Second") == {"Mine", "Second"}
-    assert edit(4, "Mine") == {"Mine", "Second"}
-    assert edit(5, "Third") == {"Mine", "Third"}
+    assert edit(2, *names) == set()
+    assert edit(3, "Mine") == {"Mine"}
+    assert edit(4, "Second") == {"Mine", "Second"}
+    assert edit(5, "Mine") == {"Mine", "Second"}
+    assert edit(6, "Third") == {"Mine", "Third"}
 
 
 def test_header_that_a_flag_names_is_in_it(edited: Build) -> None:
@@ -101,7 +113,7 @@ def test_header_that_a_flag_names_is_in_it(edited: Build) -> None:
     edited.write("src/ATen/native/First.h", "#pragma once\nstruct First {};\n")
     (unit,) = edited.units
     edited.units = [replace(unit, flags=("-DA=1", "-include", "First.h", "-DB=2", "-Winvalid-pch", "-Werror"))]
-    texts = [f"First first;\nint f() {{ return A * B * {number}; }}\n" for number in (1, 2, 3)]
+    texts = [f"First first;\nint f() {{ return A * B * {number}; }}\n" for number in (1, 2, 3, 4)]
     uses(edited, *texts)
     text = (edited.layout.work / "build.ninja").read_text().replace("$\n", "")
     assert re.findall(r"-include +(\S+)", text) == ["preambles/native/cpu/Mine.preamble.h"]
@@ -113,7 +125,7 @@ def test_preamble_whose_headers_compute_names_is_not_used(edited: Build) -> None
     """What such a name finds is not known, so it may be something else the next time."""
     header = "#define OPT <opt.h>\n#if __has_include(OPT)\n#endif\n"
     edited.write(HEADERS[1], f"#pragma once\nstruct Beside {{}};\n{header}")
-    assert uses(edited, *edits(1, 2, 3, 4)) == [False] * 4
+    assert uses(edited, *edits(1, 2, 3, 4, 5)) == [False] * 5
 
 
 @pytest.mark.parametrize(
@@ -131,12 +143,13 @@ def test_file_without_a_guard_is_read_once(edited: Build, tmp_path: Path, name: 
     beside = tmp_path / "elsewhere.h" if name.startswith("/") else edited.layout.work / SOURCE.with_name(name)
     beside.write_text(text)
     include = f'#include "{beside if name.startswith("/") else name}"\n'
-    assert uses(edited, *(f"{include}int f() {{ return {n}; }}\n" for n in (1, 2, 3))) == [False, False, is_used]
+    texts = [f"{include}int f() {{ return {number}; }}\n" for number in range(4)]
+    assert uses(edited, *texts) == [False, False, False, is_used]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_message_names_the_folder_s_own_file(edited: Build, count: int) -> None:
-    uses(edited, *edits(*range(count)))
+@pytest.mark.parametrize("times", [1, 2, 3, 4])
+def test_message_names_the_folder_s_own_file(edited: Build, times: int) -> None:
+    uses(edited, *edits(*range(times)))
     with pytest.raises(BuildError, match=r"/mine/cpu/Mine.cpp:7:10: error: Typo.h: No such file") as caught:
         uses(edited, f'{PREAMBLE}#include "Typo.h"\n{function(4)}')
     assert "preamble" not in str(caught.value)
@@ -144,7 +157,7 @@ def test_message_names_the_folder_s_own_file(edited: Build, count: int) -> None:
 
 def test_message_names_it_also_where_a_header_is_gone(edited: Build) -> None:
     """A generated one, like that of a renamed operator."""
-    uses(edited, *edits(1, 2, 3))
+    uses(edited, *edits(1, 2, 3, 5))
     (edited.layout.work / HEADERS[3]).unlink()
     error = refused(BuildError, uses, edited, *edits(4), match=r"/mine/cpu/Mine.cpp:6:10: error: ATen/Known.h: No such")
     assert "preamble" not in str(error)

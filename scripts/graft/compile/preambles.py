@@ -1,5 +1,5 @@
-"""Precompile the headers that a source includes first, once it was edited. This halves the time of its next
-compilation.
+"""Precompile the headers that a source includes first, once it was edited twice within an hour. This halves the time of
+its next compilations; a single edit would wait for nothing.
 
 A precompiled header of g++ holds the compiler's state after the preamble, and is valid only for the same flags. The
 source is unchanged: its own ``#include`` lines find that everything was read already. A source that includes a file
@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -29,6 +30,9 @@ PREAMBLES = "preambles"
 
 # How many are kept in a work folder: each has up to half a gigabyte.
 _KEPT = 2
+
+# How many seconds after an edit another one shows that someone works on the source.
+_SOON = 3600
 
 # The lines that a preamble may consist of; any other line ends it.
 _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\n]*|define[^\n\\]*|pragma once)\n)*')
@@ -53,7 +57,7 @@ class Preambles:
 
     def use(self, units: Iterable[Unit]) -> dict[Unit, Unit]:
         """Return for each unit that is compiled the one that uses its precompiled header, if it is valid. If not, and
-        the source was edited, one is made meanwhile, for the next time.
+        the source was edited twice, one is made meanwhile, for the next time.
         """
         self.makers = []
         return {unit: self._with_preamble(unit) for unit in units}
@@ -82,18 +86,20 @@ class Preambles:
         made, note = header.with_name(f"{header.name}.gch"), self._work / header.with_suffix(".json")
         stamp = hashlib.sha256("\0".join([preamble, self._compiler, *unit.flags]).encode()).hexdigest()
         source = hashlib.sha256(text.encode()).hexdigest()
-        old = read_json(note)
+        old, now = read_json(note), time.time()
         is_edited, is_valid = old.get("source", source) != source, False
+        is_edited_again = is_edited and now < old.get("edited", 0) + _SOON
         with suppress(KeyError, TypeError, AttributeError):
             is_valid = old["stamp"] == stamp and Manifest(**old["manifest"]).holds(self._files)
             is_valid = is_valid and (self._work / made).is_file()
-        new = {"stamp": stamp, "source": source, **({"manifest": old["manifest"]} if is_valid else {})}
+        new = {"stamp": stamp, "source": source, "edited": now if is_edited else old.get("edited", 0)}
+        new |= {"manifest": old["manifest"]} if is_valid else {}
         write_atomically(note, json.dumps(new))
         if is_valid:
             os.utime(self._work / made)
             return replace(unit, flags=(*others, "-include", str(header)), needed=(made,))
         (self._work / made).unlink(missing_ok=True)
-        if is_edited:
+        if is_edited_again:
             # Compiled under the source's name: messages name the source, and it may include files next to it.
             write_if_changed(self._work / header, f'{first}#line 1 "{unit.source}"\n{preamble_of(text)}')
             flags = (*others, "-iquote", str(unit.source.parent), "-x", "c++-header")
