@@ -10,8 +10,11 @@ import pytest
 from facts import FOLDERS, SETUP, texts_of
 from sessions import Folder, Session
 
+# FunctionsManual.cpp takes long to compile, so CI has one folder with it.
+KINDS = [pytest.param(name, marks=pytest.mark.slow if "PyTorch's formulas" in name else ()) for name in FOLDERS]
 
-@pytest.mark.parametrize("kind", FOLDERS)
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_compiled_code_follows_each_file(where: Path, kind: str) -> None:
     _, expression, is_slope = FOLDERS[kind]
     folder = Folder(where / kind.replace(" ", "_") / "facts", {})

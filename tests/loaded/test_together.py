@@ -67,6 +67,7 @@ def builder_of(session: Session) -> int:
     raise AssertionError("no process builds")
 
 
+@pytest.mark.slow
 def test_six_processes_on_an_empty_home(where: Path) -> None:
     """Three have one text and three another, of one name: each its own value, two builds a round."""
     home = home_with_objects(where / "empty")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from ..core.errors import BuildError
 from ..core.process import UNTRANSLATED, run
 from ..inputs.libraries import LinkedLibraries, is_elf
 from ..inputs.toolchain import Toolchain
-from .link import DEFINED_LATER, python_library
+from .link import DEFINED_LATER, arguments_of, python_library
 
 # Those that extensions always load, and one that only some use.
 _LINKED, _OFFERED = ("libc10.so", "libtorch.so", "libtorch_cpu.so"), ("libtorch_python.so",)
@@ -74,16 +73,7 @@ class Link:
         command += ["-Wl,--enable-new-dtags", *self.flags, "-Wl,--no-as-needed"]
         command += [self.torch / name for name in (*_LINKED, *self._for_cuda)]
         command += ["-Wl,--as-needed", *(self.torch / name for name in _OFFERED), *self.cuda]
-        return [*command, f"-Wl,-rpath-link,{self.torch}", *self._own_libraries()]
-
-    def _own_libraries(self) -> Iterator[str | Path]:
-        copies = {each.path: self.target.parent / each.name for each in self.libraries.bundled}
-        for path in self.libraries.linked:
-            is_elsewhere = path not in copies and is_elf(path)
-            yield from [f"-L{path.parent}", f"-l:{path.name}"] if is_elsewhere else [copies.get(path, path)]
-        yield from (f"-Wl,--exclude-libs,{path.name}" for path in self.libraries.archives)
-        if copies:
-            yield f"-Wl,-rpath-link,{self.target.parent}"
+        return [*command, f"-Wl,-rpath-link,{self.torch}", *arguments_of(self.libraries, self.target.parent)]
 
     def _undefined(self) -> set[str]:
         """Return the symbols that no library of its process would define. The loader looks for them as late as at the

@@ -25,7 +25,7 @@ from ..inputs.toolchain import Toolchain
 from . import ninja
 from .bundle import bundle
 from .extension_link import Link
-from .incremental import outside_of
+from .incremental import outside_of, settle
 from .manifest import InputFiles, Outside, is_outside
 from .messages import refuse
 from .nvcc import Compiler, Nvcc, find_nvcc
@@ -51,9 +51,6 @@ _PYBIND = re.compile(rb"__pybind11_internals_v\d+(_gcc)(_libstdcpp)(_cxxabi\d+)_
 
 # How nvcc is told for which GPUs it compiles; the value may be the next word.
 _ARCHITECTURES = re.compile(r"(-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code)([=\s].*)?", re.S)
-
-# How often a source is compiled whose headers change meanwhile.
-_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -216,24 +213,21 @@ class _Build:
         store = Store(objects_of_all(), files)
         objects = Objects(units, work, files, store, self._compilers, is_for_edits=False)
         notes = [*self._notes()]
-        for _ in range(_TRIES):
-            missing = objects.missing()
+
+        def attempt(missing: Sequence[Unit]) -> None:
             made = {unit: unit for unit in missing}
-            if missing:
-                while notes:
-                    line.say(notes.pop(0))
-                text = ninja.text_of(missing, (), self._compilers)
-                write_if_changed(work / ninja.EXTENSIONS, text)
-                keep = partial(objects.keep, made)
-                is_made, output = ninja.run(layout, snapshot, jobs, line, lambda: False, keep, ninja.EXTENSIONS)
-                objects.keep(made)
-                if not is_made:
-                    refuse(output, work, snapshot, [work / folder for folder in _OF_BASE])
-            line.note = f"{len(missing)} of {len(units)} sources"
-            if not (objects.disturbed or files.changed(files.read())):
-                return objects
-        line.say(f"{next(iter(objects.disturbed.values()), 'a header')}: it changes while it is compiled")
-        objects.accept()
+            if not missing:
+                return
+            while notes:
+                line.say(notes.pop(0))
+            write_if_changed(work / ninja.EXTENSIONS, ninja.text_of(missing, (), self._compilers))
+            keep = partial(objects.keep, made)
+            is_made, output = ninja.run(layout, snapshot, jobs, line, lambda: False, keep, ninja.EXTENSIONS)
+            objects.keep(made)
+            if not is_made:
+                refuse(output, work, snapshot, [work / folder for folder in _OF_BASE])
+
+        line.note = f"{len(settle(objects, files, line, attempt))} of {len(units)} sources"
         return objects
 
     @property

@@ -60,9 +60,8 @@ def bring_up_to_date(
     objects = Objects(units, work, files, store, compilers, is_for_edits=toolchain.is_for_edits)
     preambles = Preambles(work, files, toolchain.description)
     libraries = Libraries(work, [LinkPlan(each, base.libraries, toolchain, snapshot.note) for each in products])
-    compiled: set[Unit] = set()
-    for _ in range(_TRIES):
-        missing = objects.missing()
+
+    def attempt(missing: Sequence[Unit]) -> None:
         stale = libraries.stale(objects.found)
         made = preambles.use(missing) if toolchain.is_for_edits else {unit: unit for unit in missing}
         text = ninja.text_of([*made.values(), *preambles.makers], stale, compilers)
@@ -70,15 +69,10 @@ def bring_up_to_date(
         is_made, output = ninja.run(layout, snapshot, jobs, line, is_refused, partial(objects.keep, made))
         objects.keep(made)
         preambles.note()
-        compiled.update(missing)
         if not is_made:
             refuse(output, work, snapshot, [work / folder for folder in INCLUDES])
-        changed = [*objects.disturbed.values(), *files.changed(files.read())]
-        if not changed:
-            break
-    else:
-        line.say(f"{changed[0]}: it changes while it is compiled; the next build tries again")
-        objects.accept()
+
+    compiled = settle(objects, files, line, attempt)
     libraries.note(objects.found)
     store.prune()
     line.note = f"{len(compiled)} of {len(units)} sources"
@@ -86,6 +80,23 @@ def bring_up_to_date(
         line.note += f", {len(objects.taken)} compiled before"
     linked = {product.name: work / product.path for product in products}
     return linked, outside_of(objects, linked.values())
+
+
+def settle(objects: Objects, files: InputFiles, line: StepLine, attempt: Callable[[Sequence[Unit]], None]) -> set[Unit]:
+    """Call ``attempt`` with the units that must be compiled; again, for those whose headers change meanwhile. Return
+    all that were compiled.
+    """
+    compiled: set[Unit] = set()
+    for _ in range(_TRIES):
+        missing = objects.missing()
+        attempt(missing)
+        compiled.update(missing)
+        changed = [*objects.disturbed.values(), *files.changed(files.read())]
+        if not changed:
+            return compiled
+    line.say(f"{changed[0]}: it changes while it is compiled; the next build tries again")
+    objects.accept()
+    return compiled
 
 
 def _input_files(layout: Layout, snapshot: Snapshot, compilers: Mapping[str, Compiler]) -> InputFiles:

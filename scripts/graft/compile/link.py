@@ -14,7 +14,7 @@ from ..core.errors import BuildError, GraftError
 from ..core.files import write_if_changed
 from ..core.layout import SOURCES
 from ..core.process import UNTRANSLATED, run
-from ..inputs.libraries import is_elf
+from ..inputs.libraries import LinkedLibraries, is_elf
 from ..inputs.native import NativeFolders, saved_natives
 from ..inputs.toolchain import FAST_LINKER
 from .guards import Guard, guarded_object, guards_of, is_guarded, variants_of
@@ -91,21 +91,9 @@ class Linker:
         loaded = [libraries / name for name in (*product.bound, *product.linked)]
         loaded += [LINKED / name for name in product.loaded]
         command += ["-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
-        return [*command, *self._libraries_of_settings()]
-
-    def _libraries_of_settings(self) -> Iterator[str | Path]:
-        """Yield the linker's arguments for libraries: for the copies of those that the product contains."""
-        beside, libraries = self._product.path.parent, self._product.libraries
-        copies = {each.path: beside / each.name for each in libraries.bundled}
-        for path in libraries.linked:
-            # A library without a soname would be needed by its path here.
-            is_elsewhere = path not in copies and is_elf(path)
-            yield from [f"-L{path.parent}", f"-l:{path.name}"] if is_elsewhere else [copies.get(path, path)]
-        # What is linked in is not for others.
-        yield from (f"-Wl,--exclude-libs,{path.name}" for path in libraries.archives)
-        if copies:
-            yield f"-Wl,-rpath-link,{beside}"
-            yield from [] if self._product.like.rpath else ["-Wl,-rpath,$ORIGIN"]
+        own = product.libraries
+        beside = ["-Wl,-rpath,$ORIGIN"] if own.bundled and not like.rpath else []
+        return [*command, *arguments_of(own, product.path.parent), *beside]
 
     @cached_property
     def _objects(self) -> list[tuple[Unit, SymbolFile]]:
@@ -256,6 +244,19 @@ class Linker:
             run([*command, "-c", source, "-o", partial])
             partial.replace(target)
         return target
+
+
+def arguments_of(libraries: LinkedLibraries, beside: Path) -> Iterator[str | Path]:
+    """Yield the linker's arguments for what settings link: for the copies in ``beside`` of what is contained."""
+    copies = {each.path: beside / each.name for each in libraries.bundled}
+    for path in libraries.linked:
+        # A library without a soname would be needed by its path here.
+        is_elsewhere = path not in copies and is_elf(path)
+        yield from [f"-L{path.parent}", f"-l:{path.name}"] if is_elsewhere else [copies.get(path, path)]
+    # What is linked in is not for others.
+    yield from (f"-Wl,--exclude-libs,{path.name}" for path in libraries.archives)
+    if copies:
+        yield f"-Wl,-rpath-link,{beside}"
 
 
 def python_library() -> Path:
