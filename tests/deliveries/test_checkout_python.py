@@ -67,17 +67,17 @@ def marked(text: str) -> tuple[str, int]:
     return "\n".join(lines), count
 
 
-def test_every_function_that_is_registered(environment: Environment, tmp_path: Path) -> None:
+def test_every_function_that_is_registered(stock: Environment, tmp_path: Path) -> None:
     """All other entries of the tables stay; those that are edited are there once."""
-    before = json.loads(environment.run(TABLES).stdout)
+    before = json.loads(stock.run(TABLES).stdout)
     texts = {}
     for name, (taken, of) in FILES.items():
-        text = (environment.packages / name).read_text(encoding="utf-8")
+        text = (stock.packages / name).read_text(encoding="utf-8")
         after, count = marked(text)
-        texts[str(environment.packages / name)], faults = Difference(text, after, file=name).behind()
+        texts[str(stock.packages / name)], faults = Difference(text, after, file=name).behind()
         assert (count - len(faults), count) == (taken, of), faults
     (tmp_path / "texts.json").write_text(json.dumps(texts))
     arguments = f"import sys; sys.argv[1:] = [{str(tmp_path / 'texts.json')!r}]\n"
-    found = json.loads(environment.run(f"{arguments}{IMPORT}{TABLES}").stdout)
+    found = json.loads(stock.run(f"{arguments}{IMPORT}{TABLES}").stdout)
     assert {name: names for name, (names, _) in found.items()} == {name: names for name, (names, _) in before.items()}
     assert all(count > 40 for _, count in found.values()) and not any(count for _, count in before.values())
