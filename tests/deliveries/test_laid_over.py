@@ -140,6 +140,7 @@ def test_two_folders_with_other_contents_are_refused(stock: Environment, derived
     assert both in said
 
 
+@pytest.mark.slow
 def test_inductor_compiles_with_it_also_what_is_in_its_cache(
     stock: Environment, derived: Derived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,7 @@ def test_part_that_is_no_longer_replaced_is_pytorchs_own(session: Session, repla
     assert session.value("results()") == [20.0, STOCK[1], STOCK[2]]
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+@pytest.mark.parametrize("order", [(0, 1, 2), pytest.param((2, 0, 1), marks=pytest.mark.slow)])
 def test_stock_in_any_order(session: Session, where: Path, order: tuple[int, ...]) -> None:
     """Each of three folders replaces one thing. `stock` is entered between loads, too."""
     parts = [["native_functions.yaml", "Trace.cpp"], ["cpu/DigammaKernel.cpp"], ["derivatives.yaml"]]
