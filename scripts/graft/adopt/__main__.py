@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import keyword
-import re
 import sys
 from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from ..check import NO_SEEDED_TAG, SAME_ARGUMENTS
 from ..check.__main__ import check
 from ..check.base import BaseOperators
 from ..check.generated import used_names
@@ -26,12 +26,12 @@ from ..codegen.torchgen import SKIP_PYTHON_BINDINGS, BaseTy
 from ..core.errors import Finding
 from ..core.files import lay_out_files
 from ..inputs.cplusplus import is_keyword
-from ..inputs.native import load_natives
+from ..inputs.native import DERIVATIVES, FUNCTIONS, load_natives
 from .asked import FILE
 from .chosen import is_named, unused
 from .forwards import files_of
 from .names import Names
-from .plan import SEEDED, Adopted, Operator, Planner
+from .plan import Adopted, Operator, Planner
 from .schema import Schema
 
 
@@ -99,32 +99,30 @@ def _used(folder: Path, base: BaseOperators, plan: list[Adopted]) -> list[tuple[
     return [(full[entry.operator], name) for entry, name in used_names(natives, operators, generated)]
 
 
-def _refused(texts: dict[str, str], folder: Path, base: BaseOperators) -> dict[str, tuple[str, str]]:
-    """Check the files as those of any native folder. Return the reason and the remedy for each entry with an error."""
+def _refused(texts: dict[str, str], folder: Path, base: BaseOperators) -> dict[str, Finding]:
+    """Check the files as those of any native folder. Return the first error of each entry that has one."""
     lay_out_files(folder, {name: text.encode() for name, text in texts.items()})
-    refused: dict[str, tuple[str, str]] = {}
-    for finding in check(load_natives([folder]), base).errors:
-        lines = texts.get(finding.file.name, "").splitlines()[: finding.line]
-        above = [found[1] for line in lines if (found := re.match(r"- (?:func|name): ([\w.]+)\(", line))]
-        if finding.file.suffix != ".yaml" or not above:
+    natives = load_natives([folder])
+    entries = {folder / file: natives.entries(file) for file in (FUNCTIONS, DERIVATIVES)}
+    refused: dict[str, Finding] = {}
+    for finding in sorted(check(natives, base).errors):
+        above = [each.operator for each in entries.get(finding.file, ()) if each.line <= finding.line]
+        if not above:
             raise AssertionError(f"an adopted folder has an error: {finding}")
-        refused.setdefault(above[-1], _reason(finding))
+        refused.setdefault(above[-1], finding)
     return refused
 
 
-def _reason(finding: Finding) -> tuple[str, str]:
-    if "Duplicate schema kind" in finding.what:
-        return "another overload has the same arguments", "call it by the name in torch.ops"
-    return finding.what, finding.todo
-
-
-def _refusing(adopted: Adopted, refused: dict[str, tuple[str, str]]) -> Adopted:
+def _refusing(adopted: Adopted, refused: dict[str, Finding]) -> Adopted:
     if adopted.schema is None or adopted.refusal or adopted.schema.operator not in refused:
         return adopted
-    what, todo = refused[adopted.schema.operator]
-    if SEEDED in todo and not adopted.is_seeded:
+    found = refused[adopted.schema.operator]
+    if found.code == NO_SEEDED_TAG and not adopted.is_seeded:
         return replace(adopted, is_seeded=True)
-    return replace(adopted, refusal=what, todo=todo)
+    if found.code == SAME_ARGUMENTS:
+        what, todo = "another overload has the same arguments", "call it by the name in torch.ops"
+        return replace(adopted, refusal=what, todo=todo)
+    return replace(adopted, refusal=found.what, todo=found.todo)
 
 
 def _shown(adopted: Adopted) -> dict[str, Any]:

@@ -20,6 +20,9 @@ from ..core.console import WARNING, say
 from ..core.errors import BuildError, Finding
 from ..inputs.entries import Place
 
+# Codes of findings.
+SAME_ARGUMENTS, NO_SEEDED_TAG = "same-arguments", "no-seeded-tag"
+
 # Begins the line in which the checking process hands its findings on, as JSON.
 FOUND = "found: "
 
@@ -36,10 +39,10 @@ class Findings:
     found: set[Finding] = field(default_factory=set)
     unreadable: set[Path] = field(default_factory=set)
 
-    def add(self, place: Place, what: str, todo: str, *, is_warning: bool = False) -> None:
+    def add(self, place: Place, what: str, todo: str, *, is_warning: bool = False, code: str = "") -> None:
         """Add a finding at ``place`` (file, line, column), unless it is there already."""
         if place[0] not in self.unreadable:
-            self.found.add(Finding(*place, " ".join(what.split()), todo, is_warning))
+            self.found.add(Finding(*place, " ".join(what.split()), todo, is_warning, code))
 
     @property
     def errors(self) -> list[Finding]:

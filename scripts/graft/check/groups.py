@@ -27,7 +27,7 @@ from ..codegen.torchgen import (
 from ..inputs.entries import Entry
 from . import Findings
 from .base import BaseOperators
-from .schemas import Function, remedy_for, root_of
+from .schemas import Function, code_of, remedy_for, root_of
 from .writing import is_accepted
 
 
@@ -68,7 +68,8 @@ def _check_group(root: str, group: list[Function], base: BaseOperators, findings
         of = named[min(named)] if named else group[0]
         is_delegate, is_alone = "structured_delegate pointing to" in what, "could not find any other variants" in what
         todo = f"add an entry for `{_functional(of.schema)}`" if is_alone else remedy_for(what, base)
-        findings.add(of.entry.place("structured_delegate") if is_delegate else of.entry.value("func"), what, todo)
+        place = of.entry.place("structured_delegate") if is_delegate else of.entry.value("func")
+        findings.add(place, what, todo, code=code_of(what))
         return
     for f in group:
         if any(f.native is one for one in grouped):

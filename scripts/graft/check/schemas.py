@@ -28,7 +28,7 @@ from ..codegen.torchgen import (
 )
 from ..inputs.entries import RELEASES, REPLACE, Entry, Place, kernels_of
 from ..inputs.releases import is_specifier
-from . import Findings, nearest
+from . import NO_SEEDED_TAG, SAME_ARGUMENTS, Findings, nearest
 from .base import BaseOperators
 from .writing import REMEDIES_OF_WRITING
 
@@ -70,6 +70,9 @@ _REMEDIES = (
     (r"structured", "put `structured: True` on the out variant, and `structured_delegate: <name>.out` on the others"),
     (r"\bout\b", "write the out arguments after the `*`, each as `Tensor(a!) out`, and return them in that order"),
 )
+
+# The codes of those of torchgen's errors that programs ask for.
+_CODES = {"Duplicate schema kind": SAME_ARGUMENTS, "nondeterministic_seeded tag missing": NO_SEEDED_TAG}
 
 # The key of an operator that is composed of others.
 _COMPOSED = "CompositeImplicitAutograd"
@@ -161,7 +164,7 @@ def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Functi
             native, kernels = NativeFunction.from_yaml(dict(entry.fields), location, base.tags, set())
     except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         what = str(error) or f"torchgen cannot parse this entry ({type(error).__name__})"
-        findings.add(_place_in(entry, what), what, remedy_for(what, base))
+        findings.add(_place_in(entry, what), what, remedy_for(what, base), code=code_of(what))
         return None
     if native.namespace != "aten":
         what = f"native operators are in PyTorch's namespace aten, and not in `{native.namespace}`"
@@ -240,6 +243,11 @@ def remedy_for(what: str, base: BaseOperators) -> str:
             return nearest(match[1], known)
     otherwise = "compare it with an entry of PyTorch's own file"
     return next((todo for pattern, todo in _REMEDIES if re.search(pattern, what)), otherwise)
+
+
+def code_of(what: str) -> str:
+    """Return the code of torchgen's error ``what``; empty if none asks for it."""
+    return next((code for text, code in _CODES.items() if text in what), "")
 
 
 def _check_default(argument: Argument, entry: Entry, findings: Findings) -> bool:

@@ -19,6 +19,7 @@ class Finding:
         what: what is wrong.
         todo: what to write instead; may be empty.
         is_warning: whether a build continues, because the text alone is not conclusive.
+        code: what kind it is, for programs; empty for a kind that none asks for.
     """
 
     file: Path
@@ -27,6 +28,7 @@ class Finding:
     what: str
     todo: str
     is_warning: bool = False
+    code: str = ""
 
     def __str__(self) -> str:
         column = f":{self.column}" if self.column else ""
