@@ -123,7 +123,7 @@ def test_delivery_that_was_not_finished_is_done_again(layout: Layout, monkeypatc
     snapshot = SimpleNamespace(stamp="a stamp", read=SimpleNamespace(folders=()))
     snapshot.toolchain = SimpleNamespace(is_for_edits=False)
     monkeypatch.setattr(deliveries, "take_snapshot", lambda _: snapshot)
-    monkeypatch.setattr(deliveries, "job_of", lambda *_: SimpleNamespace(steps=steps))
+    monkeypatch.setattr(deliveries, "job_of", lambda *_: SimpleNamespace(steps=steps, base=None))
     monkeypatch.setattr(stages, "make", lambda *_, **__: made)
     with pytest.raises(KeyboardInterrupt):
         deliveries.run(Package(layout, None, "ops"), asked())

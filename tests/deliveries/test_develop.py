@@ -57,11 +57,10 @@ def test_from_an_empty_folder_to_the_operator_and_back(stock: Environment, folde
     assert stock.content() == before
 
 
-@pytest.mark.parametrize(
-    "kind", [name if "decomposition" in name else pytest.param(name, marks=pytest.mark.slow) for name in FOLDERS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FOLDERS)
 def test_compiled_code_follows_each_file(stock: Environment, tmp_path: Path, kind: str) -> None:
-    """Of new processes, which have the disk caches of those before, as in tests/loaded."""
+    """In new processes, which have the disk caches of those before. In CI, tests/loaded has the same folders."""
     _, expression, is_slope = FOLDERS[kind]
     functions = f"{SETUP}\ndef function(x): return {expression}"
     code = f"import torch\n{functions}\nfor each in (torch.compile(function), function): print(shown(each, {is_slope}))"
