@@ -6,25 +6,25 @@
 The packages are the stages of a build, in the order in which data flows through them. Each imports only from those
 above it, which `make lint` checks::
 
-    core       errors, progress, files, processes, pip, virtual environments: what all of them use
+    core       errors, progress, files, processes, pip, virtual environments: used by all other packages
     inputs     the pin and its patches, native folders, the compiler: read once, into a snapshot whose hash is the stamp
-    base       the PyTorch that is built on: a wheel, or the torch that is installed; its symbols and its torchgen
-    codegen    what torchgen makes of the merged YAML: sources in units, headers, a description of the operators
-    check      errors in native folders, found before a compiler runs
+    base       the PyTorch to build on: a wheel, or the installed torch; its symbols and its torchgen
+    codegen    the code that torchgen generates from the merged YAML: sources in units, headers, a description
+    check      find errors in native folders before a compiler runs
     compile    units and kernels to objects, objects to libraries, with ninja
-    compose    each file of the delivery that differs from the base's, from its layers, in one pass
-    deliver    a wheel of torch, a tree beside the torch that is installed, or a thin wheel
+    compose    the files of a delivery that differ from the base's, each written in one pass
+    deliver    a wheel of torch, a tree beside the installed torch, or a thin wheel
     new        the skeleton of an operator
-    fork       the same native folder in PyTorch's source tree: as commits, and with PyTorch's own build
-    checkout   what the working tree of a checkout of PyTorch changes, as a native folder
-    session    operators in the running process, from a folder or from texts
-    adopt      the operators of an extension that exists, as native operators
-    pin        the pin of another release
-    project    a folder with pyproject.toml and operators, as `backend` builds it for pip (PEP 517, PEP 660)
+    fork       add native folders to PyTorch's source tree, as commits, and build it with PyTorch's own build
+    checkout   convert the changes in a checkout of PyTorch into a native folder
+    session    load operators into the running process, from a folder or from strings
+    adopt      convert the operators of an existing extension into native operators
+    pin        write the pin of another release
+    project    build a project with a pyproject.toml and operators for pip (PEP 517, PEP 660), behind `backend`
 
-``stages`` runs them up to the linked libraries, ``deliveries`` is the pipeline around that, with a class for each
-delivery, and ``verbs`` has what the command does. ``options`` has what a user can ask for, ``cli`` reads the command
-line, and ``validation`` looks at what was given before anything is done.
+``stages`` runs a build up to the linked libraries, ``deliveries`` is the pipeline around that, with a class for each
+delivery, and ``verbs`` implements the commands that build and check. ``options`` declares the options, ``cli`` reads
+the command line, and ``validation`` checks a request before its verb runs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = sorted(name for name in _PLACES if not name.endswith("_extension"))
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: commands need none, and `import graft` is to be quick."""
+    """Import a public name on first use. This keeps `import graft` fast; commands use none of these names."""
     import importlib
 
     if name not in _PLACES:

@@ -24,7 +24,7 @@ def build_wheel(
 def build_editable(
     wheel_directory: str, config_settings: ConfigSettings | None = None, metadata_directory: str | None = None
 ) -> str:
-    """Build a wheel whose operators are compiled again when their sources were edited. Return its file name."""
+    """Build an editable wheel: importing it rebuilds the operators if sources were edited. Return its file name."""
     return _named(lambda: pep517.build_editable(Path.cwd(), Path(wheel_directory), config_settings or {}))
 
 
@@ -40,14 +40,14 @@ def build_sdist(sdist_directory: str, config_settings: ConfigSettings | None = N
 
 
 def get_requires_for_build_editable(config_settings: ConfigSettings | None = None) -> list[str]:
-    """Return what an editable build needs in addition: hatchling writes its .pth file with it."""
+    """Return the additional requirements of an editable build: hatchling writes the .pth file with ``editables``."""
     from hatchling.builders.constants import EDITABLES_REQUIREMENT
 
     return [EDITABLES_REQUIREMENT]
 
 
 def _named(build: Callable[[], Path]) -> str:
-    """Return the name of the file that ``build`` makes. Frontends show what is printed, and no traceback on exit."""
+    """Return the name of the file that ``build`` makes. Print an error and exit, without a traceback."""
     with spelling(AS_VARIABLES):
         try:
             return build().name

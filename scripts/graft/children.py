@@ -1,5 +1,5 @@
-"""Give processes that a process starts the operators that it has loaded. PyTorch calls ``autoload`` at the end of
-``import torch`` (entry points of the group ``torch.backends``).
+"""Load the operators of a parent process into its children. PyTorch calls ``autoload`` at the end of ``import torch``
+(entry points of the group ``torch.backends``).
 
 Uses only the standard library: it runs wherever Graft is installed.
 """
@@ -11,7 +11,7 @@ from .session import VARIABLE
 
 
 def autoload() -> None:
-    """Load what the parent had loaded. On an error, print one line; torch works without these operators."""
+    """Load the operators that the parent had loaded. On an error, print one line; torch works without them."""
     name = os.environ.get(VARIABLE, "")
     if sys.flags.ignore_environment:
         return
@@ -25,12 +25,12 @@ def autoload() -> None:
     elif "multiprocessing.forkserver" in sys.modules:
         from multiprocessing.process import current_process
 
-        if getattr(current_process(), "_inheriting", False):  # the forkserver may be older than the loads
+        if getattr(current_process(), "_inheriting", False):  # the forkserver may have started before the loads
             _explain()
 
 
 def _explain() -> None:
-    """Make ``torch.name`` of an operator that only the parent has say why."""
+    """Add a reason to the AttributeError of ``torch.name``: the operator may be in the parent process only."""
     import torch
 
     from .session.missing import explain

@@ -1,4 +1,4 @@
-"""`graft clean`: delete what was built, the store that all builds share, or all that Graft ever wrote."""
+"""`graft clean`: delete the builds, the store that all builds share, or all that Graft ever wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .core.places import BUILDS, DEVELOPED, EDITABLE, NATIVE, WHEEL, places
 from .deliver.develop import remove_trees
 from .options import Request
 
-# The folders of what is built, and of what all builds share. The first pattern is that of pins, and of source trees.
+# The names of folders with builds, and of those in the store. The first pattern matches pins and source trees.
 _PINS = "[0-9]*.[0-9]*.[0-9]*"
 _BUILDS = (
     *(_PINS, "bugs", "bytecode", "checkouts", "environments", "grammar", "hypothesis", "inline", "loads", "package-*"),
@@ -25,7 +25,7 @@ _BUILDS = (
 )
 _SHARED = (_PINS, "bases", "cuda-toolkits", "environments", "objects", "operators", "probes", "symbols")
 
-# Which of the user's own things are listed, and not deleted.
+# The user's own files, which `clean --all` lists and does not delete.
 _OF_USERS = {
     WHEEL: "wheels",
     EDITABLE: "editable installs, which `pip uninstall` removes",
@@ -34,7 +34,7 @@ _OF_USERS = {
 
 
 def clean(_: Request, given: argparse.Namespace) -> None:
-    """Delete what is asked for. Other files in these folders stay: ``GRAFT_HOME`` may be a user's folder."""
+    """Delete the folders that the flags select. Other files beside them stay: ``GRAFT_HOME`` may be a user's folder."""
     if given.all:
         _clean_all(is_sure=given.yes)
     elif given.cache:
@@ -50,7 +50,7 @@ def _clean(folder: Path, names: Sequence[str], nothing: str) -> None:
 
 
 def _clean_all(*, is_sure: bool) -> None:
-    """List what there is, ask, undo every develop, and delete."""
+    """List all folders of Graft, ask for confirmation, undo every develop, and delete the folders."""
     there = _found(store(), dict.fromkeys((*_BUILDS, *_SHARED)))
     for builds in places(BUILDS):
         is_of_checkout = builds.name == "build" and (builds.parent / "scripts/environment.py").is_file()
@@ -88,7 +88,7 @@ def _found(folder: Path, names: Iterable[str]) -> list[Path]:
 
 
 def _delete(folders: Sequence[Path]) -> int:
-    """Delete folders that no other process uses. Return their size in bytes. This process's own environment is last."""
+    """Delete folders that no other process uses, this process's environment last. Return their size in bytes."""
     _require_unused(folders)
     size = _size(folders)
     for folder in sorted(folders, key=lambda path: Path(sys.prefix).is_relative_to(path)):
@@ -97,10 +97,10 @@ def _delete(folders: Sequence[Path]) -> int:
 
 
 def _require_unused(folders: Iterable[Path]) -> None:
-    """Check that no other process uses what is in these folders.
+    """Check that no other process uses these folders.
 
     Raises:
-        UsageError: one does.
+        UsageError: a process holds a lock in one of them, or one is a link.
     """
     for folder in folders:
         require_no_link(folder)
@@ -113,7 +113,7 @@ def _require_unused(folders: Iterable[Path]) -> None:
 
 
 def _user_of(lock: Path) -> str:
-    """Return who holds a lock, if another process does. That on its own environment this process gives up."""
+    """Return the holder of a lock, for messages; empty if it is free. First, release it if this process holds it."""
     for descriptor in Path("/proc/self/fd").iterdir():
         if descriptor.exists() and descriptor.samefile(lock):
             fcntl.flock(int(descriptor.name), fcntl.LOCK_UN)
@@ -128,7 +128,7 @@ def _user_of(lock: Path) -> str:
 
 
 def _size(folders: Iterable[Path]) -> int:
-    """Return the bytes of the files below folders. A file with several names counts once."""
+    """Return the size in bytes of the files below folders. A file with several hard links counts once."""
     statuses = (path.lstat() for path in _files(folders))
     return sum({(status.st_dev, status.st_ino): status.st_size for status in statuses}.values())
 

@@ -1,4 +1,4 @@
-"""The command line: verbs, the options that each takes, what an error looks like."""
+"""The command line: the verbs, the options of each, and the output of errors."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _PATHS = ("native", "out", "wheel", "source", "project")
 BASE = "pin native wheel jobs launcher cuda_archs cuda_home cxx"
 # The options of verbs that use PyTorch's sources.
 _TREE = "pin native jobs source cuda_home cxx"
-# The options of verbs that build what a checkout changes.
+# The options of verbs that build the changes in a checkout of PyTorch.
 LIVE = "source base files strict keep_going"
 
 VERBS = (
@@ -175,7 +175,7 @@ def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) 
 
 
 def _another_python(verb: Verb, request: Request) -> Path | None:
-    """Return the Python to build for, if this one has another ABI. make starts the builder on the right one."""
+    """Return the Python to build for if its ABI differs from this one's; else None. make runs the right one already."""
     takes = verb.takes.split()
     if IS_CHECKOUT or "python" not in takes or request.python == sys.executable:
         return None
@@ -184,7 +184,7 @@ def _another_python(verb: Verb, request: Request) -> Path | None:
 
 
 def _run(verb: Verb, request: Request, given: argparse.Namespace) -> None:
-    from .validation import complete  # what a help text does without
+    from .validation import complete  # late: help texts do not need it
 
     request = complete(verb, request, given)
     module, _, function = verb.run.partition(":")
@@ -202,8 +202,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, argparse.Namespace]:
-    """Read the command line, and the variables."""
-    # The list of verbs fits on a screen of 24 lines.
+    """Read the command line and the environment. Return the verb, the request, and all flags as given."""
+    # The help for --help and --version is hidden, so that the list of verbs fits on 24 lines.
     parser = _Parser(prog="graft", usage="graft [--help] [--version] VERB ...", add_help=False)
     parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help=argparse.SUPPRESS)
@@ -232,8 +232,8 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
 
 
 def _keep_from_others(given: argparse.Namespace) -> None:
-    """Remove the options from the environment: processes that Graft starts get their own on their command lines. Those
-    that other programs read, too, stay, with the values of this command line.
+    """Remove the options from the environment: child processes get theirs on their command lines. Variables that other
+    programs read, too (``SHARED``), stay, with the values of this command line.
     """
     for name in OF_MAKE:
         os.environ.pop(name, None)
@@ -246,7 +246,7 @@ def _keep_from_others(given: argparse.Namespace) -> None:
 
 
 class _ShowVersion(argparse.Action):
-    """Prints Graft's version, which is read only then."""
+    """Prints Graft's version, read from pyproject.toml."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
@@ -256,8 +256,8 @@ class _ShowVersion(argparse.Action):
 
 
 def _require_absolute(paths: Mapping[str, str]) -> None:
-    """Refuse relative paths of a user of ``make -C``, who may mean the folder that make left: Graft's own could have
-    the same path.
+    """Refuse relative paths under ``make -C``: the user may mean the folder that make left, but Graft's own folder
+    could have the same path.
     """
     if os.environ.get("MAKELEVEL") != "1" or not changes_folder(command_of_make()):
         return

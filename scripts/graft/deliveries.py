@@ -1,5 +1,5 @@
-"""The deliveries: a wheel of torch, a tree for ``make develop``, a thin wheel, what a running process loads; and the
-pipeline that brings each up to date: snapshot, base, make, compose, deliver.
+"""The deliveries (a wheel of torch, a tree for ``make develop``, a thin wheel, a folder that a running process loads)
+and the pipeline that brings each up to date: snapshot, base, make, compose, deliver.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .compose.composition import Made
     from .stages import Job
 
-# What a build with nothing to do needs is imported above. Importing the rest takes as long.
+# A build with nothing to do needs only the imports above. Importing the rest would take as long again.
 
 
 class Delivery(ABC):
@@ -44,11 +44,11 @@ class Delivery(ABC):
     """
 
     kind = GRAFT
-    # Whether it has what is delivered beside torch.
+    # Whether it can deliver packages and extensions beside torch.
     has_beside = True
-    # Whether it is torch itself, with the headers of ATen that list operators.
+    # Whether it delivers torch itself, with ATen's headers that list all operators.
     is_torch = False
-    # Whether it stays on this machine: it may be compiled for its processor.
+    # Whether it stays on this machine, so that it may be compiled for this processor.
     stays = False
 
     def __init__(self, layout: Layout, environment: Environment | None = None) -> None:
@@ -57,16 +57,16 @@ class Delivery(ABC):
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold what only one build at a time may use."""
+        """Lock the folders that only one build at a time may use."""
         with build_lock(self.layout.work):
             yield
 
     def noted(self, snapshot: Snapshot) -> str:
-        """Return the kind of build that a note is about. A later build of the same kind replaces its note."""
+        """Return the key of the build record; a later build with the same key overwrites it."""
         return self.kind
 
-    def require(self, base: Base) -> None:  # noqa: B027  # most can be delivered for each
-        """Check that it can be delivered for a base, before anything is built."""
+    def require(self, base: Base) -> None:  # noqa: B027  # most support every base
+        """Check, before the build, that it can be delivered for ``base``."""
 
     def products(self, units: Units, base: Base, nvcc: Nvcc | None) -> list[Product]:
         """Return the libraries to link."""
@@ -76,10 +76,10 @@ class Delivery(ABC):
 
     @abstractmethod
     def deliver(self, job: Job, made: Made) -> Path:
-        """Compose the files and write them, in two steps. Return the path of what was written."""
+        """Compose the files and write them. Return the path of the wheel or folder."""
 
     def fingerprint(self, path: Path) -> str:
-        """Identify the content of what was delivered; empty if it is no longer there."""
+        """Return an identifier of the delivered content; empty if it is no longer there."""
         return fingerprint_of(path)
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Wheel(Delivery):
 
 
 class Tree(Delivery):
-    """A tree beside the torch of an environment, which Python finds first."""
+    """A tree beside the torch of an environment. Python finds the tree first."""
 
     kind = DEVELOP
     is_torch = True
@@ -172,7 +172,7 @@ class Tree(Delivery):
 
 
 class Thin(Delivery):
-    """The files of a package with the operators alone, for the base's torch.
+    """The files of a package that contains only the operators, for the base's torch.
 
     Args:
         layout: the folders of the build.
@@ -209,11 +209,11 @@ class Thin(Delivery):
         say(f"the operators of {self.layout.title} for torch {self.layout.pin}: {seconds:.1f} s")
 
     def announce_unchanged(self, path: Path) -> None:
-        """Print nothing: the wheel that the package becomes a part of is announced."""
+        """Print nothing: the wheel that contains the package is announced later."""
 
 
 class Trial(Thin):
-    """A package that `graft adopt` builds to ask what extensions register. It is deleted afterwards."""
+    """A temporary package that `graft adopt` builds to find out what extensions register."""
 
     stays = True
 
@@ -222,7 +222,7 @@ class Trial(Thin):
 
 
 class Loaded(Delivery):
-    """A folder with what a running process loads.
+    """A folder of files that a running process loads.
 
     Args:
         layout: the folders of the build.
@@ -239,7 +239,7 @@ class Loaded(Delivery):
         self.name = name
 
     def noted(self, snapshot: Snapshot) -> str:
-        """What a process has loaded stays beside what is built later, and other processes may want it."""
+        """Return a key for each stamp: loaded builds are kept beside later ones, and other processes may use them."""
         return f"{self.kind}-{snapshot.stamp[:16]}"
 
     def require(self, base: Base) -> None:
@@ -267,11 +267,11 @@ class Loaded(Delivery):
         say(f"{self.layout.title}: built in {seconds:.1f} s")
 
     def announce_unchanged(self, path: Path) -> None:
-        """Print nothing: the process says what it loads."""
+        """Print nothing: the process prints what it loads."""
 
 
 def run(delivery: Delivery, request: Request) -> Delivered:
-    """Bring a delivery up to date. If the build fails, what was delivered before is unchanged."""
+    """Bring a delivery up to date. If the build fails, the previous delivery is unchanged."""
     layout = delivery.layout
     snapshot = take_snapshot(layout)
     if not delivery.has_beside:
@@ -299,7 +299,7 @@ def run(delivery: Delivery, request: Request) -> Delivered:
 
 
 def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: Environment | None = None) -> Job:
-    """Return a build of the snapshot with its base: the wheel, fetched if necessary, or the torch of an environment."""
+    """Return the job that builds a snapshot on its base: the wheel, fetched if necessary, or an environment's torch."""
     from .base.fetch import get_base
     from .stages import Job
 
@@ -311,7 +311,7 @@ def job_of(layout: Layout, snapshot: Snapshot, request: Request, environment: En
 
 
 def refuse_beside(snapshot: Snapshot) -> None:
-    """Check that nothing is delivered beside torch: a running process would have to find it."""
+    """Refuse settings for extensions and packages beside torch, which a running process would not find."""
     for settings in (folder.settings for folder in snapshot.read.folders):
         for key in ("extensions", "packages"):
             if key in settings.given:

@@ -1,5 +1,5 @@
-"""Verbs and options: what a user can ask for, on the command line, in variables, or in settings of a build frontend.
-Uses only the standard library.
+"""Verbs, and the options that users set on the command line, in variables, or in settings of a build frontend. Uses
+only the standard library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .core.wording import HELP, SPELLED
 # The values of BUILD and DELIVERY.
 GRAFT, SOURCE = "graft", "source"
 WHEEL, DEVELOP, THIN = "wheel", "develop", "thin-wheel"
-# The value of PIN for the torch that PYTHON has installed.
+# The value of PIN that selects the torch installed for PYTHON.
 INSTALLED = "installed"
 
 
@@ -41,7 +41,7 @@ def _path(text: str) -> Path | None:
 
 
 def _file(text: str) -> Path | None:
-    """Return the path of a file, which may be a pattern: shells expand none in `WHEEL=dist/*.whl`."""
+    """Return the path of a file. Expand a pattern that matches one file: shells do not expand `WHEEL=dist/*.whl`."""
     path = _path(text)
     if path is None or path.exists():
         return path
@@ -56,7 +56,7 @@ def _python() -> str:
 
 
 def _native() -> str:
-    """Return the checkout's native folder; where Graft is installed, that of the project in the current folder."""
+    """Return the default native folder: the checkout's; if Graft is installed, ``native`` or the current folder."""
     if IS_CHECKOUT:
         return str(REPOSITORY / "native")
     return "native" if is_native(Path("native")) else "."
@@ -68,16 +68,16 @@ def _option(default: str, help_: str, read: Callable[[str], Any] = str, word: st
     Args:
         default: its value, as a user would write it.
         help_: what it is for, in one line.
-        read: converts what the user wrote; a ``ValueError`` says what is wrong.
-        word: the name of make's variable, if that is not the option's in capitals.
+        read: converts the user's text; a ``ValueError`` has the message for the user.
+        word: the name of make's variable; by default the option's name in capitals.
     """
     return field(metadata={"default": default, "help": help_, "read": read, "word": word})
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for. Each field is a flag (``--cuda-archs``), a variable (``GRAFT_CUDA_ARCHS``) and a variable
-    of make (``CUDA_ARCHS``).
+    """The values of all options. Each field is a flag (``--cuda-archs``), a variable (``GRAFT_CUDA_ARCHS``) and a
+    variable of make (``CUDA_ARCHS``).
     """
 
     pin: TorchVersion = _option(
@@ -152,7 +152,7 @@ class Option:
 
     @property
     def variable(self) -> str:
-        """Its variable outside make, with a prefix: other programs use short names, such as NAME, which WSL sets."""
+        """Its environment variable, with the prefix GRAFT_: other programs set short names, as WSL sets NAME."""
         return self.word if self.word in SHARED or self.word.startswith("GRAFT_") else f"GRAFT_{self.word}"
 
     @property
@@ -162,7 +162,7 @@ class Option:
 
     @property
     def is_switch(self) -> bool:
-        """Whether the flag alone means 1."""
+        """Whether the flag may be given without a value, which means 1."""
         return self.read is _switch
 
     def given(self, variables: Mapping[str, str]) -> str:
@@ -170,7 +170,7 @@ class Option:
         return variables.get(self.variable, "") or self.default
 
     def given_to_make(self, variables: Mapping[str, str]) -> str:
-        """Return its value in variables of make, which also passes those that are empty."""
+        """Return its value in make's variables, or the default. make also passes empty variables."""
         return variables.get(self.word, "") or self.default
 
 
@@ -188,7 +188,7 @@ AS_VARIABLES = {each.word: (each.flag, each.variable) for each in OPTIONS.values
 
 
 def take_from_make(variables: MutableMapping[str, str]) -> None:
-    """Rename make's variables to those that the builder reads, which do not count if make runs it."""
+    """Set the builder's variables from make's, and unset the others: under make, only make's variables count."""
     for option in OPTIONS.values():
         if option.variable != option.word:
             variables.pop(option.variable, None)
@@ -196,7 +196,7 @@ def take_from_make(variables: MutableMapping[str, str]) -> None:
                 variables[option.variable] = given
 
 
-# Variables that only the Makefile and the tests' equipment read: default and help.
+# Variables that only the Makefile and the test tools read: default and help.
 OF_MAKE = {
     "PACKAGE": ("", "for adopt: the Python package of an extension, and more modules of it"),
     "OP": ("", "for show: the name of an operator, such as relu or torch.fft.rfft2"),
@@ -207,7 +207,7 @@ OF_MAKE = {
 
 
 def variables() -> str:
-    """Return a table of make's variables, with their values now, and of the settings that folders have."""
+    """Return a table of make's variables with their current values, and of the keys of [tool.graft]."""
     shown = {each.word: (each.given_to_make(os.environ), each.help) for each in OPTIONS.values()}
     shown |= {name: (os.environ.get(name) or default, help_) for name, (default, help_) in OF_MAKE.items()}
     lines = [f"  {f'{name}={value}':<22} {help_}" for name, (value, help_) in shown.items()]
@@ -221,7 +221,7 @@ def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:
     """Read the values of options.
 
     Args:
-        texts: what the user wrote, by option.
+        texts: the user's text for each option.
         spelled: how the user wrote each option's name, for messages.
 
     Raises:
@@ -249,12 +249,12 @@ class Verb:
     """A command.
 
     Args:
-        name: how it is called.
+        name: its name on the command line.
         help: what it does, in one line.
         run: the function that does it, as ``module:function``. It is imported only if the verb is used: starting Python
             is a large part of a build that has nothing to do. It takes a ``Request``, and the verb's own flags.
-        takes: the options that it takes, fields of ``Request``.
-        pin: which pin it uses if none is given.
+        takes: the names of its options, fields of ``Request``, separated by spaces.
+        pin: which pin it uses if none is given: one of the constants above.
         own: adds flags that no other verb has.
     """
 
@@ -266,6 +266,6 @@ class Verb:
     own: Callable[[argparse.ArgumentParser], object] | None = None
 
     def is_live(self, request: Request) -> bool:
-        """Return whether it builds what the working tree of a checkout changes."""
+        """Return whether the request builds the changes in a checkout's working tree."""
         takes = self.takes.split()
         return bool("keep_going" in takes and request.source and request.build != SOURCE)

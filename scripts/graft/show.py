@@ -1,4 +1,4 @@
-"""``graft show OPERATOR``: what code generation makes of an entry of native_functions.yaml, each part with its file."""
+"""``graft show OPERATOR``: show the code generated from an entry of native_functions.yaml, by file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .deliveries import job_of
 from .inputs.snapshot import take_snapshot
 from .options import Request
 
-# The folder in the work folder with what is generated.
+# The folder of the generated code, in the work folder.
 _SHOWN = "show"
 
 
 def show(request: Request, own: argparse.Namespace) -> None:
-    """Print where the operators of a name are declared, which kernels they have, and what is generated of them; or the
-    code in one of the files.
+    """Print where the operators with a name are declared, their kernels, and the files generated for them; or the code
+    in one of these files.
     """
     if not own.operator:
         todo = "name one, such as relu or torch.fft.rfft2; its file's name behind it prints the code"
@@ -44,7 +44,7 @@ def show(request: Request, own: argparse.Namespace) -> None:
 
 
 def code_of(folder: Path, name: str, files: list[tuple[str, int, str]]) -> str:
-    """Return the code in the generated files whose path ends with a name, from the first line about the operator.
+    """Return the code of the generated files with this name, each from its first line about the operator.
 
     Raises:
         UsageError: no file has this name.

@@ -34,7 +34,7 @@ from .inputs.native import FUNCTIONS
 from .inputs.patches import patched
 from .inputs.snapshot import Snapshot
 
-# How many calls that keep PyTorch's own kernels are shown.
+# The most names that one line of output lists.
 _CALLS_SHOWN = 5
 
 # Returns the libraries that a delivery links.
@@ -48,7 +48,7 @@ class Job:
     Args:
         layout: its folders.
         snapshot: its inputs.
-        base: what is built on.
+        base: the PyTorch to build on.
         jobs: the maximum number of compilers to run at once.
         steps: shows the progress.
     """
@@ -99,7 +99,7 @@ def make(job: Job, products_of: ProductsOf, *, has_lists: bool) -> Made:
 
 
 def _extensions(job: Job, nvcc: Nvcc | None) -> Extensions:
-    """Bring the extensions up to date that stay libraries of their own, if there are any."""
+    """Bring the extensions that stay separate libraries up to date, if there are any."""
     if not job.snapshot.extensions:
         return NO_EXTENSIONS
     with job.steps.step("compile and link extensions") as line:
@@ -107,14 +107,14 @@ def _extensions(job: Job, nvcc: Nvcc | None) -> Extensions:
 
 
 def _kept_calls(job: Job) -> dict[str, list[str]]:
-    """Return the functions of PyTorch that still call kernels which the folder replaces, by name of the kernel."""
+    """Return PyTorch's functions that still call replaced kernels directly, by name of the kernel."""
     theirs = texts_of_entries(job.base.tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
     ours = job.snapshot.natives.entries(FUNCTIONS, replacing=True)
     replaced = [(entry, fields_of(theirs[entry.operator])) for entry in ours]
     try:
         return kept_calls(job.base.libraries / "libtorch_cpu.so", replaced, job.layout.base / "direct-calls.json")
     except CommandError:
-        return {}  # binutils with other names, or for another processor; a note is not worth a build
+        return {}  # binutils are missing, or for another processor; do not fail for a message
 
 
 def make_for_cuda(job: Job) -> Nvcc:
@@ -137,11 +137,11 @@ def _find_cuda(job: Job, *, is_required: bool = False) -> Cuda:
 def _make(
     job: Job, cuda: Cuda, products_of: ProductsOf | None, *, has_lists: bool = False
 ) -> tuple[dict[str, Path], Outside, list[str], dict[str, bytes]]:
-    """Check the folder, generate, compile and link. Return the libraries, what was read elsewhere, the base's dispatch
-    stubs that they have kernels for, and the patched files.
+    """Check the folder, generate, compile and link. Return the libraries, the files read outside of the snapshot, the
+    base's dispatch stubs that the libraries have kernels for, and the patched files.
 
-    Without ``products_of``, only what is for CUDA is compiled. Errors that the check finds are raised instead of the
-    compiler's, because they are more precise.
+    Without ``products_of``, only the CUDA sources are compiled. If both the check and the compiler find errors, the
+    check's are raised, because they are more precise.
     """
     steps = job.steps
     if products_of:  # links need these indexes at the end, and the generator leaves a core idle
@@ -207,7 +207,7 @@ def _compile(
 
 
 def _contained(products: Sequence[Product], work: Path) -> dict[str, Path]:
-    """Copy the libraries that products contain. Return the copies, by path in the wheel."""
+    """Copy the libraries bundled with products. Return the copies, by path in the wheel."""
     folders = {product.folder: product.libraries.bundled for product in products if product.libraries.bundled}
     return {
         f"{folder}/{name}": path

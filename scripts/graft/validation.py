@@ -1,4 +1,4 @@
-"""What is checked before a verb runs: the values of options. And which pin it uses if none is given."""
+"""Check the values of options before a verb runs, and choose a pin if none is given."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
 
 
 def _with_default_pin(verb: Verb, request: Request) -> Request:
-    """Add the pin that a verb uses if none is given. It stays empty if the verb uses none, or if pip finds one."""
+    """Add the default pin of a verb. It stays empty if the verb needs none, or if ``find_pin`` will ask pip for one."""
     if request.wheel:
         with suppress(GraftError):  # _check reports it
             return replace(request, pin=in_name_of(request.wheel)[0])
@@ -99,7 +99,7 @@ def _check(verb: Verb, request: Request) -> None:
 
 
 def _check_natives(verb: Verb, request: Request) -> None:
-    """Check the native folders. If something is written into the first, check that; for a new operator, ``SCHEMA``."""
+    """Check the native folders. For `adopt` and `new`, check that the first is writable; for `new`, also ``SCHEMA``."""
     if verb.name == "import":
         return
     if verb.name == "adopt":

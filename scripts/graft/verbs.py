@@ -1,4 +1,4 @@
-"""The verbs that build: a wheel, develop, a thin wheel; and what checks a folder."""
+"""The verbs that build (a wheel, a develop tree, a thin wheel) and those that check a native folder."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def build(request: Request) -> Delivered:
 
 
 def of_checkout(request: Request, site: Path | None = None, *, is_whole: bool = True) -> Live:
-    """Return a request with the native folder of what SOURCE changes, if it names a checkout. A source build takes
-    PyTorch's sources from it.
+    """Return the request. If SOURCE is a checkout, add a native folder with its changes; not for a source build, which
+    takes PyTorch's sources from SOURCE.
 
     Args:
         request: the request.
-        site: the folder with the torch that is built on; None for the wheel of the pin.
-        is_whole: whether Python files of torch can be laid over as they are.
+        site: the folder with the torch to build on; None for the wheel of the pin.
+        is_whole: whether the delivery can replace whole Python files of torch.
     """
     if not request.source or request.build == SOURCE:
         return Live(request)
@@ -95,7 +95,7 @@ def _develop(request: Request) -> Delivered:
 
 
 def _wait(request: Request, seen: Any) -> Any:
-    """Wait until something that is built was saved. Return what tells the next save from this one."""
+    """Wait for a save in the native folders or the checkout. Return their state, for the next call."""
     if not request.source:
         return wait_for_save(request.native, seen or {})
     from .checkout.read import wait_for_edit
@@ -113,7 +113,7 @@ def undevelop(request: Request) -> None:
 
 
 def thin_wheel(request: Request) -> Delivered:
-    """Build the operators as a wheel of their own: for the torch of a pin or an environment, or for ``pins``."""
+    """Build the operators as a separate wheel: for the torch of a pin or an environment, or for ``pins``."""
     from .compose.several import platform_of
     from .deliver.thin import package_name, requirement, thin_version, write_wheel
 
@@ -146,7 +146,7 @@ def thin_wheel(request: Request) -> Delivered:
 
 
 def dependencies_of(natives: Sequence[Path]) -> list[str]:
-    """Return what the projects of native folders require: for adopted folders, the extension's package."""
+    """Return the dependencies in the folders' pyproject.toml files; an adopted folder depends on the extension."""
     files = dict.fromkeys(file for native in natives if (file := settings_of(native).file))
     projects = [read_toml(file).get("project", {}) for file in files]
     return list(dict.fromkeys(each for project in projects for each in project.get("dependencies", [])))
@@ -160,8 +160,8 @@ def thin_files(
     lives: list[Live] | None = None,
     form: type[Thin] = Thin,
 ) -> tuple[dict[str, bytes], list[Thin]]:
-    """Build a package for ``versions`` of torch; ``INSTALLED`` is the one that ``python`` has. Return its files, and
-    the delivery for each version. ``lives`` receives what is built of a checkout for each.
+    """Build a package for ``versions`` of torch; ``INSTALLED`` is the torch of ``request.python``. Return its files,
+    and the delivery for each version. The ``Live`` of each version is appended to ``lives``.
     """
     from .compose.several import read_together
 
@@ -187,8 +187,8 @@ def thin_files(
 
 
 def check(request: Request, own: argparse.Namespace) -> None:
-    """Find errors in the native folders, the pin and its patches without building anything. If ``own`` asks for it,
-    list the files that builds read first. If the pin is invalid, the rest is not checked.
+    """Find errors in the native folders, the pin and its patches without building anything. With ``--list``, first list
+    the files that builds read. If the pin is invalid, the rest is not checked.
     """
     layout, environment = layout_of(request)
     live = of_checkout(request, environment.site if environment else None)
@@ -206,7 +206,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
 
 
 def verdict(layout: Layout, environment: Environment | None) -> str:
-    """Return what `check` prints if it finds nothing: for which torch, and how to check for the one of a wheel."""
+    """Return the message of a `check` without findings: the torch, and how to check for the torch of a wheel."""
     said = f"{layout.title}: no errors found for torch {layout.pin}"
     if not environment:
         return said

@@ -70,6 +70,24 @@ def test_divergence_is_not_remembered(where: Path) -> None:
         assert "NotImplementedError" in session.error(divergence)
 
 
+IMPORTED = {
+    "python/_meta_registrations.py": "import torch.utils.flop_counter\n",
+    "python/utils/flop_counter.py": "flop_registry[torch.ops.aten.digamma] = lambda shape, **_: 17\n",
+}
+
+
+def test_text_of_a_module_that_another_text_imports_is_undone(where: Path) -> None:
+    folder = write(where / "imported", IMPORTED)
+    has_entry = "torch.ops.aten.digamma in sys.modules['torch.utils.flop_counter'].flop_registry"
+    with Session(where) as session:
+        session.run("import sys")
+        assert session.value("'torch.utils.flop_counter' in sys.modules") is False
+        session.load(folder)
+        assert session.value(has_entry) is True
+        session.run("graft.unload('imported')")
+        assert session.value(has_entry) is False
+
+
 @pytest.mark.parametrize("is_first", [False, True], ids=["loaded later", "loaded first"])
 def test_pointwise_operators_are_sharded(where: Path, is_first: bool) -> None:
     """DTensor registers them when it is imported. It never shards keyword-only tensors again."""

@@ -1,6 +1,6 @@
-"""``graft adopt``: the operators of an extension that exists, as native operators. Nothing of it is moved or parsed.
+"""``graft adopt``: turn the operators of an extension into native operators. Its sources are not moved or parsed.
 
-What there is comes from the dispatcher, which a child process reads before and after it imports the extension
-(``child``). Each operator becomes an entry with the kernel CompositeImplicitAutograd, which calls it (``plan``,
-``forwards``), so it has the results, gradients, fake implementations and batching rules of the extension's own.
+A child process reads the dispatcher before and after it imports the extension, to find the operators (``child``). Each
+operator becomes an entry with a CompositeImplicitAutograd kernel that calls the extension's operator (``plan``,
+``forwards``). So the entry has the results, gradients, fake implementations and batching rules of that operator.
 """

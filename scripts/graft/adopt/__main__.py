@@ -1,7 +1,7 @@
-"""``python -m graft.adopt BASE REQUEST``: print what becomes of the operators of an extension, as JSON.
+"""``python -m graft.adopt BASE REQUEST``: plan the entries of an extension's operators, and print them as JSON.
 
-The request is a file with JSON: what the dispatcher said, and the options. torchgen is in the base's tree, so this is a
-process of its own.
+REQUEST is a JSON file with the answer of the dispatcher and the options. torchgen is in the tree BASE, so this program
+runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .schema import Schema
 
 
 def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[list[Adopted], dict[str, str]]:
-    """Return what becomes of each operator, and the texts of the files by name. ``folder`` is for trials."""
+    """Return the plan for each operator, and the texts of the files by name. Trial files are written to ``folder``."""
     needs = request["functions"]["needs"]
     operators = [Operator.read(each) for each in request["operators"]]
     operators += [Operator.unregistered(name, schema) for name, (schema, *lines) in needs.items() if "writes" in lines]
@@ -53,7 +53,7 @@ def adopt(base: BaseOperators, request: dict[str, Any], folder: Path) -> tuple[l
     methods = None if request["methods"] == ["all"] else request["methods"]
     types = {each.name for each in BaseTy}
     planner = Planner(operators, names, methods, request["own"], base.tensor_names, types, request["writes"])
-    # What is refused, or named anew, may be the reason for which another is.
+    # Refusing or renaming an operator can cause an error in another one: repeat until there is none.
     while True:
         plan = [replace(each, needs=(*each.needs, *needs.get(each.operator.full, ())[1:])) for each in planner.plan()]
         texts = _files(plan, request)
@@ -72,13 +72,13 @@ def _is_wanted(operator: Operator, request: dict[str, Any]) -> bool:
 
 
 def _left_out(request: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the operators that the author does not want, and why not."""
+    """Return the operators that the author leaves out, each with the reason."""
     read = (Operator.read(each) for each in request["operators"])
     return [(each.full, f"left out, as {FILE} says") for each in read if not _is_wanted(each, request)]
 
 
 def _unknown(request: dict[str, Any], known: Collection[str]) -> list[str]:
-    """Return what the author says of operators that are not there."""
+    """Return the author's names and patterns that match no operator."""
     said = [name for key in ("only", "except_", "names", "own", "methods") for name in request[key]]
     return sorted({*unused(said, known)} - {"all"})
 
@@ -88,9 +88,7 @@ def _files(plan: list[Adopted], request: dict[str, Any]) -> dict[str, str]:
 
 
 def _used(folder: Path, base: BaseOperators, plan: list[Adopted]) -> list[tuple[str, str]]:
-    """Return the arguments whose names the code uses that torchgen generates: each operator, as it is called in
-    torch.ops, and the name.
-    """
+    """Return pairs of an operator's full name in torch.ops and an argument whose name torchgen's code already uses."""
     natives, generated = load_natives([folder]), Output(folder.with_name("generated"))
     wheel = WheelOutput(folder.with_name("wheel"), base.tree)
     operators = load_operators(base.tree, natives, wheel.folder)
@@ -100,7 +98,7 @@ def _used(folder: Path, base: BaseOperators, plan: list[Adopted]) -> list[tuple[
 
 
 def _refused(texts: dict[str, str], folder: Path, base: BaseOperators) -> dict[str, Finding]:
-    """Check the files as those of any native folder. Return the first error of each entry that has one."""
+    """Check the files like those of any native folder. Return the first error of each entry, by operator."""
     lay_out_files(folder, {name: text.encode() for name, text in texts.items()})
     natives = load_natives([folder])
     entries = {folder / file: natives.entries(file) for file in (FUNCTIONS, DERIVATIVES)}

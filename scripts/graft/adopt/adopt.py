@@ -36,20 +36,22 @@ from .project import project_text
 from .table import changes, report_of, shown
 from .tree import Tree, tree_of
 
-# What the record has of settings that adopt did not write.
+# The record's hash of the settings, if adopt wrote none.
 _NONE = hash_of(b"")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What became of the operators, for ``--report``."""
+    """The outcome for each operator, for ``--report``."""
 
     report: list[dict[str, Any]]
 
 
 def adopt(request: Request, own: argparse.Namespace) -> Told:
-    """Write a native folder with an entry and a kernel for each operator of the extension, and print a table; or
-    compare the operators with the extension's. The extension's code runs in a child process.
+    """Write a native folder with an entry and a kernel for each operator of the extension, and print a table.
+
+    With ``--compare``, compare the adopted operators with the extension's instead. The extension's code runs in a child
+    process.
     """
     folder, *others = request.native
     others += _developed(request.python, folder)
@@ -85,7 +87,7 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
 
 
 def _asked(folder: Path, own: argparse.Namespace) -> Asked:
-    """Return what is asked for: in the folder's file, and on the command line."""
+    """Return the options from the folder's adopt.toml and the command line."""
     methods = () if own.methods is None else tuple(own.methods) or ("all",)
     source, modules = _source_in(own.modules, folder)
     given = {"source": source, "modules": modules, "prefix": own.prefix, "methods": methods}
@@ -100,7 +102,7 @@ def _asked(folder: Path, own: argparse.Namespace) -> Asked:
 
 
 def _source_in(words: Sequence[str], folder: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the source tree that the first word names, seen from the folder, and the modules."""
+    """Return the source tree that the first word names, relative to ``folder``, or an empty string; and the modules."""
     if not words or not is_tree(words[0]):
         return "", tuple(words)
     tree = expanded(words[0])
@@ -112,7 +114,7 @@ def _source_in(words: Sequence[str], folder: Path) -> tuple[str, tuple[str, ...]
 
 
 def _found(request: Request, asked: Asked, tree: Tree | None) -> tuple[Base, Mapping[str, Any]]:
-    """Return the installed torch, and what the extension registers with it."""
+    """Return the base of the installed torch, and the answer of ``child.py`` about the extension."""
     environment, folder = find_environment(request.python), request.native[0]
     layout = layout_on(request.layout, environment)
     if tree:
@@ -139,7 +141,7 @@ def _found(request: Request, asked: Asked, tree: Tree | None) -> tuple[Base, Map
 def _author_files(
     folder: Path, asked: Asked, found: Mapping[str, Any], tree: Tree | None, before: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return the files that are the author's from now on."""
+    """Return the texts for the author's files: adopt.toml if the options changed, pyproject.toml if there is none."""
     file, project = folder / FILE, folder / PROJECT
     texts = {}
     if asked != read_asked(folder):
@@ -158,9 +160,7 @@ def _author_files(
 def _planned(
     tree: Path, asked: Asked, found: Mapping[str, Any], before: Mapping[str, Any], others: Sequence[Path]
 ) -> dict[str, Any]:
-    """Return what becomes of each operator, and the texts of the files. Names that other native folders have are
-    taken.
-    """
+    """Return the plan for each operator, and the texts of the files. Names in the folders ``others`` are taken."""
     ours = {each["function"] for each in before.get("operators", {}).values()}
     theirs = {name for folder in others for name in _names_in(folder / FUNCTIONS)}
     request = {

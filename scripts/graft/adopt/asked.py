@@ -1,4 +1,4 @@
-"""What an author asks of adopt: on the command line, and in the file that adopt reads again at each run."""
+"""The options of adopt: from the command line, and from adopt.toml, which adopt reads again at each run."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ _HELP = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for.
+    """The options of adopt.
 
     Args:
-        source: the source tree, seen from the folder; empty for an installed package.
+        source: the path of the source tree, relative to the folder; empty for an installed package.
         modules: the modules to import.
-        only: the operators to adopt; none for all.
+        only: the operators to adopt; all if empty.
         except_: the operators to leave out.
-        names: the names that the author chose, by the operator's.
+        names: the names that the author chose, by the operator's own name.
         prefix: whether all names begin with the namespace.
-        methods: the operators whose first argument is to be called `self`; ``all`` for all of them.
-        own: the operators that are to have the extension's kernels as their own.
-        namespace: the namespace of pybind11 functions; empty for that of the package's name.
-        backends: the dispatch keys that they have kernels for; empty for those that they are built for.
-        writes: the arguments that functions write, and operators whose schemas do not say so.
-        fakes: what makes the empty results of functions, as ``package.module:function``, or the module that has a
-            function of each name.
+        methods: the operators whose first argument is renamed `self`; ``all`` for all operators.
+        own: the operators whose entries take over the extension's kernels and formulas.
+        namespace: the namespace of pybind11 functions; the package's name if empty.
+        backends: the dispatch keys that pybind11 functions have kernels for; if empty, CPU, and CUDA if built for it.
+        writes: the arguments that functions write, and operators whose schemas do not declare it, by name.
+        fakes: the fake implementation of each function, as ``package.module:function``, or a module with a function of
+            the same name.
     """
 
     source: str = ""
@@ -76,11 +76,11 @@ class Asked:
 
     @property
     def choices(self) -> dict[str, Any]:
-        """What is said of pybind11 functions."""
+        """The options for pybind11 functions: the arguments of ``PybindChoices``."""
         return {name: getattr(self, name) for name in ("namespace", "backends", "only", "except_", "writes", "fakes")}
 
     def text(self, before: str = "") -> str:
-        """Return the text of the file, with the author's comments of the text ``before``."""
+        """Return the text of adopt.toml, with the comments of its earlier text ``before``."""
         lines = {_key(name): f"{_key(name)} = {_toml(value)}" for name, value in self._values.items()}
         if not before:
             return _TEXT.format(lines="\n".join(f"{line}  # {_HELP[name]}" for name, line in lines.items()))
@@ -92,7 +92,7 @@ class Asked:
 
 
 def _span(text: str, key: str) -> tuple[int, int]:
-    """Return where a key of TOML and its value begin and end, without a comment behind; the end is 0 for none."""
+    """Return the start and end of a TOML key and its value, without a trailing comment; (0, 0) if there is none."""
     if found := re.search(rf"^{key}[ \t]*=", text, re.M):
         for end in re.finditer(r"[ \t]*(?:#|$)", text[found.end() :], re.M):
             place = found.end() + end.start()
@@ -103,7 +103,7 @@ def _span(text: str, key: str) -> tuple[int, int]:
 
 
 def _field(key: str) -> str:
-    """Return the field of a key, which Python may have a word for."""
+    """Return the field name of a key. A Python keyword gets an underscore at its end."""
     return f"{key}_" if keyword.iskeyword(key) else key
 
 
@@ -118,7 +118,7 @@ def _toml(value: object) -> str:
 
 
 def read_asked(folder: Path) -> Asked:
-    """Read the file of a folder; what is not there has its default."""
+    """Read the adopt.toml of a folder. Missing keys have their defaults."""
     file = folder / FILE
     if not file.is_file():
         return Asked()
@@ -160,7 +160,7 @@ _KINDS = {
 
 
 def _is_like(name: str, value: Any, default: Any) -> bool:
-    """Return whether the value of a key is of the type of its default."""
+    """Return whether the value of a key has the type of its default."""
     if isinstance(default, tuple):
         return _is_texts(value)
     if isinstance(default, dict) and isinstance(value, dict):
@@ -177,13 +177,13 @@ _LISTS = ("only", "except_", "own", "methods")
 
 
 def with_given(asked: Asked, given: Mapping[str, Any]) -> Asked:
-    """Return what is asked for, with what was given on the command line: more operators, or another value."""
+    """Return the options, changed by the command line: it extends lists of operators, and replaces other values."""
     added = {name: (*getattr(asked, name), *value) for name, value in given.items() if name in _LISTS}
     return replace(asked, **{name: value for name, value in given.items() if value} | _operators(added))
 
 
 def _operators(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return each operator once, without the namespace that it may be called by.
+    """Return the lists without duplicates, and without namespaces: ``ns::f`` becomes ``f``.
 
     Raises:
         UsageError: a pattern has a namespace.

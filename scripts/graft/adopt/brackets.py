@@ -1,4 +1,4 @@
-"""Texts with brackets and quotes: schemas, types in C++, signatures in Python. Uses only the standard library."""
+"""Split text with brackets and quotes: schemas, C++ types, Python signatures. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _OPENING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 def split(text: str, separator: str = ",") -> list[str]:
-    """Return the parts of ``text`` between separators that stand in no brackets and no quotes."""
+    """Split ``text`` at the separators outside of brackets and quotes."""
     parts, start = [], 0
     for position, depth in _depths(text):
         if not depth and text.startswith(separator, position):
@@ -19,7 +19,7 @@ def split(text: str, separator: str = ",") -> list[str]:
 
 
 def closing(text: str, opening: int) -> int | None:
-    """Return the position of the bracket that closes the one at ``opening``."""
+    """Return the position of the bracket that closes the one at ``opening``; None if there is none."""
     for position, depth in _depths(text[opening:]):
         if position and not depth:
             return opening + position
@@ -27,7 +27,7 @@ def closing(text: str, opening: int) -> int | None:
 
 
 def _depths(text: str) -> Iterator[tuple[int, int]]:
-    """Each position outside of quotes, with the number of brackets around it. A bracket that closes is outside."""
+    """Yield each position outside of quotes, with its bracket depth. A pair's own brackets count as outside of it."""
     closing: list[str] = []
     quote, escaped = "", False
     for position, letter in enumerate(text):

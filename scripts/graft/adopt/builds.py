@@ -1,5 +1,5 @@
-"""What the build of an extension says: its sources, flags and libraries, and where it puts what it links. It is asked
-in a child process, and nothing is built.
+"""Read the build settings of an extension, from setup.py or CMake: its sources, flags and libraries, and the names of
+its files. A setup.py runs in a child process. Nothing is built.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .cmake import CONFIGURE, units_of_cmake
 
 _CHILD = Path(__file__).with_name("setup_child.py")
 
-# Seconds for a setup.py, which may look at the machine.
+# The time limit of a setup.py in seconds. It may probe the machine.
 _LIMIT = 600
 
-# What torch's builds link, and what comes with the compilers' own toolkits.
+# Libraries that every build with torch links: torch's own, and the CUDA runtime.
 _OF_TORCH = re.compile(r"(:lib)?((c10|torch|shm)(_\w+)?|cudart(_static)?)(\.(so(\.\d+)*|a))?")
 
-# Where a tree may have a CMakeLists.txt for its sources.
+# The folders where a tree may have its CMakeLists.txt.
 _FOLDERS = (".", "csrc", "src", "lib", "cpp", "cxx", "python")
 
-# Variables of networks: what a build reads is on this machine.
+# Proxy settings, which the child process does not get: a build's settings are on this machine.
 _NETWORK = re.compile(r"(?i)(https?|ftp|all|no)_proxy")
 
 _BY_HAND = f"write [[tool.graft.extensions]] in {FILE} by hand; scripts/README.md shows one"
@@ -39,19 +39,19 @@ _BY_HAND = f"write [[tool.graft.extensions]] in {FILE} by hand; scripts/README.m
 
 @dataclass(frozen=True)
 class TheirExtension:
-    """An extension, as its build compiles and links it.
+    """The settings with which a build compiles and links an extension.
 
     Args:
         name: the name by which Python imports it: ``torchvision._C``.
-        suffix: the end of its file's name; empty for that of the Python that is built for.
+        suffix: the suffix of its file; empty for the default suffix of the Python that it is built for.
         sources: the files that are compiled.
-        include_dirs: where headers are searched, without torch's and Python's.
+        include_dirs: the folders of headers, without torch's and Python's.
         define: macros, each NAME or NAME=VALUE.
         cxx_flags: flags of the C++ compiler.
         nvcc_flags: flags of nvcc.
-        link_flags: other flags of the link.
-        libraries: what is linked, without torch's.
-        library_dirs: where libraries are searched.
+        link_flags: other flags of the linker.
+        libraries: the libraries to link, without torch's.
+        library_dirs: the folders of libraries.
     """
 
     name: str
@@ -68,15 +68,15 @@ class TheirExtension:
 
 @dataclass(frozen=True)
 class TheirBuild:
-    """What the build of a source tree says.
+    """The build settings of a source tree.
 
     Args:
         tree: the source tree.
-        extensions: what it compiles.
-        packages: the folder of each Python package, or the file of a module, by name; of packages below another one,
-            only those that lie elsewhere.
-        licenses: its licenses.
-        written: what its setup.py wrote into the tree, by path there. It was not written there.
+        extensions: the extensions that it compiles.
+        packages: the folder of each Python package, or the file of a module, by name; a subpackage only if it is not in
+            the folder of its package.
+        licenses: its license files.
+        written: the files that its setup.py wrote, by path in the tree. The tree itself was not changed.
     """
 
     tree: Path
@@ -87,10 +87,10 @@ class TheirBuild:
 
 
 def their_build(tree: Path, python: str | Path) -> TheirBuild:
-    """Ask the build of a source tree, with a Python that has torch. This runs the tree's own code.
+    """Return the build settings of a source tree, read with a Python that has torch. This runs the tree's own code.
 
     Raises:
-        UsageError: it has no build that can be asked, or that fails, in one line.
+        UsageError: the build cannot be read, or its setup.py fails. The message has the last line that it printed.
     """
     tree = tree.resolve()
     has_setup = (tree / "setup.py").is_file() or "setuptools" in _text(tree / FILE)
@@ -104,7 +104,7 @@ def their_build(tree: Path, python: str | Path) -> TheirBuild:
 
 
 def _why_not(tree: Path, build: TheirBuild | None) -> tuple[str, str]:
-    """Return why a tree has no build that can be asked, and what to do."""
+    """Return why the build of a tree cannot be read, and the remedy."""
     if folder := next((each for each in _FOLDERS if (tree / each / "CMakeLists.txt").is_file()), ""):
         todo = f"run `{CONFIGURE.format(source=folder)}` there, or {_BY_HAND}"
         return "CMake builds it, and there is no compile_commands.json", todo
@@ -142,14 +142,14 @@ def _of_setup(tree: Path, python: str | Path) -> TheirBuild:
 
 
 def _asked(tree: Path, python: str | Path, result: Path, overlay: Path) -> dict[str, Any]:
-    """Run the child. Return what it wrote."""
+    """Run ``setup_child.py`` in the tree. Return the description that it writes."""
     file = tree / ("setup.py" if (tree / "setup.py").is_file() else FILE)
     kept = {name: text for name, text in environment().items() if not _NETWORK.fullmatch(name)}
     kept |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore", "PIP_NO_INDEX": "1", "MPLBACKEND": "agg"}
     kept |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     kept.pop("PYTHONPATH", None)  # the builder's own
     command = [str(python), str(_CHILD), str(result), str(overlay)]
-    # What git writes when setup.py calls it is not in the overlay.
+    # A setup.py may call git, whose changes bypass the overlay: this file is restored below.
     config = tree / ".git/config"
     before = config.read_bytes() if config.is_file() else None
     try:
@@ -183,10 +183,10 @@ def _asked(tree: Path, python: str | Path, result: Path, overlay: Path) -> dict[
 
 
 def _extension(tree: Path, said: Mapping[str, Any], own: Sequence[Path]) -> TheirExtension:
-    """Return an extension without what every build with torch has."""
+    """Return the settings of an extension, without the folders and libraries that every build with torch uses."""
 
     def others(folders: Iterable[str]) -> list[Path]:
-        """Compilers search no folder that is not there, and programs that are asked for one may print an error."""
+        """Return the folders that exist and are not in ``own``. Some tools print an error about a missing folder."""
         every = [path for each in folders if (path := Path(each)).is_dir()]
         return [each for each in every if not any(each.is_relative_to(folder) for folder in own)]
 
@@ -211,7 +211,7 @@ def _extension(tree: Path, said: Mapping[str, Any], own: Sequence[Path]) -> Thei
 
 
 def _without_folders(tree: Path, flags: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return flags without folders of headers, and these folders. Builds run in the tree, and Graft's elsewhere."""
+    """Return the flags without folders of headers, and these folders. Paths become absolute: Graft builds elsewhere."""
     words, folders, waiting = [], [], iter(flags)
     for word in waiting:
         if found := re.fullmatch(r"(-I|-isystem)(.*)", word, re.S):
@@ -225,7 +225,7 @@ def _without_folders(tree: Path, flags: Iterable[str]) -> tuple[list[str], list[
 
 
 class _Link:
-    """The flags of a link: ``libraries``, their ``folders``, and other ``flags``."""
+    """The flags of the linker: ``libraries``, their ``folders``, and other ``flags``."""
 
     def __init__(self, tree: Path, words: Iterable[str]) -> None:
         self.flags: list[str] = []
@@ -242,7 +242,7 @@ class _Link:
 
 
 def _tops(packages: Mapping[str, Path]) -> dict[str, Path]:
-    """Return packages without those that lie in another's folder, under the same name."""
+    """Return the packages without subpackages that lie in the folder of their package, where Python finds them."""
     found: dict[str, Path] = {}
     for name, path in sorted(packages.items()):
         above = next((each for each in found if name.startswith(f"{each}.")), "")
@@ -259,7 +259,7 @@ def _licenses(tree: Path, named: Iterable[str]) -> list[Path]:
 
 
 def _with_cmake(tree: Path, build: TheirBuild | None, units: Mapping[str, Mapping[str, Any]]) -> TheirBuild:
-    """Return the build of extensions that CMake compiles. Their names are those of setup.py, if it has one for each."""
+    """Return the build of CMake's extensions, with their names from setup.py if it has as many extensions."""
     packages = build.packages if build else _packages_in(tree)
     top = next(iter(packages), "")
     named = [each.name for each in build.extensions] if build and len(build.extensions) == len(units) else []
@@ -280,7 +280,7 @@ def _with_cmake(tree: Path, build: TheirBuild | None, units: Mapping[str, Mappin
 
 
 def _packages_in(tree: Path) -> dict[str, Path]:
-    """Return the Python packages at the usual places."""
+    """Return the Python packages in the tree, ``src`` and ``python``, without tests, docs and examples."""
     places = [
         folder for top in (tree, tree / "src", tree / "python") if top.is_dir() for folder in sorted(top.iterdir())
     ]
@@ -293,8 +293,9 @@ def _text(file: Path) -> str:
 
 
 def as_settings(build: TheirBuild, folder: Path, written: Path | None = None) -> str:
-    """Return the build as settings, to be written below the table ``[tool.graft]`` of ``folder``'s pyproject.toml. If
-    the caller has put what the build wrote below the folder ``written``, packages have those files.
+    """Return the build as TOML that follows the table ``[tool.graft]`` in the pyproject.toml of ``folder``.
+
+    If the caller has stored the files that the build wrote in the folder ``written``, the packages include them.
     """
 
     def place(path: Path) -> str:
@@ -325,7 +326,7 @@ def as_settings(build: TheirBuild, folder: Path, written: Path | None = None) ->
 
 
 def _with_headers(flags: Sequence[str], place: Callable[[Path], str]) -> list[str]:
-    """Return flags where the files of -include are written as other paths are."""
+    """Return the flags, with the absolute paths after -include passed through ``place``."""
     before = ("", *flags)
     return [
         place(Path(word)) if last == "-include" and Path(word).is_absolute() else word
@@ -334,7 +335,7 @@ def _with_headers(flags: Sequence[str], place: Callable[[Path], str]) -> list[st
 
 
 def _packages(build: TheirBuild, place: Callable[[Path], str], written: Path | None) -> dict[str, list[str] | str]:
-    """Return the places of each package: where the build wrote files of it, and in the tree."""
+    """Return the folders of each package: the one with files that the build wrote, if any, and the one in the tree."""
     found: dict[str, list[str] | str] = {}
     for name, path in build.packages.items():
         below = path.relative_to(build.tree) if path.is_relative_to(build.tree) else None
@@ -348,7 +349,7 @@ def _key(name: str) -> str:
 
 
 def _value(value: Sequence[str] | str) -> str:
-    """Return a text or a list of texts as TOML."""
+    """Return a string or a list of strings as TOML."""
     if isinstance(value, str):
         return _quoted(value)
     texts = [_quoted(each) for each in value]
@@ -357,5 +358,5 @@ def _value(value: Sequence[str] | str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as TOML's basic string, whose escapes are JSON's."""
+    """Return a string as TOML's basic string, which has JSON's escapes."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

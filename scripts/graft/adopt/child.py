@@ -1,5 +1,6 @@
-"""``python child.py REQUEST OUT``: write what the dispatcher has after the modules of a request were imported, and had
-not before, as JSON. The user's Python runs this file; it has torch, and perhaps none of Graft's requirements.
+"""``python child.py REQUEST OUT``: import the modules of a request, and write the operators that they register as JSON.
+
+The user's Python runs this file. It has torch, but may lack Graft's requirements.
 """
 
 from __future__ import annotations
@@ -18,31 +19,31 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-# Without what `make develop` added.
+# Import torch without the operators that `make develop` added.
 sys.path[:] = [path for path in sys.path if "/torch.graft/" not in f"{path}/"]
 
 import torch  # noqa: E402
 
-# The dispatch keys that are shown: those of kernels, then those of what surrounds them.
+# The dispatch keys to report: for kernels that compute, and for the kernels around them.
 _KERNELS = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CPU", "CUDA", "MPS", "XPU", "PrivateUse1")
 _AROUND = ("Meta", "Autograd", "AutogradCPU", "AutogradCUDA", "AutocastCPU", "AutocastCUDA", "FuncTorchBatched")
 
 
 class Probe:
-    """The library that knows the C++ signatures of operators."""
+    """A library that looks up the C++ signatures of operators (``templates/probe.cpp``)."""
 
     def __init__(self, path: str) -> None:
         self._describe = ctypes.CDLL(path).graft_describe
         self._describe.restype = ctypes.c_char_p
 
     def describe(self, name: str, overload: str) -> dict[str, str]:
-        """Return the schema, its alias analysis, and the signatures without and with ``SymInt``, as far as known."""
+        """Return the schema, alias analysis, and signatures without and with ``SymInt``; empty where unknown."""
         lines = self._describe(name.encode(), overload.encode()).decode().split("\n")
         return dict(zip(("schema", "alias", "signature", "symint_signature"), lines))  # noqa: B905
 
 
 def described(full: str, probe: Probe) -> dict[str, Any] | None:
-    """Return what there is to know of an operator; None for an implementation without a schema."""
+    """Return the dispatcher's facts about an operator; None if it has kernels but no schema."""
     name, _, overload = full.partition(".")
     facts: dict[str, Any] = {**probe.describe(name, overload)}
     if not facts["schema"]:
@@ -52,22 +53,22 @@ def described(full: str, probe: Probe) -> dict[str, Any] | None:
     in_python = [key for key in keys if f"{full.replace('::', '/')}/{key}" in python]
     namespace, op = name.split("::")
     packet = getattr(getattr(torch.ops, namespace), op)
-    overloads = packet.overloads()  # torch.ops takes the first that fits
+    overloads = packet.overloads()  # torch.ops calls the first that fits
     position = overloads.index(overload or "default") if (overload or "default") in overloads else len(overloads)
     return {"name": name, "overload": overload, "keys": keys, "in_python": in_python, "position": position, **facts}
 
 
 def distribution_of(module: str) -> list[str] | None:
-    """Return the name and the version of the distribution with a module; None if there is none."""
+    """Return the name and version of the distribution that provides a module; None if there is none."""
     names = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
     return [names[0], importlib.metadata.version(names[0])] if names else None
 
 
 class Imports:
-    """Watches what imports register, to tell the operators of other distributions, which an extension imports, too.
+    """Records the operators that imports of other distributions register, so that they do not count as the extension's.
 
     Args:
-        modules: those of the extension.
+        modules: the extension's modules.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
@@ -79,7 +80,7 @@ class Imports:
         return self._known.get(module.partition(".")[0], [])
 
     def watched(self, upstreams: Any) -> Any:
-        """Return a function that imports as ``upstreams`` does, whose first argument is the module's name."""
+        """Wrap an import function, whose first argument is the module's name, to record such operators."""
 
         def imports(name: str, *given: Any, **named: Any) -> Any:
             distributions = {*self._distributions(name)}
@@ -94,7 +95,7 @@ class Imports:
         return imports
 
     def late(self, extensions: Sequence[str]) -> list[str]:
-        """Import the extensions that are not imported yet. Return those that can be. Others are for
+        """Import the extensions that are not imported yet. Return those that can be imported; others are for
         torch.ops.load_library, or for another machine.
         """
         late = [name for name in extensions if name not in sys.modules and can_be_imported(name)]
@@ -102,7 +103,7 @@ class Imports:
         return late
 
     def run(self, modules: Sequence[str]) -> None:
-        """Import modules."""
+        """Import modules, and record the operators of other distributions."""
         by_statement = patch("builtins.__import__", self.watched(builtins.__import__))
         with by_statement, patch("importlib.import_module", self.watched(importlib.import_module)):
             for module in modules:
@@ -110,7 +111,7 @@ class Imports:
 
 
 def can_be_imported(module: str) -> bool:
-    """Whether a module can be imported, tried in a copy of this process: it may end that."""
+    """Return whether a module can be imported. A forked process tries it, since the import may end the process."""
     child = os.fork()
     if child == 0:
         try:
@@ -122,12 +123,12 @@ def can_be_imported(module: str) -> bool:
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
-    """Return an error with those that it came from."""
+    """Return an error, followed by the errors that caused it."""
     return [error, *causes(error.__cause__ or error.__context__)] if error else []
 
 
 def libraries_in(site: Path, modules: Sequence[str]) -> list[str]:
-    """Return the libraries beside torch that the modules opened, by their paths there."""
+    """Return the shared libraries that the modules opened, as paths relative to ``site``, without torch's."""
     tops = tuple(f"{module.partition('.')[0]}." for module in modules)
     files = [getattr(each, "__file__", None) for name, each in list(sys.modules.items()) if f"{name}.".startswith(tops)]
     files += sorted(torch.ops.loaded_libraries)
@@ -136,7 +137,7 @@ def libraries_in(site: Path, modules: Sequence[str]) -> list[str]:
 
 
 def beside(name: str) -> Any:
-    """Import a module beside this file. Its package is not installed for this Python."""
+    """Import a module from the folder of this file. Graft may not be installed for this Python."""
     package = "graft_adopt"
     if package not in sys.modules:
         here = Path(__file__).parent
@@ -151,7 +152,7 @@ def beside(name: str) -> Any:
 def register_functions(
     modules: Sequence[str], before: Sequence[str], choices: Mapping[str, Any], existing: Collection[str]
 ) -> dict[str, Any]:
-    """Register the functions of pybind11 modules as the adopted module will. Return what there is to tell of them."""
+    """Register pybind11 functions as the generated module will. Return its text, and notes on the functions."""
     pybind, found = beside("pybind"), beside("pybind_found")
     package = modules[0]
     names = dict.fromkeys(name for module in modules for name in found.modules_of(module.partition(".")[0], before))
@@ -167,7 +168,7 @@ def register_functions(
 
 
 def read(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Import the modules. Return what they registered, or the error."""
+    """Import the modules. Return the operators that they register, or the error."""
     modules: list[str] = request["modules"]
     before, imported = {*torch._C._dispatch_get_all_op_names()}, sorted(sys.modules)
     imports = Imports(modules)

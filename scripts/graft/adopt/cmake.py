@@ -1,6 +1,4 @@
-"""What CMake compiled, according to the compile_commands.json of its build folder, and to the files beside it that say
-how each library is linked.
-"""
+"""Read how CMake compiles and links a source tree, from its compile_commands.json and link.txt files."""
 
 from __future__ import annotations
 
@@ -18,17 +16,18 @@ from ..core.keys import FILE
 
 _NAME = "compile_commands.json"
 
-# How a tree gets the file, and the others beside it.
+# The command that creates compile_commands.json, and the link.txt files beside it.
 CONFIGURE = 'cmake -S {source} -B build -G "Unix Makefiles" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON'
 
-# The object of a source of a target: CMakeFiles/_C.dir/csrc/ops.cpp.o
+# The path of an object file, with its target: CMakeFiles/_C.dir/csrc/ops.cpp.o
 _OBJECT = re.compile(r"(?:^|/)CMakeFiles/(?P<target>[^/]+)\.dir/")
 
-# Words of a command that say what is compiled, not how; those with another word behind them first.
+# Flags that take a value, which may be the next word.
 _VALUED = ("-o", "-MF", "-MT", "-MQ", "-isystem", "-I", "-D", "-U", "-include", "-x", "-ccbin")
+# Flags that are not copied: they are about one command, or Graft's builds set them.
 _OF_COMMANDS = re.compile(r"-c|-g(\d|gdb.*)?|-M[A-Z]*|-W[lp],.*|(-Xcompiler=)?-fPIC|-fdiagnostics-color.*")
 
-# Flags whose value is the next word.
+# Other flags whose value is the next word.
 _PAIRED = re.compile(r"-X[a-z]+|-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code")
 
 # A library that a link names by its path.
@@ -37,11 +36,11 @@ _OF_TORCH = re.compile(r"/torch/lib/|(^|/)libpython3[^/]*$")
 
 
 def units_of_cmake(tree: Path) -> dict[str, dict[str, Any]]:
-    """Return what CMake compiles, by target: as ``setup_child.extension`` describes extensions. Nothing if there is no
-    such file in the tree or in a folder of builds.
+    """Return the libraries that CMake builds, by target, in the form of ``setup_child.extension``. Empty if neither the
+    tree nor its build folders have a compile_commands.json.
 
     Raises:
-        UsageError: nothing says how they are linked.
+        UsageError: there is no link.txt for a target.
     """
     file = next((path for path in _places(tree) if path.is_file()), None)
     if file is None:
@@ -119,7 +118,7 @@ def _append_pair(values: list[str], word: str, value: str) -> None:
 
 
 def _link(unit: dict[str, Any], file: Path) -> None:
-    """Add how a target is linked."""
+    """Add the link flags of a target, from its link.txt."""
     folder = file.parent.parent.parent
     words = shlex.split(file.read_text(encoding="utf-8"))
     unit["is_library"] = "-shared" in words
@@ -137,6 +136,6 @@ def _link(unit: dict[str, Any], file: Path) -> None:
 
 
 def _as_named(file: str) -> str:
-    """Return the name of a library for the linker's flag -l, with which it finds this file."""
+    """Return the name by which the linker's flag -l finds a library's file."""
     found = re.fullmatch(r"lib(\w[\w.+-]*)\.so", file)
     return found[1] if found else f":{file}"

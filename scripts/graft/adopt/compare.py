@@ -1,4 +1,4 @@
-"""``graft adopt --compare``: the adopted operators beside the extension's, with the inputs of samples.py."""
+"""``graft adopt --compare``: compare adopted operators with the extension's, on the inputs of samples.py."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..inputs.native import SAMPLES
 from .dispatcher import answer_of
 from .folder import record_of
 
-# The ways to run an operator, in the table's order, and the verdicts that are no fault.
+# The ways to run an operator, in the table's order, and the verdicts that are no error.
 WAYS = ("call", "script", "trace", "compile", "export", "vmap", "grad", "leaf", "version", "opcheck")
 _RIGHT = ("same", "only here", "-", "refused", "")
 
 
 def compare(folder: Path, modules: Sequence[str], python: str) -> None:
-    """Call each adopted operator and the extension's in each way, and print a table of what differs.
+    """Run each adopted operator and the extension's in each way, and print a table of the differences.
 
     Raises:
-        GraftError: an operator differs from the extension's, where that is right.
+        GraftError: an operator crashes, or differs from the extension's where that is right.
     """
     operators = record_of(folder).get("operators", {})
     if not operators:
@@ -40,7 +40,7 @@ def compare(folder: Path, modules: Sequence[str], python: str) -> None:
         )
         raise UsageError(f"{file}: there are no inputs to call the operators with", todo="\n".join(lines))
     with Steps().step("call the operators beside the extension's"):
-        functions = [f"torch.{path.stem}" for path in folder.glob("python/_adopted_*.py")]  # they register themselves
+        functions = [f"torch.{path.stem}" for path in folder.glob("python/_adopted_*.py")]  # each registers its own
         request = {"operators": operators, "modules": [*modules, *functions], "samples": str(file)}
         found, done = answer_of("compare_child.py", request, python)
         if found is None:

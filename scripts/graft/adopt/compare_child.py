@@ -1,6 +1,6 @@
-"""``python compare_child.py REQUEST OUT``: call adopted operators beside the extension's, with the inputs of a
-samples.py, in each way that PyTorch has to run them. Write what came of it, as JSON. The user's Python runs this file,
-which uses torch alone.
+"""``python compare_child.py REQUEST OUT``: run adopted operators and the extension's on the inputs of a samples.py, in
+each way that PyTorch has to run them, and write the verdicts as JSON. The user's Python runs this file, which needs
+torch alone.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
-# The arguments of a call, by their names in the adopted operator; and a call.
+# The arguments of a call, by name in the adopted operator; and a function that makes the call.
 Given = Mapping[str, Any]
 Call = Callable[[Given], Any]
 
-# The dispatch keys of gradients. If the extension has one of these, it decides about what it writes.
+# The dispatch keys of gradients. An extension with such a kernel handles its writes to arguments itself.
 _GRADIENTS = ("Autograd", "AutogradCPU", "CompositeImplicitAutograd")
 _CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
 
 
 class Side:
-    """One of the two operators.
+    """One of the two operators that are compared.
 
     Args:
         full: its name with the namespace and the overload.
-        names: the names by which its arguments are given, in its order; None for its own.
+        names: the names of the given arguments, in its order; None for its own names.
         kept: the positions of the results that both return; None for all.
     """
 
@@ -57,7 +57,7 @@ class Side:
         return {each.name: given[name] for name, each in zip(self._names, self.arguments) if each.kwarg_only}  # noqa: B905
 
     def scripted(self, given: Given) -> Any:
-        """Call the operator out of TorchScript."""
+        """Call the operator from TorchScript."""
         pairs = [*zip(self._names, self.arguments)]  # noqa: B905
         declared = ", ".join(f"{name}: {each.type.annotation_str}" for name, each in pairs)
         passed = ", ".join(f"{each.name}={name}" if each.kwarg_only else name for name, each in pairs)
@@ -73,7 +73,7 @@ class Side:
 
 
 def bound(ours: Side, sample: Any) -> dict[str, Any]:
-    """Return a sample's arguments by name. The last value of a tuple may be a dict of those by keyword.
+    """Return a sample's arguments by name. The last element of a tuple may be a dict of keyword arguments.
 
     Raises:
         TypeError: the operator has other arguments.
@@ -94,7 +94,7 @@ def _copied(values: Any) -> Any:
 
 
 def _of_tensors(call: Call, given: Given) -> tuple[Callable[..., Any], list[torch.Tensor]]:
-    """Return a call as a function of the tensors among its arguments, and these. It returns a tensor in any case."""
+    """Return the call as a function of its tensor arguments, and these. Without results, it returns a tensor."""
     leaves, spec = tree_flatten(dict(given))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
@@ -107,32 +107,32 @@ def _of_tensors(call: Call, given: Given) -> tuple[Callable[..., Any], list[torc
 
 
 def eager(side: Side, given: Given) -> Any:
-    """Call it."""
+    """Call the operator."""
     function, tensors = _of_tensors(side.call, given)
     return function(*tensors)
 
 
 def scripted(side: Side, given: Given) -> Any:
-    """Call it in TorchScript."""
+    """Call the operator in TorchScript."""
     function, tensors = _of_tensors(side.scripted, given)
     return function(*tensors)
 
 
 def traced(side: Side, given: Given) -> Any:
-    """Trace it."""
+    """Trace the operator, and call the trace."""
     function, tensors = _of_tensors(side.call, given)
     return torch.jit.trace(function, tuple(_copied(tensors)), check_trace=False)(*tensors)
 
 
 def compiled(side: Side, given: Given) -> Any:
-    """Compile it into one graph."""
+    """Compile the operator into one graph, and call it."""
     torch.compiler.reset()
     function, tensors = _of_tensors(side.call, given)
     return torch.compile(function, backend="aot_eager", fullgraph=True)(*tensors)
 
 
 def exported(side: Side, given: Given) -> Any:
-    """Export it."""
+    """Export the operator, and call the exported program."""
     function, tensors = _of_tensors(side.call, given)
 
     module = torch.nn.Module()
@@ -141,14 +141,14 @@ def exported(side: Side, given: Given) -> Any:
 
 
 def batched(side: Side, given: Given) -> Any:
-    """Call it by vmap with everything twice."""
+    """Call the operator under vmap, with each tensor stacked twice. Return the first of the two results."""
     function, tensors = _of_tensors(side.call, given)
     results = torch.vmap(function)(*(torch.stack([each, each]) for each in tensors))
     return tree_map_only(torch.Tensor, lambda each: each[0], results)
 
 
 def gradients(side: Side, given: Given) -> Any:
-    """Return the gradients of the sum of its results."""
+    """Return the gradients of the sum of the operator's results."""
     given = tree_map_only(torch.Tensor, lambda each: each.requires_grad_(each.is_floating_point()), dict(given))
     inputs = [each for each in tree_leaves(given) if isinstance(each, torch.Tensor) and each.requires_grad]
     results = [each for each in tree_leaves(eager(side, given)) if isinstance(each, torch.Tensor)]
@@ -157,7 +157,7 @@ def gradients(side: Side, given: Given) -> Any:
 
 
 def checked(side: Side, given: Given) -> Any:
-    """Run PyTorch's own check of it, which raises an error."""
+    """Run PyTorch's opcheck on the operator. It raises an error if a check fails."""
     torch.library.opcheck(side.op, tuple(side.positional(given)), side.named(given), test_utils=_CHECKS)
     return torch.zeros(())
 
@@ -175,7 +175,7 @@ _PROGRAMS = {
 
 
 def outcome(program: Callable[[Side, Given], Any], side: Side, given: Given) -> Any:
-    """Return the results and the arguments afterwards; the error, if there is one."""
+    """Return the results and the arguments after the call, or the error that it raises."""
     given = _copied(dict(given))
     torch.manual_seed(0)
     try:
@@ -202,7 +202,7 @@ def _is_same_leaf(one: Any, other: Any) -> bool:
     return True
 
 
-# The verdicts that are no fault, from the best to the worst. Others say what is wrong.
+# The verdicts that are no error, from best to worst. Other verdicts describe an error.
 RIGHT = ("same", "only here", "-", "refused")
 
 
@@ -212,7 +212,7 @@ def worse(one: str, other: str) -> str:
 
 
 def _verdict(ours: Any, theirs: Any, expected: Any) -> str:
-    """Return ``same``, ``only here``, ``-`` if the extension's operator cannot do it either, or what is wrong."""
+    """Return ``same``, ``only here`` (only ours is right), ``-`` (neither is), or a description of the error."""
     can, must = _is_same(ours, expected), _is_same(theirs, expected)
     if can or not must:
         return "same" if can and must else "only here" if can else "-"
@@ -224,10 +224,10 @@ def _shown(error: Exception) -> str:
 
 
 def compared(ours: Side, theirs: Side, given: Given) -> Iterator[tuple[str, str]]:
-    """Yield the ways to run the two operators, and what came of each."""
+    """Yield each way to run the two operators, and its verdict."""
     expected = outcome(eager, theirs, given)
     if isinstance(expected, Exception) or not _is_same(outcome(eager, theirs, given), expected):
-        yield "call", "refused"  # or the extension's gives another result each time
+        yield "call", "refused"  # or the extension's results differ from call to call
         return
     written = [each.name for each in ours.arguments if each.is_write]
     for name, program in _PROGRAMS.items():
@@ -242,7 +242,7 @@ def compared(ours: Side, theirs: Side, given: Given) -> Iterator[tuple[str, str]
 
 
 def _writing(ours: Side, given: Given, written: Sequence[str], *, has_gradient: bool) -> Iterator[tuple[str, str]]:
-    """Yield whether the operator counts versions, and refuses leaves that require grad."""
+    """Yield verdicts on the operator's writes: whether it increments versions, and refuses leaves that require grad."""
     counted = _copied(dict(given))
     tensors = [each for name in written for each in tree_leaves(counted[name]) if isinstance(each, torch.Tensor)]
     versions = [each._version for each in tensors]
@@ -258,7 +258,7 @@ def _writing(ours: Side, given: Given, written: Sequence[str], *, has_gradient: 
 
 
 def in_child(work: Callable[[], Any]) -> Any:
-    """Return what a function returns in a copy of this process, as JSON has it; None if that crashes."""
+    """Run a function in a forked process. Return its result, passed through JSON; None if the process crashes."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -273,7 +273,7 @@ def in_child(work: Callable[[], Any]) -> Any:
 
 
 def of_operator(full: str, facts: Mapping[str, Any], samples: Any) -> dict[str, str]:
-    """Return what came of each way to run an operator; what is wrong for any input comes first."""
+    """Return the verdict on each way to run an operator: the worst of all inputs."""
     kept, found = facts["kept"], dict[str, str]()
     try:
         ours = Side(f"aten::{facts['entry'].partition('(')[0]}", None, None if kept is None or kept else ())
@@ -281,13 +281,13 @@ def of_operator(full: str, facts: Mapping[str, Any], samples: Any) -> dict[str, 
         for sample in samples(torch.rand):
             for way, verdict in compared(ours, theirs, bound(ours, sample)):
                 found[way] = worse(found.get(way, "same"), verdict)
-    except Exception as error:  # of the sample, for instance
+    except Exception as error:  # of samples.py, for instance
         found["call"] = _shown(error)
     return found
 
 
 def read(request: Mapping[str, Any]) -> dict[str, dict[str, str] | None]:
-    """Return what came of each operator with samples; None for a crash."""
+    """Return the verdicts on each operator that has samples; None for one that crashes."""
     spec = importlib.util.spec_from_file_location("samples", request["samples"])
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

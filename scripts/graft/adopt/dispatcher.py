@@ -25,15 +25,15 @@ _HERE = Path(__file__).parent
 _PROBE = _HERE / "templates/probe.cpp"
 
 
-# An extension may register as it loads itself.
+# Without this, `import torch` may load an extension, before ``child.py`` looks at the dispatcher.
 ALONE = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 
 def answer_of(
     program: str, request: Mapping[str, Any], python: str, paths: Sequence[Path] = ()
 ) -> tuple[dict[str, Any] | None, subprocess.CompletedProcess[str]]:
-    """Run a program of this folder with the user's Python, and ``paths`` first on its path. Return its answer, None if
-    there is none, and how it ended.
+    """Run a program of this folder with the user's Python, with ``paths`` first on its import path. Return its answer,
+    None if it wrote none, and the finished process.
     """
     env = ALONE | ({"PYTHONPATH": os.pathsep.join(map(str, paths))} if paths else {})
     with TemporaryDirectory(prefix="graft-adopt-") as top:
@@ -51,11 +51,11 @@ def ask(
     paths: Sequence[Path] = (),
     extensions: Sequence[str] = (),
 ) -> Mapping[str, Any]:
-    """Import modules in a child process, with ``paths`` first on its path; then those of the ``extensions`` that they
-    leave out. Return what they register: the answer of ``child.py``.
+    """Import modules in a child process, then the ``extensions`` that they do not import. Return the answer of
+    ``child.py``: the operators that they register. ``paths`` come first on the import path.
 
     Raises:
-        UsageError: they cannot be imported, or register nothing.
+        UsageError: the modules cannot be imported.
     """
     modules = asked.modules
     request = {"modules": modules, "probe": str(_probe(base, layout)), "choices": asked.choices, "own": asked.own}
@@ -74,7 +74,7 @@ def ask(
 
 
 def _remedy(found: Mapping[str, Any], module: str, python: str) -> str:
-    """Return what to do about an import that failed."""
+    """Return the remedy for a failed import."""
     if meant := " or ".join(found["meant"]):
         return f"did you mean {meant}, the package of that distribution?"
     if missing := found["missing"]:
@@ -87,7 +87,7 @@ def _remedy(found: Mapping[str, Any], module: str, python: str) -> str:
 
 
 def _probe(base: Base, layout: Layout) -> Path:
-    """Return the library that knows the signatures of operators; it is compiled once for each torch."""
+    """Return the library that looks up operators' signatures. It is compiled once for each torch and toolchain."""
     toolchain = find_toolchain(pin_of(layout), layout.cxx)
     build = ElfFile(base.libraries / "libtorch_cpu.so").build_id
     parts = (_PROBE.read_text(encoding="utf-8"), toolchain.description, build)

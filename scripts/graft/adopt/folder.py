@@ -1,4 +1,4 @@
-"""An adopted folder: what adopt wrote there before, and what it may write now. Nothing of the author's is replaced."""
+"""Write an adopted folder, and record what adopt wrote there. The author's files are not replaced."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..inputs.native import DERIVATIVES
 from ..new.skeleton import write_all
 from .asked import FILE
 
-# What adopt wrote, by file, and the operators: what a later run compares.
+# The file in which a later run finds the hashes of the files that adopt wrote, and facts about the operators.
 _RECORD = "adopted.json"
 
-# What is the author's once it is there.
+# The files that adopt creates if they are missing. Then they are the author's.
 AUTHORS = (PROJECT, str(DERIVATIVES), FILE)
 
 
 def record_of(folder: Path) -> dict[str, Any]:
-    """Return what adopt wrote into a folder before. A folder that others wrote is refused, and so are edited files."""
+    """Return the record of what adopt wrote into a folder. Refuse a folder with other files or edited files."""
     record = read_json(folder / _RECORD)
     there = folder.iterdir() if folder.is_dir() and not record else ()
     if foreign := sorted(path.name for path in there if path.name not in (PROJECT, FILE)):
@@ -45,7 +45,7 @@ def _is_other(file: Path, hash_: str) -> bool:
 
 
 def hash_of(content: bytes) -> str:
-    """Return what identifies a content."""
+    """Return the sha256 of a content as hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -56,14 +56,14 @@ def write(
     facts: Mapping[str, Any],
     before: Mapping[str, Any],
 ) -> None:
-    """Write the files of an adopted folder, and delete those of an earlier run.
+    """Write the files of an adopted folder, and delete those that only an earlier run wrote.
 
     Args:
         folder: the folder.
-        texts: the files, by path; those of ``AUTHORS`` only if they are not there, but for what was asked.
-        written: what the extension's build writes, likewise.
-        facts: what a later run compares.
-        before: the record.
+        texts: the files, by path. Files of ``AUTHORS`` that exist are kept, except for adopt.toml.
+        written: the files that the extension's build writes, by path.
+        facts: the facts that a later run compares.
+        before: the record of the earlier run.
     """
     texts = {name: text for name, text in texts.items() if name == FILE or not _is_authors(folder, name)}
     hashes = {name: hash_of(text.encode()) for name, text in texts.items() if name not in AUTHORS}
@@ -99,7 +99,7 @@ def _is_authors(folder: Path, name: str) -> bool:
 
 
 def facts_of(operators: Sequence[Mapping[str, Any]], settings: str) -> dict[str, Any]:
-    """Return what a later run compares: the operators, and the settings of a source tree."""
+    """Return the facts that a later run compares: the operators, and a hash of the source tree's settings."""
     keys = ("function", "entry", "schema", "signature", "arguments", "kept")
     return {
         "settings": hash_of(settings.encode()),

@@ -1,5 +1,5 @@
-"""The derivative formula of an operator, where its backward is one call. Runs with the Python that has the extension:
-it traces the backward on made-up inputs, and reads the call.
+"""Find the derivative formula of an operator whose backward is one call. Runs with the Python that has the extension:
+it traces the backward on made-up inputs, and reads the call from the graph.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-# Shapes that inputs may have, the likeliest first. All tensors have the same.
+# Shapes to try for the inputs, the likeliest first. All tensors of a call have the same shape.
 _SHAPES = ((3, 4), (4,), (2, 3, 4), (1, 2, 4, 4))
-# What numbers are, by type: each another value, so that they are recognized in the trace.
+# Made-up values, by type. Numbers differ by position, so that the graph shows which argument each of them is.
 _NUMBERS: dict[str, Any] = {"float": lambda i: 0.37 + i / 8, "int": lambda i: 2 + i, "bool": lambda i: False}
 
 
 def formula_of(name: str, overload: str) -> tuple[list[str], str, list[str]] | None:
-    """Return the differentiable arguments of an operator, the operator that its backward calls, and that one's
-    arguments in C++; None if its backward is no single call, or if no made-up input fits.
+    """Return the differentiable arguments of an operator, the operator that its backward calls, and the arguments of
+    that call in C++; None if its backward is not a single call, or if no made-up input fits.
     """
     namespace, op = name.split("::")
     found = getattr(getattr(getattr(torch.ops, namespace), op), overload or "default")
@@ -33,7 +33,7 @@ def formula_of(name: str, overload: str) -> tuple[list[str], str, list[str]] | N
 
 
 def _inputs(schema: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Return made-up inputs by the argument's name."""
+    """Return made-up inputs, by argument."""
     values: dict[str, Any] = {}
     for i, argument in enumerate(schema.arguments):
         kind = str(argument.type)
@@ -74,17 +74,17 @@ def _traced(found: Any, values: dict[str, Any]) -> tuple[list[str], str, list[st
 
 
 def _origin(node: Any) -> Any:
-    """Return the node that a tensor without history comes from."""
+    """Return the node that computes a tensor, without the calls of ``detach`` after it."""
     while node.target is torch.ops.aten.detach.default:
         (node,) = node.args
     return node
 
 
 def _call(node: Any) -> tuple[Any, int | None]:
-    """Return the call of an operator that makes a tensor, and the tensor's position among its results."""
+    """Return the operator call that makes a tensor, and the tensor's position if there are several results."""
     if isinstance(node.target, torch._ops.OpOverload):
         return node, None
-    return node.args[0], node.args[1]  # of a tuple
+    return node.args[0], node.args[1]  # the node takes one result from a tuple
 
 
 def _words(arguments: Any, known: dict[Any, str], numbers: dict[str, Any]) -> Iterator[str]:

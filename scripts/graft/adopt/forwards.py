@@ -1,4 +1,4 @@
-"""The files of an adopted folder: entries, and the kernels that call the extension's operators."""
+"""Generate the files of an adopted folder: entries, and the kernels that call the extension's operators."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .plan import DIFFERENTIABLE, SEEDED, Adopted
 from .schema import Schema, read_schema
 
 _TEMPLATES = environment_in(Path(__file__).parent / "templates")
-# torchgen wants the kernel of a composite operator to have its name, unless it takes SymInt.
+# torchgen requires that a composite operator's kernel has the operator's name, unless it takes SymInt.
 _ENTRY = """- func: {schema}
   variants: {variants}
 """
 _DISPATCH = "  dispatch:\n"
 _KERNEL = "    {key}: {kernel}\n"
 _COMPOSITE = "CompositeImplicitAutograd"
-# torch.library gives its operators this tag. Without it, torch.compile may give inputs other strides.
+# torch.library gives its operators this tag. Without it, torch.compile may change the strides of inputs.
 _EXACT = "needs_exact_strides"
-# torchgen takes an operator that makes a tensor of none for a factory, which has the arguments of one.
+# torchgen treats an operator that returns a tensor and takes none as a factory, which must take dtype and device.
 _NO_FACTORY = "  category_override: dummy\n"
 
-# What the dispatcher makes of SymInt for kernels that take integers (c10::remove_symint).
+# The types that the dispatcher converts SymInt to, for kernels that take integers (c10::remove_symint).
 _UNPACKED = re.compile(r"long|std::optional<long>|c10::(Optional)?ArrayRef<long>")
 
 
-# Kernels in one source: two compilers share what a large extension has.
+# The number of kernels in one source. The sources of a large extension are compiled in parallel.
 _AT_ONCE = 64
 
 
@@ -41,19 +41,19 @@ class Forward(NamedTuple):
     Args:
         variable: the C++ variable of the operator.
         operator: the adopted operator's name with its overload.
-        name: the operator's name with the namespace.
+        name: the extension's operator, with its namespace.
         overload: its overload.
         schema: its schema, as the dispatcher prints it.
         declaration: the kernel's declaration.
         theirs: the C++ signature of the operator's kernels.
         key: the dispatch key whose kernel is called; empty for the operator itself.
-        arguments: what is passed on.
-        written: the arguments that are written.
+        arguments: the arguments of the call, in C++.
+        written: the arguments that the operator writes.
         tensors: the arguments that hold tensors.
-        returns: the C++ type of the result; empty if there is none, or if what is written is returned.
+        returns: the C++ type of the result; empty if there is none, or if written arguments are returned.
         kept: the positions of the call's results that are returned; None for all.
-        returned: the expression of the written arguments that are returned; empty if the call's result is.
-        alias: its kind of alias analysis, if that is not what its schema says.
+        returned: the expression that returns written arguments; empty if the call's result is returned.
+        alias: the operator's kind of alias analysis; empty if it follows from the schema.
     """
 
     variable: str
@@ -76,7 +76,7 @@ class Forward(NamedTuple):
 def files_of(
     plan: Sequence[Adopted], modules: Sequence[str], libraries: Sequence[str], functions: str
 ) -> dict[str, str]:
-    """Return the texts of a folder's files, by name. ``functions`` is the Python module that registers functions."""
+    """Return the texts of a folder's files, by name. ``functions`` is the module that registers pybind11 functions."""
     entries = [each for each in plan if each.is_entry and each.schema]
     forwards = [forward for each in entries for forward in _forwards(each)]
     package = modules[0].replace(".", "_")
@@ -106,7 +106,7 @@ def files_of(
 
 
 def _source(values: dict[str, Any]) -> str:
-    """Return the text of a source with some of the kernels."""
+    """Return the text of a C++ source with the kernels in ``values``."""
     kinds = sorted({each.alias for each in values["forwards"]} - {""})
     named = {kind: sorted({each.operator for each in values["forwards"] if each.alias == kind}) for kind in kinds}
     operators = {each.variable: each for each in values["forwards"]}
@@ -116,7 +116,7 @@ def _source(values: dict[str, Any]) -> str:
 
 
 def _derivatives(entries: Sequence[Adopted], head: str) -> dict[str, str]:
-    """Return derivatives.yaml, for the operators that no longer call one with a gradient."""
+    """Return derivatives.yaml for the operators that take over the kernels of an operator with a gradient."""
     names = {each.operator.full: each.schema.name for each in entries if each.schema}
     own = [each for each in entries if each.own and {*each.operator.keys} & DIFFERENTIABLE]
     formulas = [f"- name: {each.schema}\n{_formula(each, names)}" for each in own]
@@ -124,7 +124,7 @@ def _derivatives(entries: Sequence[Adopted], head: str) -> dict[str, str]:
 
 
 def _formula(adopted: Adopted, names: Mapping[str, str]) -> str:
-    """Return the lines with the formula of an operator's gradients, or with a TODO. ``names`` are those of entries."""
+    """Return the formulas of an operator's gradients, or TODOs. ``names`` has the entry's name for each operator."""
     schema, theirs = adopted.schema, read_schema(adopted.operator.schema)
     assert schema is not None
     if adopted.operator.formula:
@@ -141,7 +141,7 @@ def _formula(adopted: Adopted, names: Mapping[str, str]) -> str:
 
 
 def _fakes(entries: Sequence[Adopted], module: str) -> dict[str, str]:
-    """Return the Python file that gives fake implementations to operators with kernels of their own."""
+    """Return the Python file that gives fake implementations to operators that take over kernels."""
     with_fake = [each for each in entries if each.own and "Meta" in each.operator.in_python]
     own = {f"aten::{each.schema.operator}": each.operator.full for each in with_fake if each.schema}
     if not own:
@@ -173,13 +173,13 @@ def _has_symint(schema: Schema) -> bool:
 
 
 def _kernel(schema: Schema, key: str) -> str:
-    """Return the name of an operator's kernel for a dispatch key, where the entry names it."""
+    """Return the name of an operator's kernel for a dispatch key, as the entry's ``dispatch`` has it."""
     of_key = "" if key == _COMPOSITE else f"_{key.lower()}"
     return f"{schema.operator.replace('.', '_')}{of_key}{'_symint' if _has_symint(schema) else ''}"
 
 
 def _forwards(adopted: Adopted) -> Iterator[Forward]:
-    """Yield the kernels of an operator. Of a schema that torchgen cannot read there is none; the check reports it."""
+    """Yield the kernels of an operator; none if torchgen cannot parse its schema, which the check reports."""
     schema = adopted.schema
     assert schema is not None
     given = {"use_const_ref_for_mutable_tensors": False, "use_ilistref_for_tensor_lists": False}
@@ -217,7 +217,7 @@ def _forward(adopted: Adopted, schema: Schema, function: FunctionSchema, kernel:
 
 
 def _alias(adopted: Adopted, schema: Schema) -> str:
-    """Return the kind of alias analysis for an operator whose schema does not tell what it writes."""
+    """Return an operator's kind of alias analysis; empty if it follows from the schema."""
     if any(each.is_written_untold for each in schema.arguments):
         return "CONSERVATIVE"
     kind = adopted.operator.alias
@@ -225,15 +225,16 @@ def _alias(adopted: Adopted, schema: Schema) -> str:
 
 
 def _all_of(names: Sequence[str], type_: str) -> str:
-    """Return the expression that returns written arguments."""
+    """Return the C++ expression that returns written arguments."""
     if len(names) < 2:
         return "".join(names)
     return f"{type_}({', '.join(names)})"
 
 
 def _theirs(adopted: Adopted, schema: Schema) -> str:
-    """Return the C++ signature of the operator's kernels, with SymInt where the schema has it; empty if there is none:
-    no kernel in C++, or types that the dispatcher does not unpack from SymInt.
+    """Return the C++ signature of the operator's kernels, with SymInt where the schema has it.
+
+    Empty if no kernel is in C++, or if a kernel takes types that the dispatcher does not convert SymInt to.
     """
     signature = adopted.operator.signature
     if not signature or "SymInt" in signature or not _has_symint(schema):
@@ -252,7 +253,7 @@ def _theirs(adopted: Adopted, schema: Schema) -> str:
 
 
 def _natural(adopted: Adopted, types: dict[str, str]) -> str:
-    """Return a C++ signature for an operator whose kernels have none."""
+    """Return a C++ signature made of the schema, for an operator whose kernels have no C++ signature."""
     results = adopted.results
     returned = results[0] if len(results) == 1 else f"std::tuple<{', '.join(results)}>" if results else "void"
     return f"{returned} ({', '.join(types[name] for name in adopted.arguments)})"

@@ -1,5 +1,6 @@
 """``python imports_child.py REQUEST OUT``: import the Python packages of a source tree whose extensions are not built
-yet. Write what they need that is not installed, as JSON. The user's Python runs this file, which uses torch alone.
+yet, and write the first module that is not installed as JSON. The user's Python runs this file, which needs torch
+alone.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from unittest.mock import MagicMock
 
 
 class Tree(MetaPathFinder, Loader):
-    """Finds the packages of the tree, and stand-ins for its extensions, whose attributes are mocks.
+    """Imports the packages of the tree, and stand-ins for its extensions, whose attributes are mocks.
 
     Args:
-        packages: the places of each package.
+        packages: the folders or files of each package, by name.
         extensions: the names of the extensions.
     """
 
@@ -32,7 +33,7 @@ class Tree(MetaPathFinder, Loader):
         self._extensions = extensions
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return where a module of the tree is; None for others."""
+        """Return the spec of a module of the tree; None for other modules."""
         if name in self._extensions:
             return ModuleSpec(name, self)
         places = [Path(each) for each in self._packages.get(name, ())]
@@ -49,23 +50,24 @@ class Tree(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: it is not there."""
+        """Do nothing: the extension is not built."""
 
     def is_own(self, module: str) -> bool:
-        """Whether a module is one of the tree's, which its build may write."""
+        """Return whether a module belongs to the tree: its build may write a module that is missing now."""
         return module.partition(".")[0] in {each.partition(".")[0] for each in (*self._packages, *self._extensions)}
 
 
 def is_unconditional(frame: traceback.FrameSummary) -> bool:
-    """Whether the import of a frame is a statement of its module, in no condition and no function."""
+    """Return whether the import of a frame is a top-level statement of its module, in no condition and no function."""
     body = ast.parse(Path(frame.filename).read_text(encoding="utf-8", errors="replace")).body
     imports = (each for each in body if isinstance(each, (ast.Import, ast.ImportFrom)))
     return any(each.lineno <= (frame.lineno or 0) <= (each.end_lineno or 0) for each in imports)
 
 
 def missing(modules: Sequence[str], tree: Tree) -> dict[str, str]:
-    """Import the modules. Return the first that is not installed, and where it is imported. What is imported under a
-    condition does not count, nor do other errors: the extensions are not there.
+    """Import the modules. Return the first that is not installed, and the place of its import; empty if there is none.
+
+    Conditional imports do not count. Other errors are ignored, since the extensions are not built.
     """
     import torch
 

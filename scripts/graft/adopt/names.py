@@ -1,4 +1,4 @@
-"""Names of adopted operators and of their arguments, where their own ones will not do."""
+"""Choose names for adopted operators and their arguments where the extension's names cannot be used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from .schema import Schema, Value
 
-# Names that say nothing outside of their namespace.
+# Names of operators that say nothing outside of their namespace.
 _GENERIC = frozenset(
     {"apply", "backward", "bwd", "call", "clear", "close", "compute", "create", "cuda_version", "destroy", "dispose"}
     | {"exec", "execute"}
@@ -18,20 +18,20 @@ _GENERIC = frozenset(
     | {"update", "version"}
 )
 
-# Of names with these parts torchgen makes no function in Python (SKIP_PYTHON_BINDINGS).
+# torchgen makes no Python function for names with these parts (SKIP_PYTHON_BINDINGS). The values replace them.
 _INSTEAD = {"_forward": "_fwd", "_backward": "_bwd"}
 _PARTS = re.compile(rf"({'|'.join(_INSTEAD)})(?=$|_)")
-# Endings that torchgen gives a meaning: out variants, and factories.
+# Endings with a meaning in torchgen, for out variants and factories. The values replace them.
 _ENDINGS = {"_out": "_into", "_like": "_alike"}
 _ENDING = re.compile(rf"({'|'.join(_ENDINGS)})$")
-# The beginning of other factories' names.
+# The prefix of other factories' names.
 _FACTORY = "new_"
 
-# Namespaces such as `_C` and `ops`, which do not name their package, and the beginning of `_C_cache_ops`.
+# Namespaces that do not name their package, such as `_C` and `ops`; and the prefix of names such as `_C_cache_ops`.
 _WITHOUT_PACKAGE = re.compile(r"_*(c|cpp|ops?|ext|extension|impl|lib|native|kernels?|cpu|cuda)_*", re.I)
 _BEGINNING = re.compile(r"^_C(?=_)")
 
-# Names that code of ours uses, or that torchgen keeps for factories.
+# Names of arguments that Graft's code in the kernel uses, or that torchgen reserves for factories.
 _USED = frozenset({"op", "self_", "ks", "out_", "requires_grad"})
 
 
@@ -40,12 +40,12 @@ class Names:
     """Chooses the names of operators.
 
     Args:
-        package: the extension's, for namespaces that say nothing.
+        package: the extension's package, in place of namespaces that do not name it.
         namespace_first: whether all names begin with the namespace.
-        is_taken: whether torch has a name.
+        is_taken: whether torch already has a name.
         is_bound: whether torchgen makes a Python function of this name.
-        is_word: whether a name cannot be that of an argument.
-        given: the names that the author chose, by the operator's.
+        is_word: whether a name is a keyword of Python or C++.
+        given: the names that the author chose, by the operator's own name.
     """
 
     package: str
@@ -69,7 +69,7 @@ class Names:
         namespace = self.package if _WITHOUT_PACKAGE.fullmatch(namespace) else _BEGINNING.sub(self.package, namespace)
         longer = f"{namespace.strip('_')}_{name.lstrip('_')}"
         longer = f"_{longer}" if name.startswith("_") else longer
-        if not self.is_bound(longer):  # of `forward`, which is bound
+        if not self.is_bound(longer):  # `forward` itself is bound, and a name that ends with `_forward` is not
             longer = _PARTS.sub(lambda hit: _INSTEAD[hit[0]], longer)
         says_nothing = name.strip("_") in _GENERIC or len(name.strip("_")) < 3
         is_refused = name.startswith(_FACTORY) or not self.is_bound(name)
@@ -85,8 +85,8 @@ class Names:
 
 
 def with_own_arguments(schema: Schema, names: Names, used: Container[str] = ()) -> tuple[Schema, dict[str, str]]:
-    """Return a schema whose arguments have names that Python and C++ allow, and are not ``used``, each once; and what
-    was renamed.
+    """Return a schema whose arguments have unique names that Python and C++ allow and that are not ``used``, and the
+    new name of each renamed argument, by the old one.
     """
     renamed, seen = {}, set[str]()
 
@@ -105,12 +105,12 @@ def with_own_arguments(schema: Schema, names: Names, used: Container[str] = ()) 
 
 
 def told(renamed: dict[str, str]) -> Iterable[str]:
-    """Yield what is said of renamed arguments."""
+    """Yield a note on each renamed argument."""
     return (f"argument `{old}` is `{new}`" for old, new in renamed.items())
 
 
 def is_method(schema: Schema, taken: Container[str]) -> bool:
-    """Return whether an operator becomes a method: its first argument is the tensor ``self``."""
+    """Return whether an operator becomes a method: ``self`` is its first argument, a tensor, and its name is free."""
     first = schema.positional[:1]
     is_self = bool(first) and first[0].name == "self" and first[0].is_tensor and not first[0].is_optional
     return is_self and schema.name not in taken

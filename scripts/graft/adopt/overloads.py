@@ -1,4 +1,4 @@
-"""Overloads that take the same call: torch.ops and the functions of torch may choose differently among them."""
+"""Find overloads that accept the same call: torch.ops and the functions of torch may choose different ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import combinations, groupby
 
 from .schema import Schema, Value
 
-# Python values that arguments of these types take.
+# The Python types that arguments of each schema type accept.
 _TAKEN = {
     "Tensor": {"tensor"},
     "Scalar": {"int", "float", "bool", "complex"},
@@ -22,10 +22,10 @@ _TAKEN = {
 
 
 def ambiguous(overloads: Sequence[tuple[int, Schema]]) -> list[tuple[str, str, str]]:
-    """Return the overloads that a call can mean. Each is the name, and the overloads in the order of torch.ops.
+    """Return the pairs of overloads that accept the same call: their name, and both in the order of torch.ops.
 
     Args:
-        overloads: all schemas, each with its position among those of its name.
+        overloads: all schemas, each with its position among the overloads of its name.
     """
     found = []
     by_name = sorted(overloads, key=lambda each: (each[1].name, each[0]))
@@ -37,7 +37,7 @@ def ambiguous(overloads: Sequence[tuple[int, Schema]]) -> list[tuple[str, str, s
 
 
 def _share_a_call(first: Schema, second: Schema) -> bool:
-    """Return whether there are positional arguments that both take."""
+    """Return whether a list of positional arguments exists that both accept."""
     one, other = first.positional, second.positional
     longer = one if len(one) > len(other) else other
     shared = min(len(one), len(other))

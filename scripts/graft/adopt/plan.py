@@ -1,4 +1,4 @@
-"""What becomes of each operator: the schema of its entry, how its kernel calls it, and what is told of it."""
+"""Plan the entry of each operator: its schema, the call in its kernel, and the notes for the report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RESULTS = {
     "str": "std::string",
 }
 
-# The tag that torchgen wants of operators with names like `random_walk`.
+# The tag that torchgen requires for names such as `random_walk`.
 SEEDED = "nondeterministic_seeded"
 
 # The dispatch keys of gradients.
@@ -49,19 +49,19 @@ _NO_KERNEL = "no kernel on this machine"
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of the extension, as the dispatcher has it.
+    """An operator of the extension, as the dispatcher reports it.
 
     Args:
         name: its name with the namespace.
         overload: its overload; empty for none.
-        schema: as it is printed.
+        schema: its schema, as the dispatcher prints it.
         keys: the dispatch keys that have kernels.
         signature: the C++ signature of its kernels, with ``SymInt`` if one has it; empty if they have none.
         alias: its kind of alias analysis.
         in_python: the dispatch keys whose kernels are in Python.
         position: its position among the overloads of its name.
         formula: its derivative formula, if its backward is one call: the differentiable arguments, the operator that is
-            called, and that one's arguments.
+            called, and the arguments of the call.
     """
 
     name: str
@@ -76,8 +76,8 @@ class Operator:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Operator:
-        """Read what the child process wrote."""
-        # Each call has SymInt where the schema has.
+        """Return an operator from the facts that ``child.py`` writes."""
+        # Calls pass SymInt where the schema has it, so prefer the signature with SymInt.
         symint = facts["symint_signature"]
         signature = symint if "SymInt" in facts["schema"] and "SymInt" in symint else facts["signature"]
         names = (facts["name"], facts["overload"], facts["schema"], tuple(facts["keys"]))
@@ -86,7 +86,7 @@ class Operator:
 
     @classmethod
     def unregistered(cls, full: str, schema: str) -> Operator:
-        """Return what is known of a function that is not registered, since a line is missing."""
+        """Return the operator of a function that is not registered yet, since a line in adopt.toml is missing."""
         name, _, overload = full.partition(".")
         return cls(name, overload, f"{name.partition('::')[0]}::{schema}", (), "", "FROM_SCHEMA", (), 0)
 
@@ -102,7 +102,7 @@ class Operator:
 
     @property
     def kernels(self) -> str:
-        """Where it has kernels, for people."""
+        """The dispatch keys that have kernels, as text for the report."""
         shown = [f"{key} in Python" if key in self.in_python else key for key in self.keys]
         if shown and not self.signature and not self.in_python:
             shown.append("stable ABI")  # kernels without a C++ signature: boxed ones
@@ -111,21 +111,21 @@ class Operator:
 
 @dataclass(frozen=True)
 class Adopted:
-    """An operator, and what becomes of it.
+    """An operator, and the plan for its entry.
 
     Args:
-        operator: the extension's.
-        schema: that of its entry; None if it can have none.
+        operator: the extension's operator.
+        schema: the schema of its entry; None if it cannot have an entry.
         arguments: the names that the entry gives to the operator's arguments, in the operator's order.
-        results: what the operator returns, as C++ without a signature has it.
-        kept: the positions of the results that ATen's function returns, too; None for all.
+        results: the C++ types of the operator's results, for kernels without a C++ signature.
+        kept: the positions of the operator's results that its entry returns, too; None for all.
         is_method: whether it is a method, too.
         own: the dispatch keys whose kernels it takes over; none if its kernel calls the operator.
-        is_seeded: whether it has the tag of operators that draw random numbers.
-        notes: what differs from the extension's.
-        needs: what an author has to say of it.
+        is_seeded: whether it gets the tag of operators that draw random numbers.
+        notes: the differences from the extension's operator.
+        needs: the settings that the author must add: ``writes``, ``pure`` or ``fake``.
         refusal: why it cannot be an entry; empty if it can.
-        todo: what to write instead.
+        todo: the remedy.
     """
 
     operator: Operator
@@ -143,7 +143,7 @@ class Adopted:
 
     @property
     def is_entry(self) -> bool:
-        """Whether it becomes an operator."""
+        """Whether it becomes an entry."""
         is_registered = bool(self.operator.keys) or "writes" not in self.needs
         return self.schema is not None and not self.refusal and is_registered
 
@@ -155,17 +155,17 @@ class Adopted:
 
 @dataclass
 class Planner:
-    """Makes entries of operators.
+    """Plans the entries of operators.
 
     Args:
-        operators: all that the extension registers.
+        operators: all operators of the extension.
         names: chooses names.
-        methods: the operators whose first argument is to be called `self`; None for all.
-        own: the operators that are to have the extension's kernels as their own.
-        tensor_names: the names that Tensor has.
-        types: the types that torchgen has words for; the check refuses some lists of them.
-        writes: the arguments that operators write whose schemas do not say so.
-        used: names that arguments of an operator cannot have, since generated code uses them, by the operator in full.
+        methods: the operators whose first argument is renamed `self`; None for all.
+        own: the operators that take over the extension's kernels.
+        tensor_names: the names of Tensor's attributes.
+        types: the names of torchgen's base types; the check refuses some lists of them.
+        writes: the arguments that are written although the operator's schema does not say so, by operator.
+        used: the argument names that torchgen's code already uses, by the operator's full name.
     """
 
     operators: Sequence[Operator]
@@ -179,7 +179,7 @@ class Planner:
     _functional: set[str] = field(default_factory=set)
 
     def plan(self) -> list[Adopted]:
-        """Return what becomes of each operator."""
+        """Return the plan for each operator."""
         self._functional = {each.name for each in self.operators if "!" not in each.schema}
         return _with_ambiguous([self._adopted(operator) for operator in self.operators])
 
@@ -220,7 +220,7 @@ class Planner:
             notes.append(f"its name is {schema.name}")
         if any(each.is_optional for each in schema.results):
             schema = replace(schema, results=tuple(replace(each, is_optional=False) for each in schema.results))
-        # It is there for what it writes, or for another effect. Graphs drop a call of which neither is known.
+        # An operator without results has another effect, such as a write. Graphs drop its calls if none is declared.
         is_silent = not theirs.results and not any(
             each.is_written or each.is_written_untold for each in theirs.arguments
         )
@@ -230,7 +230,7 @@ class Planner:
         return Adopted(operator, schema, arguments, results, kept, method, own, notes=(*notes, *more), needs=needs)
 
     def _owned(self, schema: Schema, operator: Operator) -> tuple[tuple[str, ...], list[str]]:
-        """Return the dispatch keys whose kernels the operator takes over, if that is wished, and what is told."""
+        """Return the dispatch keys whose kernels the operator takes over, if ``own`` names it, and the notes."""
         if not is_named(operator.name.rpartition("::")[2], self.own):
             return (), []
         keys = tuple(key for key in operator.keys if key in _OWNED)
@@ -246,7 +246,7 @@ class Planner:
         return keys, notes if has_gradient else []
 
     def _named(self, schema: Schema, operator: Operator) -> tuple[Schema, list[str]]:
-        """Return a schema whose first argument is `self`, where that is wished."""
+        """Rename the first argument to `self` in in-place operators and ``methods``. Return the schema and notes."""
         first = schema.positional[:1]
         if _is_in_place(schema) and first[0].name != "self":
             return _with_self(schema), [f"argument `{first[0].name}` is `self`"]
@@ -258,8 +258,8 @@ class Planner:
         return _with_self(schema), [f"argument `{first[0].name}` is `self`; torch.{schema.name} calls it `input`"]
 
     def _written(self, schema: Schema, operator: Operator) -> tuple[Schema, tuple[int, ...] | None, list[str]]:
-        """Return a schema whose written arguments and results are as torchgen wants them, the positions of the results
-        that stay, and what is told.
+        """Return a schema whose written arguments and results follow torchgen's rules, the positions of the results
+        that stay, and the notes.
         """
         if not schema.written:
             return schema, None, []
@@ -285,7 +285,7 @@ class Planner:
     def _out(
         self, schema: Schema, written: Sequence[Value], operator: Operator
     ) -> tuple[Schema, tuple[int, ...] | None, list[str]]:
-        if operator.name not in self._functional:  # torchgen wants the operator that returns new tensors beside it
+        if operator.name not in self._functional:  # torchgen requires the functional variant beside an out variant
             moved = (*schema.positional, *(replace(each, default="") for each in written))
             rest = tuple(each for each in schema.keyword_only if each not in written)
             notes = [f"`{each.name}` is a positional argument" for each in written]
@@ -302,19 +302,19 @@ class Planner:
 
 
 def _is_in_place(schema: Schema) -> bool:
-    """Return whether an operator writes its first argument alone, returns it or nothing, and has the name for it."""
+    """Return whether an operator has an in-place name, writes only its first argument, and returns it or nothing."""
     first, returned = schema.positional[:1], [*aliased_arguments(schema)]
     is_named = schema.name.endswith("_") and not schema.name.endswith("__")
     return is_named and bool(first) and schema.written == [*first] and returned in ([], [*first])
 
 
 def _is_out(schema: Schema) -> bool:
-    """Return whether an operator that writes is an out variant, by its overload or the names of what it writes."""
+    """Return whether an operator that writes is an out variant, by its overload or the names of written arguments."""
     return schema.overload.split("_")[-1] == "out" or all(each.name.startswith("out") for each in schema.written)
 
 
 def _with_ambiguous(plan: list[Adopted]) -> list[Adopted]:
-    """Return a plan that tells of overloads that fit the same call."""
+    """Return the plan, with notes on overloads that accept the same call."""
     known = [(each.operator.position, each.schema) for each in plan if each.schema]
     notes = {
         f"{name}.{one}" if one else name: f"torch.ops tries {_shown(one)} before {_shown(other)} where both fit, "
@@ -339,7 +339,7 @@ def _form(value: Value) -> str:
 
 
 def _renamed(name: str, theirs: str, chosen: str) -> str:
-    """Return the chosen name with the underscore of an in-place operator only where ``name`` has it still."""
+    """Return the chosen name, without its last underscore if ``name`` is no longer that of an in-place operator."""
     return chosen.rstrip("_") if theirs.endswith("_") and not name.endswith("_") else chosen
 
 
@@ -351,7 +351,7 @@ def _with_self(schema: Schema) -> Schema:
 def _without_written(
     schema: Schema, returned: Sequence[Value | None]
 ) -> tuple[Schema, tuple[int, ...] | None, list[str]]:
-    """Return a schema that returns nothing that it writes."""
+    """Return a schema without results that are written arguments, the positions of the other results, and the notes."""
     if not any(returned):
         return schema, None, []
     kept = tuple(position for position, each in enumerate(returned) if each is None)

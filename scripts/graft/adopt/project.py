@@ -27,7 +27,7 @@ native = "."
 
 
 def project_text(folder: Path, asked: Asked, found: Mapping[str, Any], settings: str) -> str:
-    """Return the text of the file. ``settings`` are those of a source tree."""
+    """Return the text of pyproject.toml. ``settings`` is the TOML that describes the build of a source tree."""
     distributions = [each for module in asked.modules if (each := found["distributions"][module])]
     needed = dict.fromkeys(f'"{name}>={version.partition("+")[0]}"' for name, version in distributions)
     return _TEXT.format(
@@ -40,6 +40,6 @@ def project_text(folder: Path, asked: Asked, found: Mapping[str, Any], settings:
 
 
 def _name(folder: Path, others: Collection[str]) -> str:
-    """Return the project's name, which is not that of what it needs."""
+    """Return the project's name, which differs from the names of its dependencies."""
     name = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "operators"
     return f"{name}-ops" if name in {re.sub(r"[-_.]+", "-", each).lower() for each in others} else name

@@ -1,8 +1,8 @@
-"""Operators of pybind11 modules: their schemas, and a Python module that registers them with ``torch.library``.
+"""Make operators of pybind11 modules: their schemas, and a Python module that registers them with ``torch.library``.
 
-The names, types and defaults come from the signatures in the functions' docstrings. What these do not say, the author
-does (``PybindChoices``): which arguments a function writes, and its fake. A function that returns one of its arguments
-looks like one that returns a new tensor; opcheck's schema test finds it. Uses only the standard library.
+The names, types and defaults come from the signatures in the functions' docstrings. The author adds the arguments that
+a function writes, and its fake implementation (``PybindChoices``). A function that returns one of its arguments looks
+like one that returns a new tensor; opcheck's schema test reports it. Uses only the standard library.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _TEMPLATE = Path(__file__).parent / "templates" / "pybind.py"
 
 @dataclass(frozen=True)
 class PybindFindings:
-    """What the modules of a package become.
+    """The operators of a package's pybind11 modules.
 
     Args:
         text: a Python module that registers the operators; empty without operators.
-        operators: in the order of their registration.
-        left_out: what is no operator, and why.
-        mistakes: lines of the author that fit no function.
-        namespace: that of the operators.
+        operators: the operators, in the order of their registration.
+        left_out: the functions and classes that become no operator, each with the reason.
+        mistakes: the errors in the author's settings.
+        namespace: the namespace of the operators.
     """
 
     text: str
@@ -50,7 +50,7 @@ def registered(
     Args:
         package: the package's name in Python.
         found: what ``found_in`` returns.
-        choices: what the author says.
+        choices: the author's settings.
         existing: names of operators that the package itself registers: ``ns::f``.
     """
     choices = choices or PybindChoices()
@@ -73,7 +73,7 @@ def registered(
 
 
 def _named(functions: Iterable[FoundFunction]) -> Iterator[tuple[str, FoundFunction]]:
-    """Each function with its operator's name: where two modules have ``forward``, the module's name is put before."""
+    """Yield each function with its operator's name. Functions of the same name get their module's name as a prefix."""
     functions = tuple(functions)
     often = Counter(each.name for each in functions)
     for each in functions:
@@ -82,7 +82,7 @@ def _named(functions: Iterable[FoundFunction]) -> Iterator[tuple[str, FoundFunct
 
 
 def _mistakes(found: FoundModules, choices: PybindChoices, taken: Collection[str]) -> Iterator[str]:
-    """Lines of the author that fit no function, or no argument; ``writes`` may be of an operator, one of ``taken``."""
+    """Yield the errors in the author's settings. ``writes`` may also name an operator in ``taken``."""
     functions = {each.name: each for each in found.functions}
     for line, names, known in (("writes", choices.writes, {*taken, *functions}), ("fakes", choices.fakes, functions)):
         yield from (f"{line}: no function is called {name}" for name in unused(names, known) if name != "*")
@@ -98,7 +98,7 @@ def _mistakes(found: FoundModules, choices: PybindChoices, taken: Collection[str
 
 
 def _text(namespace: str, operators: Sequence[PybindOperator], backends: Sequence[str]) -> str:
-    """The module that registers them."""
+    """Return the text of the Python module that registers the operators; empty if there are none."""
     calls = [_call(each, backends) for each in operators if "writes" not in each.needs]
     if not calls:
         return ""

@@ -1,5 +1,5 @@
-"""The pybind11 modules of a package that is imported, and what they have. Uses only the standard library: it runs with
-the Python of the environment that has the extension.
+"""Find the pybind11 modules of an imported package, with their functions and classes. Uses only the standard library:
+it runs with the Python of the environment that has the extension.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
-# Sections of device code; a library for CUDA, or for ROCm, has one.
+# Byte strings in libraries for CUDA or ROCm: sections of device code, and names of runtime libraries.
 _DEVICE_CODE = (b".nv_fatbin\0", b".hip_fatbin\0", b"libcudart.so", b"libamdhip64.so")
 
-# The types of what pybind11 2 and 3 bind functions to.
+# Prefixes of the types of ``__self__`` in functions of pybind11 2 and 3.
 _OWNERS = ("PyCapsule", "pybind11")
 
-# In a library that uses torch's.
+# Byte strings in libraries that link torch's.
 _TORCH = (b"libtorch", b"libc10")
 
 
@@ -32,19 +32,19 @@ class FoundFunction:
 
     @property
     def place(self) -> str:
-        """Where Python finds it."""
+        """The place where Python finds it: ``module:name``."""
         return f"{self.module}:{self.name}"
 
 
 @dataclass(frozen=True)
 class FoundModules:
-    """What modules have.
+    """The functions and classes of modules.
 
     Args:
-        functions: in the order of their definitions.
+        functions: the functions, in the order of their definitions.
         enums: the enumerations, as signatures name them: ``package._C.Mode``.
         classes: the other classes.
-        cuda: the modules have code for CUDA devices.
+        cuda: whether a module has code for CUDA or ROCm devices.
     """
 
     functions: tuple[FoundFunction, ...] = ()
@@ -73,7 +73,7 @@ def modules_of(package: str, before: Iterable[str] = ()) -> list[str]:
 
 def not_imported(package: str) -> list[str]:
     """Return the extension modules in the package's folder that its import does not load. They may be for other
-    machines, so the author names those that are meant.
+    machines, so the author must name those to import.
     """
     found = []
     opened = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
@@ -88,13 +88,13 @@ def not_imported(package: str) -> list[str]:
 
 
 def is_for_python(library: Path) -> bool:
-    """Whether a library is a module of Python; others are opened by torch.ops.load_library."""
+    """Return whether a library is a Python module; other libraries are for torch.ops.load_library."""
     stem = library.name.partition(".")[0]
     return f"PyInit_{stem}\0".encode() in library.read_bytes()
 
 
 def found_in(modules: Iterable[str]) -> FoundModules:
-    """Return what the imported modules ``modules`` have."""
+    """Return the functions and classes of imported modules."""
     functions: list[FoundFunction] = []
     enums: list[str] = []
     classes: list[str] = []
@@ -110,14 +110,14 @@ def found_in(modules: Iterable[str]) -> FoundModules:
 
 
 def _functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """The functions that pybind11 made: each is bound to the record of its overloads."""
+    """Yield the functions that pybind11 made, by name: each is bound to the record of its overloads."""
     for name, value in vars(module).items():
         if isinstance(value, BuiltinFunctionType) and type(value.__self__).__name__.startswith(_OWNERS):
             yield name, value
 
 
 def _extension(module: ModuleType) -> bool:
-    """Whether it is an extension, or a submodule that one has made."""
+    """Return whether a module is an extension, or a submodule that an extension created."""
     if isinstance(getattr(module, "__loader__", None), ExtensionFileLoader):
         return True
     parent = sys.modules.get(module.__name__.rpartition(".")[0])
@@ -129,7 +129,7 @@ def _is_of(package: str, name: str) -> bool:
 
 
 def _has(module: ModuleType, texts: Iterable[bytes]) -> bool:
-    """Whether the module's file has one of the texts."""
+    """Return whether the module's file contains one of the texts."""
     path = Path(getattr(module, "__file__", None) or "")
     content = path.read_bytes() if path.is_file() else b""
     return any(each in content for each in texts)

@@ -1,4 +1,4 @@
-"""Operators of pybind11's functions: a schema for each overload. Uses only the standard library."""
+"""Make operators of pybind11's functions, with a schema for each overload. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .pybind_types import UnknownTypeError, is_number, is_tensor, schema_default
 
 @dataclass(frozen=True)
 class PybindChoices:
-    """What the author says.
+    """The author's settings for pybind11 functions.
 
     Args:
-        namespace: the operators' namespace; that of the package's name if empty.
+        namespace: the operators' namespace; the package's name if empty.
         backends: the dispatch keys that the functions have kernels for; CPU if empty, and CUDA if there is code for it.
         only: the functions that become operators; all if empty. Patterns, here and below.
-        except_: the functions that do not.
+        except_: the functions that do not become operators.
         writes: for each function, the arguments that it writes; none for a function that only checks something.
-        fakes: for each function, ``package.module:function``, which makes empty results, or the module that has a
-            function of its name.
+        fakes: the fake implementation of each function, as ``package.module:function``, or a module with a function of
+            the same name.
     """
 
     namespace: str = ""
@@ -37,19 +37,19 @@ class PybindChoices:
 
 @dataclass(frozen=True)
 class PybindOperator:
-    """An operator that a function becomes.
+    """An operator made of a function.
 
     Args:
-        name: its name without the namespace, with that of the overload.
+        name: its name with the overload, without the namespace.
         schema: its schema without the namespace.
         function: ``module:function``.
-        needs: the lines that are missing: ``writes`` (it is not registered), ``pure`` (it returns tensors, and may
+        needs: the settings that are missing: ``writes`` (it is not registered), ``pure`` (it returns tensors, and may
             write arguments), ``fake``.
-        doc: the function's docstring behind its signature.
-        enums: arguments that are numbers here, and where their enumeration stands.
+        doc: the function's docstring after its signature.
+        enums: the places of enumerations, by the argument that takes their numbers: its position, or its name.
         writes: whether it writes arguments.
         returns: whether it has results.
-        fake: ``package.module:function``.
+        fake: its fake implementation, as ``package.module:function``; empty if there is none.
     """
 
     name: str
@@ -66,7 +66,7 @@ class PybindOperator:
 def operators_of(
     name: str, function: FoundFunction, enums: Collection[str], choices: PybindChoices
 ) -> tuple[list[PybindOperator], list[str]]:
-    """The operators of a function, one for each overload, and why an overload is none."""
+    """Return the operators of a function, one for each overload, and the reasons why overloads are left out."""
     overloads = [_with_enums(each, enums) for each in signatures(function.name, function.doc)]
     if not overloads:
         return [], ["its docstring has no signature: py::options leaves it out, or a default's text is not readable"]
@@ -85,8 +85,8 @@ def operators_of(
 
 
 def _with_enums(signature: Signature, enums: Collection[str]) -> Signature:
-    """Return a signature with the names that enumerations have in Python. A function that is defined before one has the
-    name of C++ in its docstring: ``their::Mode``.
+    """Return a signature with the Python names of enumerations. If the function is defined before an enumeration, the
+    docstring has its C++ name: ``their::Mode``.
     """
     by_name = {each.rpartition(".")[2]: each for each in enums}
 
@@ -98,8 +98,8 @@ def _with_enums(signature: Signature, enums: Collection[str]) -> Signature:
 
 
 def _with_numbers(overloads: Sequence[Signature]) -> list[Signature]:
-    """Return overloads that differ in ``int`` and ``float`` as one that takes any number: the function chooses by what
-    it gets, where torch.op would take the first that fits.
+    """Merge overloads that differ only in ``int`` and ``float`` into one that takes any number. The function chooses by
+    the value that it gets, while torch.ops would call the first overload that fits.
     """
     merged: list[Signature] = []
     for each in overloads:
@@ -123,7 +123,7 @@ def _is_but_for_numbers(one: Signature, other: Signature) -> bool:
 
 
 def _ordered(overloads: Sequence[Signature]) -> list[Signature]:
-    """torch.ops takes the first overload that fits, and a float takes an int: the same one with an int goes before."""
+    """Order overloads, an int before a float: torch.ops calls the first that fits, and a float takes an int, too."""
     ordered: list[Signature] = []
     for each in overloads:
         place = next((i for i, other in enumerate(ordered) if _is_narrower(each, other)), len(ordered))
@@ -164,10 +164,10 @@ def _operator(
         name += "." + "_".join(
             re.sub(r"\W", lambda found: {"?": "Opt", "[": "List"}.get(found[0], ""), each) for each in types
         )
-    # One without a tensor in its results may return a status, and write its result into an argument.
+    # A function that returns no tensor may return a status, and write its result into an argument.
     needs = [] if writes is not None else ["pure" if any(map(is_tensor, results)) else "writes"]
     fake = of_name(choices.fakes, function.name) or ""
-    if ":" not in fake:  # a module; what returns nothing needs no fake
+    if ":" not in fake:  # a module; a function without results needs no fake
         fake = f"{fake}:{function.name}" if fake and results else ""
     if results and not fake:
         needs.append("fake")
@@ -194,7 +194,7 @@ def _type(argument: Argument, enums: Collection[str]) -> str:
 
 
 def schema_names(arguments: Sequence[Argument]) -> list[str]:
-    """The names in the schema: positional arguments are passed by position, so theirs may differ."""
+    """Return the schema's argument names. Positional arguments with invalid names become ``arg0``, ``arg1``, ..."""
     names: list[str] = []
     for position, argument in enumerate(arguments):
         fits = argument.name.isidentifier() and not keyword.iskeyword(argument.name) and argument.name not in names
@@ -205,7 +205,7 @@ def schema_names(arguments: Sequence[Argument]) -> list[str]:
 
 
 def _written(types: Sequence[str], names: Sequence[str], writes: Sequence[str]) -> dict[str, str]:
-    """The types of the arguments that are written: ``Tensor(a!)``, with a letter for each."""
+    """Return the types of written arguments, by name: ``Tensor(a!)``, with a letter for each."""
     written: dict[str, str] = {}
     for name, type_ in zip(names, types, strict=True):
         if name in writes and is_tensor(type_):
@@ -216,7 +216,7 @@ def _written(types: Sequence[str], names: Sequence[str], writes: Sequence[str]) 
 def _arguments(
     arguments: Sequence[Argument], names: Sequence[str], types: Sequence[str], written: Mapping[str, str]
 ) -> str:
-    """The arguments of a schema. Behind one that must be given, no default may be missing."""
+    """Return the arguments of a schema. A positional argument has a default only if all after it have one."""
     defaults = [
         None if each.default is None else schema_default(each.default, types[i]) for i, each in enumerate(arguments)
     ]

@@ -1,5 +1,5 @@
-"""The signatures that pybind11 writes into the ``__doc__`` of a function. Uses only the standard library: it runs with
-the Python of the environment that has the extension.
+"""Parse the signatures that pybind11 writes into the ``__doc__`` of a function. Uses only the standard library: it runs
+with the Python of the environment that has the extension.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .brackets import closing, split
 
-# The first of the overloads, and each that follows it.
+# The text before the overloads, and the number before each of them.
 _OVERLOADED = "\nOverloaded function.\n\n"
 _NUMBERED = re.compile(r"^(\d+)\. ", re.MULTILINE)
 
@@ -21,9 +21,9 @@ class Argument:
 
     Args:
         name: its name, ``arg0`` where the author gave none.
-        type: its type, empty for one without: ``*args``.
+        type: its type; empty if there is none, as for ``*args``.
         default: the text of its default; None if it has none.
-        keyword_only: it stands behind ``*``.
+        keyword_only: whether it is keyword-only.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Signature:
 def signatures(name: str, doc: str) -> list[Signature]:
     """Return the overloads of the function ``name``, in pybind11's order.
 
-    Empty if ``doc`` has none: ``py::options`` leaves them out.
+    Empty if ``doc`` has no signature: ``py::options`` can leave it out.
     """
     head, overloaded, rest = doc.partition(_OVERLOADED)
     if not overloaded or "\n" in head:
@@ -55,7 +55,7 @@ def signatures(name: str, doc: str) -> list[Signature]:
 
 
 def _numbered(name: str, text: str) -> Iterator[Signature]:
-    """The overloads behind ``1.``, ``2.``, ... . A docstring may have a list of its own: each must be a signature."""
+    """Yield the overloads after ``1.``, ``2.``, and so on. Numbered lists in docstrings are not overloads."""
     places: list[tuple[int, int]] = []
     for found in _NUMBERED.finditer(text):
         if int(found[1]) == len(places) + 1 and _signature(name, text[found.end() :]):

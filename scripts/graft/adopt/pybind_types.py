@@ -1,4 +1,4 @@
-"""The types and defaults of pybind11's signatures, as schemas have them. Uses only the standard library.
+"""Convert the types and defaults of pybind11's signatures to those of schemas. Uses only the standard library.
 
 pybind11 2 writes ``List[int]`` or ``list[int]``, and ``Optional[float]``; pybind11 3 writes
 ``collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]`` and ``typing.SupportsFloat | None``.
@@ -36,7 +36,7 @@ _TYPES = {
     "SupportsComplex": "Scalar",
 }
 
-# Of a union of numbers, the widest.
+# The types of numbers, the widest last. A union of them becomes its widest member.
 _NUMBERS = ("bool", "int", "SymInt", "float", "Scalar")
 
 _ELEMENTS = ("Tensor", "Tensor?", "int", "SymInt", "float", "bool", "str", "Scalar")
@@ -51,7 +51,7 @@ class UnknownTypeError(Exception):
 
 
 def schema_type(written: str, enums: Collection[str] = ()) -> str:
-    """Return the type of an argument; that of an enumeration is ``int``.
+    """Return the schema's type for an argument; ``int`` for an enumeration.
 
     Raises:
         UnknownTypeError: schemas have no such type.
@@ -76,7 +76,7 @@ def schema_type(written: str, enums: Collection[str] = ()) -> str:
 
 
 def schema_results(written: str) -> list[str]:
-    """Return the types of the results.
+    """Return the schema's types for the results.
 
     Raises:
         UnknownTypeError: schemas have no such type.
@@ -105,12 +105,12 @@ def schema_default(written: str, type_: str) -> str | None:
 
 
 def is_tensor(type_: str) -> bool:
-    """Whether the dispatcher chooses a kernel by arguments of this type."""
+    """Return whether the dispatcher chooses a kernel by arguments of this type."""
     return type_.startswith("Tensor")
 
 
 def is_number(written: str) -> bool:
-    """Whether an argument of this type is an int or a float."""
+    """Return whether an argument of this type is a number."""
     try:
         return schema_type(written) in ("int", "float", "Scalar")
     except UnknownTypeError:
@@ -118,7 +118,7 @@ def is_number(written: str) -> bool:
 
 
 def _literal(value: object, type_: str) -> str | None:
-    """A value of Python as a schema's text, None for a value that the type has not."""
+    """Return a Python value as a schema writes it; None if the type does not allow this value."""
     if value is None:
         return "None" if type_.endswith("?") else None
     type_ = type_.removesuffix("?")
@@ -139,7 +139,7 @@ def _literal(value: object, type_: str) -> str | None:
 
 
 def _alternatives(name: str) -> list[str]:
-    """The members of a union, however it is written."""
+    """Return the members of a union, in any spelling."""
     if optional := re.fullmatch(r"Optional\[(.*)\]", name, re.DOTALL):
         return [*_alternatives(optional[1]), "None"]
     if union := re.fullmatch(r"Union\[(.*)\]", name, re.DOTALL):
@@ -165,7 +165,7 @@ def _optional(type_: str, written: str) -> str:
 
 
 def _element(name: str) -> str | None:
-    """The type of a list's elements."""
+    """Return the type of a list's elements; None if the type is not a list."""
     if name in ("Tuple[int, ...]", "tuple[int, ...]"):
         return "int"
     found = _LISTS.fullmatch(name)
@@ -176,7 +176,7 @@ def _element(name: str) -> str | None:
 
 
 def _fixed_list(elements: list[str], written: str) -> str:
-    """The type of a pair, or of a longer tuple, whose elements have one type."""
+    """Return the type of a list for a tuple whose elements have one type: ``int[2]`` for a pair."""
     if len({*elements}) != 1 or elements[0] not in ("int", "SymInt", "float", "bool"):
         raise UnknownTypeError(f"{written}: schemas have no tuple of these")
     return f"{elements[0]}[{len(elements)}]"

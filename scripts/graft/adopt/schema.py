@@ -1,4 +1,4 @@
-"""Schemas as the dispatcher prints them, and as native_functions.yaml spells them."""
+"""Read schemas as the dispatcher prints them, and spell them as native_functions.yaml does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from .brackets import split
 
-# `Tensor(a!)[2]?`: what torchgen reads. The dispatcher also takes annotations behind the brackets.
+# `Tensor(a!)[2]?`, as torchgen writes it. The dispatcher also accepts annotations after the brackets.
 _TYPE = re.compile(
     r"(?P<base>[^()\[\]?]+)(?P<first>\([^()]*\))?(?P<lists>(?:\??\[\d*\])*)(?P<last>\([^()]*\))?(?P<mark>\??)"
 )
@@ -19,13 +19,13 @@ class Value:
     """An argument or a result.
 
     Args:
-        base: its type, without what follows: ``Tensor`` of ``Tensor(a!)[]?``.
+        base: its type without annotation, brackets and mark: ``Tensor`` in ``Tensor(a!)[]?``.
         lists: the brackets, with a ``?`` before those of a list of optional values.
         is_optional: whether it may be None.
         alias: its alias annotation, ``a`` or ``a!``; empty for none.
         name: its name; results may have none.
         default: its default, as schemas write it; empty for none.
-        is_written_untold: whether it is written, though its annotation cannot be spelt.
+        is_written_untold: whether it is written, but torchgen cannot read the annotation, which is left out.
     """
 
     base: str
@@ -38,7 +38,7 @@ class Value:
 
     @property
     def is_written(self) -> bool:
-        """Whether the operator writes it."""
+        """Whether the schema says that the operator writes it."""
         return self.alias.endswith("!")
 
     @property
@@ -91,21 +91,21 @@ _WITHOUT_DEFAULTS = frozenset({*_ENUMERATORS, "Device", "Layout"})
 
 
 class UnreadableError(Exception):
-    """A schema that no entry can have. Its text says which part."""
+    """A schema that no entry can have. The message names the part that is not supported."""
 
 
 def read_schema(printed: str) -> Schema:
     """Read a schema as the dispatcher prints it: ``ns::op.overload(Tensor x, *, int n=1) -> Tensor``.
 
     Raises:
-        UnreadableError: it takes any number of arguments, or its types are nested in a way that has no name here.
+        UnreadableError: it takes any number of arguments, or has a type or alias annotation that cannot be read.
     """
     name, _, rest = printed.partition("(")
     arguments, _, results = rest.rpartition(") -> ")
     if "..." in (*split(arguments), results):
         raise UnreadableError("`...`: any number of values")
     operator, _, overload = name.rpartition("::")[2].partition(".")
-    # `Tensor(a! -> b) x` is in the set a before, and in b afterwards, as the result that it is.
+    # After `Tensor(a! -> b) x`, a result in alias set b is `x` itself, and gets the annotation `a!`.
     becomes = {after: before for before, after in re.findall(r"\(([\w$]+!?) -> (\w+)\)", arguments)}
     words = split(arguments)
     star = words.index("*") if "*" in words else len(words)
@@ -129,13 +129,13 @@ def _value(text: str) -> Value:
     kind, _, name = declared.rpartition(" ")
     if not kind or re.fullmatch(r".*[\])?]", name):  # a result without a name
         kind, name = declared, ""
-    # The set of the elements, or of the list.
+    # Move an annotation between `?` and brackets to the end of the brackets.
     found = _TYPE.fullmatch(re.sub(r"\?(\([^()]*\))(\[\d*\])", r"?\2\1", kind.strip()))
     if not found:
         raise UnreadableError(f"the type `{kind}`")
-    # `Tensor!` is printed with a set of its own, `($0! -> )`.
+    # The dispatcher prints `Tensor!` with an alias set of its own, `($0! -> )`.
     alias, _, after = (found["first"] or found["last"] or "")[1:-1].partition(" -> ")
-    if after == "*" and not alias.endswith("!"):  # a result may be a view of it, or anything
+    if after == "*" and not alias.endswith("!"):  # any result may be a view of it
         alias = ""
     if alias.endswith("!") and not re.fullmatch(r"[\w$]+!", alias):
         raise UnreadableError(f"the alias sets `{alias}` of a written argument")
@@ -143,8 +143,8 @@ def _value(text: str) -> Value:
 
 
 def spelled(schema: Schema) -> Schema:
-    """Return a schema as torchgen prints it: alias sets with one letter each, no annotation without an effect, no
-    blanks in lists, no made-up names of results.
+    """Return a schema as torchgen prints it: one letter for each alias set, no annotation without an effect, no blanks
+    in lists, no generated names of results.
     """
     letters: dict[str, str] = {}
     results = [_name_of_set(each) for each in schema.results]
@@ -157,7 +157,7 @@ def spelled(schema: Schema) -> Schema:
 
 
 def _name_of_set(value: Value) -> str:
-    """Return the name of an alias set; empty for none, or for one that is no single set."""
+    """Return the name of a tensor's alias set; empty if there is none, or more than one."""
     found = re.fullmatch(r"([\w$]+)!?", value.alias)
     return found[1] if found and value.base == "Tensor" else ""
 
@@ -180,7 +180,7 @@ def _result(value: Value, letters: dict[str, str]) -> Value:
 
 
 def writing(schema: Schema, names: Iterable[str]) -> Schema:
-    """Return a schema that writes these arguments, too; each is in a set of its own."""
+    """Return a schema that also writes the arguments ``names``, each with an alias set of its own."""
     wanted, sets = set(names), {each.alias.rstrip("!") for each in schema.arguments if each.alias}
     letters = (letter for letter in map(chr, range(ord("a"), ord("z") + 1)) if letter not in sets)
 
@@ -194,8 +194,8 @@ def writing(schema: Schema, names: Iterable[str]) -> Schema:
 
 
 def _default(value: Value) -> str:
-    """Return a default as torchgen writes it: `[0,1]` for lists, one number for a list of so many times the same, `0`
-    for an integer that C++ gave as `0.`.
+    """Return a default as torchgen writes it: `[0,1]` for lists, one number for a list of known length with equal
+    elements, `0` for an integer that C++ gave as `0.`.
     """
     default = value.default
     if value.base in _ENUMERATORS:
@@ -211,8 +211,8 @@ def _default(value: Value) -> str:
 
 
 def with_spelt_defaults(schema: Schema) -> tuple[Schema, list[str]]:
-    """Return a schema without the defaults that torchgen has no words for, and the names of these arguments. Arguments
-    before one that must be given have none, either.
+    """Return a schema without the defaults that torchgen cannot read, and the names of the arguments that lose theirs.
+    Positional arguments before such an argument lose theirs, too.
     """
     dropped: list[str] = []
     positional: list[Value] = []
@@ -226,14 +226,14 @@ def with_spelt_defaults(schema: Schema) -> tuple[Schema, list[str]]:
 
 
 def _is_spelt(value: Value) -> bool:
-    """Return whether torchgen can read a default. It divides schemas at commas, and names few enumerators."""
+    """Return whether torchgen can read a default. It splits schemas at commas, and knows few enumerators."""
     if value.default in ("None", "long", "contiguous_format"):
         return True
     return value.base not in _WITHOUT_DEFAULTS and ", " not in value.default
 
 
 def aliased_arguments(schema: Schema) -> Iterator[Value | None]:
-    """Yield, for each result, the written argument that it is; None for other results."""
+    """Yield, for each result, the written argument that it returns; None for other results."""
     sets = {each.alias: each for each in schema.written}
     for result in schema.results:
         yield sets.get(result.alias) if result.is_written else None

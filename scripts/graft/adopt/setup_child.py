@@ -1,7 +1,8 @@
-"""Run in a child process, with the Python of an environment: what a setup.py, or a pyproject.toml for setuptools, gives
-to ``setup()``. Nothing is built, and what it writes below its folder goes elsewhere.
+"""``python setup_child.py RESULT OVERLAY``: write the build settings of a setuptools project into RESULT, as JSON.
 
-``python setup_child.py RESULT OVERLAY``, in the folder of the project. Uses only the standard library and setuptools.
+Runs in the folder of the project, with the Python of an environment. It runs setup.py if there is one, and builds
+nothing. Files that setup.py writes below the folder go below OVERLAY instead. Uses only the standard library and
+setuptools.
 """
 
 import builtins
@@ -15,12 +16,12 @@ from typing import Any
 
 
 class _Given(BaseException):
-    """What ``setup()`` was called with. Not an Exception, which a setup.py may catch."""
+    """Carries the arguments of ``setup()``. It is not an Exception, which a setup.py may catch."""
 
 
 class Overlay:
-    """What a setup.py changes below its folder ``tree``: files are written below ``folder``, and read there. What is
-    only in the tree stays as it is.
+    """Redirects changes of files below the folder ``tree`` to copies below ``folder``, which are then read instead. The
+    tree stays as it is.
     """
 
     def __init__(self, tree: str, folder: str) -> None:
@@ -29,13 +30,13 @@ class Overlay:
         self._rename, self._symlink, self._link = os.rename, os.symlink, os.link
 
     def install(self) -> None:
-        """Take the place of ``open``, and of the functions of ``os`` and ``shutil`` that change files."""
+        """Replace ``open``, and the functions of ``os`` and ``shutil`` that change files."""
         builtins.open = io.open = self.open
         os.open, os.mkdir = self.open_number, self.mkdir
         vars(os).update(rename=self.move, replace=self.move, symlink=self.symlink, link=self.link)
         for name in ("remove", "unlink", "rmdir", "chmod", "chown", "utime", "truncate"):
             setattr(os, name, self._of_copies(getattr(os, name)))
-        # It goes through folders by number, where nothing is told from the tree.
+        # rmtree opens folders by file descriptor, where a path below the tree is not recognized.
         shutil.rmtree = self._of_copies(shutil.rmtree)
 
     def open(self, file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
@@ -52,7 +53,7 @@ class Overlay:
         return self._open_number(path, flags, *arguments, **named)
 
     def mkdir(self, path: Any, *arguments: Any, **named: Any) -> None:
-        """Create a folder as ``os.mkdir`` does. One below the tree may be there already."""
+        """Create a folder as ``os.mkdir`` does. A folder below the tree may exist already."""
         copy = self._copy(path)
         if copy:
             self._make_folders(copy)
@@ -60,7 +61,7 @@ class Overlay:
             self._mkdir(path, *arguments, **named)
 
     def move(self, source: Any, target: Any, **named: Any) -> None:
-        """Move a file or folder as ``os.replace`` does; a copy of one that is only in the tree."""
+        """Move a file or folder as ``os.replace`` does. One that is only in the tree is copied."""
         start, end = self._read(source), self._new(target)
         if self._copy(start):
             if os.path.isdir(start):
@@ -73,7 +74,7 @@ class Overlay:
             shutil.move(start, end)
 
     def symlink(self, source: Any, target: Any, *arguments: Any, **named: Any) -> None:
-        """Create a link as ``os.symlink`` does; below the tree, a copy of a file, as what is written to a link would
+        """Create a link as ``os.symlink`` does. Below the tree, copy the file instead, since writes to a link could
         reach the tree.
         """
         end = self._new(target)
@@ -85,7 +86,7 @@ class Overlay:
             shutil.copyfile(start, end)
 
     def link(self, source: Any, target: Any, **named: Any) -> None:
-        """Create a link as ``os.link`` does; a copy if one of both is below the tree."""
+        """Create a link as ``os.link`` does. Copy the file instead if one of the paths is below the tree."""
         start, end = self._read(source), self._new(target)
         if end is target and not self._copy(source):
             self._link(source, target, **named)
@@ -93,8 +94,8 @@ class Overlay:
             shutil.copyfile(start, end)
 
     def _of_copies(self, function: Any) -> Any:
-        """Return a function that does with what was written what another does with files. It does nothing with those
-        that are only in the tree.
+        """Wrap a function that takes a path, so that it works on the copy. It does nothing if the path is only in the
+        tree.
         """
 
         def of_copies(path: Any, *arguments: Any, **named: Any) -> Any:
@@ -106,7 +107,7 @@ class Overlay:
         return of_copies
 
     def _copy(self, file: Any) -> "str | None":
-        """Return where a path below the tree is written; None for others."""
+        """Return the path of the copy, for a path below the tree; None for other paths."""
         if not isinstance(file, (str, bytes, os.PathLike)):
             return None
         path = os.path.abspath(os.fsdecode(file))
@@ -115,20 +116,20 @@ class Overlay:
         return os.path.normpath(os.path.join(self._folder, os.path.relpath(path, self._tree)))
 
     def _read(self, file: Any) -> Any:
-        """Return where a file is read."""
+        """Return the path to read: the copy if there is one, but the tree's folder if both are folders."""
         copy = self._copy(file)
         is_there = copy and os.path.lexists(copy) and not (os.path.isdir(copy) and os.path.isdir(file))
         return copy if is_there else file
 
     def _new(self, file: Any) -> Any:
-        """Return where a file is written that is not there yet."""
+        """Return the path to write a new file to, and create its folder."""
         copy = self._copy(file)
         if copy:
             self._make_folders(os.path.dirname(copy))
         return copy or file
 
     def _written(self, file: Any) -> Any:
-        """Return where a file is written that may be there already."""
+        """Return the path to write to. An existing file in the tree is copied there first."""
         copy = self._new(file)
         if copy is not file and os.path.isfile(file) and not os.path.lexists(copy):
             shutil.copyfile(file, copy)
@@ -141,13 +142,13 @@ class Overlay:
 
 
 def attributes(file: str) -> Any:
-    """Return what ``setup()`` is called with in the file; nothing if there is no such file."""
+    """Return the arguments that the file gives to ``setup()``; empty if there is no such file."""
     import importlib
 
     def setup(**given: object) -> None:
         raise _Given(given)
 
-    # setuptools has distutils, too, and takes the place of Python's own.
+    # setuptools has its own distutils, in place of Python's.
     for name in ("setuptools", "distutils.core"):
         vars(importlib.import_module(name))["setup"] = setup
     if not os.path.isfile(file):
@@ -160,7 +161,7 @@ def attributes(file: str) -> Any:
 
 
 def described(given: Any) -> Any:
-    """Return what the build would do with these attributes, and with those of setup.cfg and pyproject.toml."""
+    """Return the build settings that these attributes, setup.cfg and pyproject.toml describe."""
     from setuptools import Distribution
 
     for name in ("setup_requires", "install_requires", "script_args"):
@@ -193,12 +194,12 @@ def _modules(build_py: Any, names: Any) -> Any:
 
 
 def extension(given: Any, command: Any) -> Any:
-    """Return what is compiled and linked for an extension, and where its build puts it."""
+    """Return the sources and flags of an extension, and the path of the file that its build creates."""
     flags = given.extra_compile_args or []
     of_compilers = flags if isinstance(flags, dict) else {"cxx": flags, "nvcc": flags}
     cxx, nvcc = (list(map(str, of_compilers.get(name) or [])) for name in ("cxx", "nvcc"))
     defines = [[name, value] for name, value in given.define_macros or []]
-    if getattr(given, "py_limited_api", False):  # torch's BuildExtension puts its own behind theirs
+    if getattr(given, "py_limited_api", False):  # torch's BuildExtension appends its own flag
         limited = f"-DPy_LIMITED_API={_limited()}"
         cxx, nvcc = ([each for each in words if not each.startswith("-DPy_LIMITED_API")] for words in (cxx, nvcc))
         cxx, nvcc = [*cxx, limited], [*nvcc, limited]
@@ -229,7 +230,7 @@ def _limited() -> str:
 
 
 def _own() -> "list[str]":
-    """Return the folders of headers and libraries that each build with torch has anyhow."""
+    """Return the folders of headers and libraries that every build with torch uses: Python's, torch's and CUDA's."""
     import sysconfig
 
     found = {sysconfig.get_path("include"), sysconfig.get_path("platinclude"), sysconfig.get_config_var("LIBDIR")}

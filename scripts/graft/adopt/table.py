@@ -1,4 +1,4 @@
-"""What is told of adopted operators: a table, changes, a report."""
+"""Report on adopted operators: a table, changes since an earlier run, and a report for other programs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from ..core.console import table
 
-# What a line says of an operator.
+# The facts about one operator, as ``python -m graft.adopt`` prints them.
 Line = Mapping[str, Any]
 
 
 def verdict(operator: Line) -> str:
-    """Return whether an operator is whole, needs a line, or cannot be."""
+    """Return the verdict on an operator: ``whole``, ``needs a line`` or ``cannot be``."""
     return "cannot be" if operator["refusal"] else "needs a line" if operator["needs"] else "whole"
 
 
-# What an author writes into adopt.toml.
+# The lines that an author has to add to adopt.toml, by need.
 _LINES = {
     "writes": 'need a line in adopt.toml, `writes = {f = ["out"]}`, or `[]` if one writes none of its arguments',
     "pure": 'return tensors, and may write arguments, too: name these, `writes = {f = ["out"], "*" = []}` (*: others)',
@@ -26,8 +26,8 @@ _LINES = {
 
 
 def shown(operators: Sequence[Line], left_out: Sequence[tuple[str, str]]) -> str:
-    """Return the table: each operator, what it becomes, where it has kernels; and below what differs, and what is no
-    operator.
+    """Return a table with the function, verdict and kernels of each operator, then notes, totals, and the operators
+    left out.
     """
     lines = [[each["full"], _function(each), verdict(each), each["kernels"]] for each in operators]
     notes = [f"  {each['full']}: {note}" for each in operators for note in _notes(each)]
@@ -59,7 +59,7 @@ def _notes(operator: Line) -> Iterator[str]:
 
 
 def changes(before: Mapping[str, Line], operators: Sequence[Line]) -> str:
-    """Return what is another than when it was adopted; empty for nothing."""
+    """Return the differences from the operators that were adopted before; empty if there are none."""
     after = {each["full"]: each for each in operators}
     lines = [f"  new: {name}" for name in after if name not in before]
     lines += [f"  gone: {name}" for name in before if name not in after]
@@ -75,5 +75,5 @@ def _told(text: str) -> str:
 
 
 def report_of(operators: Sequence[Line]) -> list[dict[str, Any]]:
-    """Return the table for other programs."""
+    """Return the facts and the verdict on each operator, for other programs."""
     return [{**each, "verdict": verdict(each)} for each in operators]

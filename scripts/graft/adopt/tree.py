@@ -1,5 +1,5 @@
-"""The source tree of an extension: what its build says, and its build for the installed torch, to ask what that
-registers.
+"""The source tree of an extension: its build settings, and a trial build for the installed torch that shows which
+operators it registers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..verbs import thin_files
 from .builds import TheirBuild, as_settings, their_build
 from .dispatcher import answer_of
 
-# Where the files lie that their build writes, below the adopted folder.
+# The folder below the adopted folder with the files that the extension's build writes.
 _WRITTEN = "written"
 
 _TABLE = '[tool.graft]\nnative = "."\n'
@@ -35,10 +35,10 @@ class Tree:
     """A source tree.
 
     Args:
-        build: what its build says; None if the settings are written by hand.
-        by_hand: the pyproject.toml with settings by hand.
-        extensions: the names of the extensions, with the ends of their files.
-        packages: the places of each of its Python packages.
+        build: its build settings; None if they are written by hand.
+        by_hand: the pyproject.toml with settings that are written by hand; None if there is none.
+        extensions: the suffixes of the extensions' files, by the extension's name.
+        packages: the folders of its Python packages, by name.
     """
 
     build: TheirBuild | None
@@ -55,17 +55,17 @@ class Tree:
 
     @property
     def libraries(self) -> list[str]:
-        """Where the extensions lie beside torch, for programs without Python."""
+        """The paths of the extensions' files beside torch, for programs without Python."""
         return [f"{name.replace('.', '/')}{suffix}" for name, suffix in self.extensions.items() if suffix]
 
     @property
     def written(self) -> dict[str, bytes]:
-        """What their build writes, by path in the adopted folder."""
+        """The files that the extensions' build writes, by path in the adopted folder."""
         return {f"{_WRITTEN}/{name}": content for name, content in self.build.written.items()} if self.build else {}
 
     @property
     def processor_flags(self) -> list[str]:
-        """The flags that compile the extensions for the processor of the machine that builds."""
+        """The flags that compile the extensions for the processor of this machine."""
         flags = [
             flag
             for each in (self.build.extensions if self.build else ())
@@ -74,14 +74,14 @@ class Tree:
         return [each for each in dict.fromkeys(flags) if any(map(OF_THIS_PROCESSOR.fullmatch, host_flags(each)))]
 
     def settings(self, folder: Path) -> str:
-        """Return the settings of an adopted folder, behind its table ``[tool.graft]``."""
+        """Return the build settings as TOML that follows the table ``[tool.graft]``; empty if the author wrote them."""
         return as_settings(self.build, folder, folder / _WRITTEN) if self.build else ""
 
     @contextmanager
     def built(self, request: Request) -> Iterator[Path]:
         """Build the extensions for the torch that ``request.python`` has. Yield the folder to import them from."""
         say("compile the extensions for the installed torch, to ask what they register")
-        # Beside a folder with settings by hand: their paths are relative.
+        # The paths in settings by hand are relative, so this folder lies beside the author's.
         beside = self.by_hand.parent.parent if self.by_hand else None
         with TemporaryDirectory(prefix="graft-adopt-", dir=beside) as top, TemporaryDirectory() as site:
             folder = Path(top).resolve()
@@ -94,10 +94,10 @@ class Tree:
             yield Path(site)
 
     def require_imports(self, modules: Sequence[str], python: str) -> None:
-        """Check that what the packages import is installed, before their extensions are compiled.
+        """Check that the modules that the packages import are installed, before the extensions are compiled.
 
         Raises:
-            UsageError: names the first that is not.
+            UsageError: a module is not installed; the message names the first.
         """
         packages = {name: [*map(str, places)] for name, places in self.packages.items()}
         request = {"modules": modules, "packages": packages, "extensions": [*self.extensions]}
@@ -109,7 +109,7 @@ class Tree:
 
 def tree_of(folder: Path, source: str, python: str, *, is_by_hand: bool) -> Tree:
     """Return the source tree of an adopted folder. With ``is_by_hand``, settings in its pyproject.toml are the
-    author's, and come first.
+    author's, and replace those of the build.
     """
     project = folder / PROJECT
     table = table_in(read_toml(project)) if project.is_file() else {}

@@ -30,10 +30,10 @@ _BOUND_FOR_CUDA = ("libtorch_cuda.so", "libc10_cuda.so")
 # The library with PyTorch's kernels.
 _OPERATORS = "libtorch_cpu.so"
 
-# A flag of every build of PyTorch. This library has the text of all flags around it.
+# A flag of every build of PyTorch. libtorch_cpu.so contains it in a text of all flags.
 _FLAG_OF_ALL = b" -DUSE_PTHREADPOOL "
 
-# The headers that sources include if a macro is defined, where a wheel may lack them.
+# Macros, each with a header that sources then include and that a wheel may lack.
 _HEADERS_OF = {
     "USE_FBGEMM": "fbgemm/Fbgemm.h",
     "USE_PYTORCH_QNNPACK": "pytorch_qnnpack.h",
@@ -117,7 +117,7 @@ class Base:
         return tuple(name for name in known if re.search(member.format(len(name), name).encode(), names))
 
     def fitted(self, toolchain: Toolchain) -> Toolchain:
-        """Return the compiler, which then compiles only for those CPU capabilities that the base has kernels for."""
+        """Return the toolchain with the base's macros, and only the CPU capabilities that the base has kernels for."""
         require_machine(self.wheel, self.machine, toolchain.machine)
         both = tuple(name for name in toolchain.capabilities if name in self.capabilities)
         macros = tuple(name for name in self.macros if name not in self.lacking)
@@ -125,7 +125,7 @@ class Base:
 
     @cached_property
     def macros(self) -> tuple[str, ...]:
-        """The macros that say what PyTorch was built with, such as ``USE_FBGEMM``: sources have other code without.
+        """The macros for options of PyTorch's build, such as ``USE_FBGEMM``, on which the code of sources depends.
         ``torch.__config__.show()`` prints them, too.
         """
         content = ElfFile(self.libraries / _OPERATORS).data
@@ -136,7 +136,7 @@ class Base:
 
     @property
     def lacking(self) -> dict[str, str]:
-        """The macros that cannot be defined, since sources then include a header that the base lacks: this header."""
+        """The macros that cannot be defined, each with the header that sources would include and the base lacks."""
         headers = {name: _HEADERS_OF[name] for name in self.macros if name in _HEADERS_OF}
         return {name: header for name, header in headers.items() if not (self.include / header).is_file()}
 
@@ -236,11 +236,11 @@ def unusable(where: Path, why: str) -> UsageError:
 
 def torchgen_command(tree: Path, module: str, *arguments: str | Path) -> tuple[list[str | Path], dict[str, str]]:
     """Return the command ``python -m module arguments`` of a process that imports the torchgen in ``tree``, and the
-    environment variables that it needs. ``module`` is one of the builder. Python searches the working directory first:
-    that of a user may be a checkout of PyTorch, which has another torchgen.
+    environment variables that it needs. ``module`` is one of the builder. Run the command outside of the user's working
+    directory, which Python searches first: it may be a checkout of PyTorch with another torchgen.
     """
     env = {"PYTHONPATH": python_path(tree), "PYTHONUTF8": "1"}
-    # Not beside the sources: they may be those of an installed torch.
+    # Write no bytecode beside the sources, which may be an installed torch's.
     env["PYTHONPYCACHEPREFIX"] = os.environ.get("PYTHONPYCACHEPREFIX") or str(BYTECODE)
     return [sys.executable, "-m", module, *arguments], env
 

@@ -1,4 +1,4 @@
-"""Direct calls between functions of a library; the dispatcher calls kernels through pointers."""
+"""Find direct calls between functions of a library. The dispatcher's calls are not direct: they use pointers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def kept_calls(path: Path, replaced: Iterable[tuple[Entry, Mapping[str, Any]]], 
 
     Args:
         path: the library of PyTorch's kernels.
-        replaced: the entries, each with PyTorch's.
-        note: where the result is kept, since the library is large.
+        replaced: the replacing entries, each with the fields of PyTorch's entry.
+        note: the file that caches the result, since the library is large.
     """
     names = sorted({name for ours, theirs in replaced for name in _called(ours, theirs)})
     key = [ElfFile(path).build_id, *names]
@@ -60,7 +60,7 @@ def kept_calls(path: Path, replaced: Iterable[tuple[Entry, Mapping[str, Any]]], 
 
 def python_overrides(tree: Path, replaced: Iterable[Entry]) -> list[str]:
     """Return the kernels of entries that ``torch._native`` may override in Python, each with the file that names both
-    the operator and the key. Whether it does depends on what is installed where torch is imported.
+    the operator and the key. Whether it does depends on the packages that are installed where torch is imported.
     """
     files = sorted((tree / "torch/_native/ops").rglob("*.py"))
     texts = {path.relative_to(tree).as_posix(): path.read_text(encoding="utf-8") for path in files}
@@ -74,7 +74,7 @@ def python_overrides(tree: Path, replaced: Iterable[Entry]) -> list[str]:
 
 
 def _called(ours: Entry, theirs: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the beginnings of the mangled names of what an entry replaces."""
+    """Yield the beginnings of the mangled names of the functions that an entry replaces."""
     root, _, overload = ours.operator.partition(".")
     out = [f"{root}_out", f"{root}_outf"]
     own = out if overload.endswith("out") else [root]
@@ -91,14 +91,14 @@ def _mangled(namespace: str, name: str) -> str:
 
 
 def _plain(symbol: str) -> str:
-    """Return the name of a function, or of the one that a lambda is in."""
+    """Return the demangled name of a function; for a lambda, the name of the function that contains it."""
     (name,) = run(["c++filt", "--no-params"], stdin=symbol).stdout.splitlines()
     name = name.replace("(anonymous namespace)::", "")
     return max(re.findall(r"\w+(?:::\w+)+", name), key=len, default=name)
 
 
 def demangled(symbols: Iterable[str]) -> dict[str, str]:
-    """Return functions with their parameters, as C++ writes them, by symbol."""
+    """Return the demangled name of each symbol, with the parameters."""
     every = sorted(symbols)
     return dict(zip(every, run(["c++filt"], stdin="\n".join(every)).stdout.splitlines(), strict=True))
 
@@ -109,7 +109,7 @@ def direct_callers(path: Path, names: Collection[str], left_out: str = r"^$") ->
     Args:
         path: the library.
         names: of called functions, as the beginnings of mangled names.
-        left_out: a pattern of callers that do not matter.
+        left_out: a pattern of callers to leave out.
     """
     library = SymbolFile(path)
     symbols, strings = library.functions()
@@ -129,7 +129,7 @@ def direct_callers(path: Path, names: Collection[str], left_out: str = r"^$") ->
 
 
 def _is_instruction(library: SymbolFile, start: int, place: int) -> bool:
-    """Return whether an instruction is at ``place`` in the function at ``start``, and not a part of one."""
+    """Return whether an instruction of the function at ``start`` begins at ``place``."""
     if library.machine != "EM_X86_64":
         return True
     section = library.section(".text")
@@ -161,7 +161,7 @@ def _calls(library: SymbolFile, targets: _Numbers) -> Iterator[tuple[int, int]]:
     assert section is not None
     find = {"EM_X86_64": _of_x86, "EM_AARCH64": _of_arm}[library.machine]
     for start in range(0, section["sh_size"], _CHUNK):
-        # The next chunk begins with the bytes that follow an instruction at the end.
+        # Chunks overlap by 4 bytes: the distance behind an opcode at the end of a chunk.
         size = min(_CHUNK + 4, section["sh_size"] - start)
         code = np.frombuffer(library.data, np.uint8, count=size, offset=section["sh_offset"] + start)
         places, reached = find(code, section["sh_addr"] + start)

@@ -1,5 +1,5 @@
-"""Get the base wheel from pip or from a local file, verify its sha256, and unpack what a build needs of it: headers,
-torchgen, libraries and Python sources.
+"""Get the base wheel from pip or from a local file, verify its sha256, and unpack the parts that a build needs:
+headers, torchgen, libraries and Python sources.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .shared import bases, link, share_tree, share_wheel, wheel_with
 # Space for the base wheel, its unpacked tree, objects and the new wheel, with a margin.
 _NEEDED_BYTES = 3 * 1024**3
 
-# PyTorch's own index answers at once, or cannot be reached from here.
+# Give up early: PyTorch's own index answers at once, or cannot be reached from here.
 _IMPATIENTLY = ("--retries=1", "--timeout=15")
 
-# The members that a build needs: by the beginning of their names, and texts that the build extends.
+# The members that a build needs, by the beginning of their names; and the suffixes of texts that it extends.
 _NEEDED, _EXTENDED = ("torch/include/", "torch/lib/", "torchgen/", "torch/_C."), (".py", ".pyi")
 
 
@@ -43,14 +43,14 @@ def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: 
 
 
 def fetch(pin: Pin, folder: Path, given: Path | None, line: StepLine, index: str = "") -> Path:
-    """Return the pin's wheel for this Python in ``folder``, a link to a shared one. Unless that is there, it is
-    ``given``, or pip downloads it, also from ``index``. The caller holds the folder's lock.
+    """Return the pin's wheel for this Python: a link in ``folder`` to a shared wheel. If it is missing, take the file
+    ``given``, or download it with pip, also from ``index``. The caller holds the folder's lock.
 
-    It must have the pinned sha256. If the pin has none for this Python, pip compares the wheel with the sha256 in
-    PyTorch's own index, and the wheel and its sha256 are printed.
+    The wheel must have the pinned sha256. If the pin has none for this Python, pip compares the wheel with the sha256
+    in PyTorch's own index, and the wheel and its sha256 are printed.
 
     Raises:
-        MissingError: there is no wheel for this Python, or pip cannot have it.
+        MissingError: there is no wheel for this Python, or pip cannot get it.
         UsageError: the file that was given is not the pinned one.
         RefusedError: the disk is full.
     """
@@ -91,7 +91,7 @@ def _link_wheel(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> 
     """Link a shared wheel into ``folder``, and note its hash. Return the link."""
     for old in (folder / VERIFIED, *folder.glob("torch-*.whl")):
         delete(old)
-    # A file name may contain several tags; the name of the new wheel has the pinned one.
+    # A file name may contain several tags; the name of the link has only the pinned one.
     kept = folder / (f"torch-{pin.version}-{tag}.whl" if tag else shared.name)
     folder.mkdir(parents=True, exist_ok=True)
     link(kept, shared)
@@ -100,11 +100,11 @@ def _link_wheel(shared: Path, pin: Pin, folder: Path, sha256: str, tag: str) -> 
 
 
 def kept_wheel(pin: Pin, folder: Path, sha256: str) -> Path | None:
-    """Return the pin's wheel in ``folder``, or None; with ``sha256``, only if it has that. It was verified before."""
+    """Return the verified wheel of the pin in ``folder``, or None; with ``sha256``, only if it has this hash."""
     note = folder / VERIFIED
     if not note.is_file() or (sha256 and note.read_text(encoding="utf-8") != sha256):
         return None
-    # A link leads nowhere once the shared wheels are deleted.
+    # The link is broken if the shared wheels were deleted.
     return next((path for path in folder.glob(f"torch-{pin.version}-*.whl") if path.is_file()), None)
 
 
@@ -138,7 +138,7 @@ def check_wheel(path: Path, pin: Pin) -> str:
 
 
 def in_name_of(path: Path, variable: str = "WHEEL") -> tuple[TorchVersion, frozenset[Tag]]:
-    """Return the version and the compatibility tags in the name of a wheel file, to which ``variable`` is set."""
+    """Return the version and the compatibility tags in the name of a wheel file. Errors name its ``variable``."""
     todo = f"set {variable} to a wheel file of torch, under its own name"
     if not path.is_file():
         raise UsageError(f"{variable}={path}: no such file", todo=todo)
@@ -168,7 +168,7 @@ def _no_wheel(pin: Pin) -> MissingError:
 
 
 def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
-    """Download with pip as it is configured; if it has none, from PyTorch's own index."""
+    """Download with pip's configured indexes; if they have no such wheel, from PyTorch's own index."""
     wanted = {pin.requirement: pinned_file(pin)[1]}
     options = platform_options(pin.machine)
     try:
@@ -189,7 +189,7 @@ def _downloaded(pin: Pin, folder: Path, line: StepLine, index: str) -> Path:
 
 
 def _unpacked(wheel: Path, folder: Path, line: StepLine) -> Base:
-    """Link what a build needs of ``wheel`` into ``folder``. It is extracted unless that was done before."""
+    """Link the tree of ``wheel`` into ``folder``. If it is new, extract the files that a build needs."""
     tree, done = folder / "tree", folder / "tree/.complete"
     mark = f"{wheel.name} {wheel.stat().st_size} {wheel.stat().st_mtime_ns}\n"
     line.note = "there already"

@@ -1,4 +1,4 @@
-"""The PyTorch that is used if ``PIN`` is not given: the first that can be downloaded for this Python."""
+"""Find the PyTorch to use if ``PIN`` is not given: the first that can be downloaded for this Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..inputs.toolchain import find_toolchain
 from .base import architectures_of, name_of_python
 from .fetch import fetch, kept_wheel
 
-# A file next to a wheel that was chosen, with what was printed about it. The wheel is chosen again while it exists.
+# The file next to a chosen wheel with the message about it. While the file exists, the wheel is chosen again.
 FOUND = "found"
 
 
@@ -45,8 +45,8 @@ class _Candidate:
 
 
 def usable_pins(patches: Path, machine: str = platform.machine()) -> list[Pin]:
-    """Return the pins with a wheel for this Python on a ``machine``, the default first: those with a pinned wheel for
-    CPUs, for this Python if possible, and of these the newest.
+    """Return the pins with a wheel for this Python on a ``machine``, the default first: pins whose wheel for CPUs is
+    for this Python, then pins with another wheel for CPUs, then others, and the newest first in each group.
 
     Raises:
         MissingError: there is none.
@@ -75,14 +75,14 @@ def default_release(patches: Path) -> TorchVersion:
 
 
 def oldest_release(patches: Path) -> TorchVersion:
-    """Return the oldest pinned release, which lacks most."""
+    """Return the oldest pinned release, which lacks the most features."""
     return TorchVersion(min((path.parent.name for path in patches.glob("*/pin.yaml")), key=Version))
 
 
 def find_pin(
     cuda_archs: CudaArchs = OF_BASE, patches: Path = PATCHES, cxx: str = "g++"
 ) -> tuple[TorchVersion, CudaArchs]:
-    """Download a wheel for this Python. Return its version, and ``cuda_archs``. Print once why it was chosen.
+    """Download a wheel for this Python. Return its version and the GPU architectures. Print once why it was chosen.
 
     A wheel for CPUs comes first, from pip's indexes or PyTorch's own; then the one for CUDA from pip's indexes. For
     that one, unless ``cuda_archs`` is given, CUDA kernels are built for this machine's GPU, or not at all.
@@ -119,19 +119,19 @@ def _candidates(patches: Path, cxx: str) -> list[list[_Candidate]]:
 
 
 def _found(candidates: list[list[_Candidate]]) -> _Candidate | None:
-    """Return the one that was found before."""
+    """Return the candidate that was chosen before, if its wheel is still there; else None."""
     return next((each for pair in candidates for each in pair if (each.folder / FOUND).is_file() and each.kept()), None)
 
 
 def _say_once(text: str, note: Path) -> None:
-    """Print ``text``, unless it is what was printed last for this base."""
+    """Print ``text``, unless it was the last text printed for this base, which ``note`` contains."""
     if note.read_text(encoding="utf-8") != text:
         say(text)
         note.write_text(text, encoding="utf-8")
 
 
 def fetch_unpinned(layout: Layout, given: Path | None) -> None:
-    """Get the wheel of a pin now, from pip or ``given``, if it has no sha256 for this Python."""
+    """Get the wheel of a pin now, from pip or ``given``, if the pin has no sha256 for this Python."""
     pin = pin_of(layout)
     # A pinned wheel is fetched, or refused, when the build needs it.
     if not pinned_file(pin)[1] and (given or pin.index):
@@ -140,7 +140,7 @@ def fetch_unpinned(layout: Layout, given: Path | None) -> None:
 
 
 def _first(candidates: list[list[_Candidate]], cxx: str) -> _Candidate:
-    """Download the first that can be had. Later releases count only if a constraint of pip's forbids earlier ones."""
+    """Download the first available wheel. Try later releases only if a constraint of pip's forbids the earlier ones."""
     find_toolchain(candidates[0][0].pin, cxx)  # report its errors before a download
     failures: list[UnavailableError] = []
     for of_release in candidates:
@@ -180,7 +180,7 @@ def _fetch(wanted: _Candidate, given: Path | None = None) -> None:
 
 
 def _choose_architectures(wheel: Path | None, given: CudaArchs) -> tuple[CudaArchs, str]:
-    """Return the architectures to build CUDA kernels for, those ``given`` or of this machine's GPUs, and the reason."""
+    """Return the architectures to build CUDA kernels for, ``given`` or this machine's GPUs', and the reason."""
     if given:
         return given, f"CUDA_ARCHS={given}"
     gpus = gpu_architectures()
@@ -188,7 +188,7 @@ def _choose_architectures(wheel: Path | None, given: CudaArchs) -> tuple[CudaArc
         return NO_GPU, 'no CUDA kernels, since no GPU was found here (CUDA_ARCHS="80 90" builds them)'
     with ZipFile(wheel) as archive:
         supported = architectures_of(archive.read("torch/lib/libtorch_python.so"))
-    # nvcc may lack architectures that the wheel lacks, above all older ones.
+    # nvcc may not support an architecture that the wheel lacks, mainly an older one.
     oldest = min((int(name.rstrip("af")) for name in supported), default=sys.maxsize)
     if usable := [name for name in gpus if int(name) >= oldest]:
         return CudaArchs(" ".join(usable)), f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"

@@ -21,7 +21,7 @@ from ..inputs.pin import known_pins
 from ..options import INSTALLED, Request
 from .base import NO_GIL, Base, refuse_other_devices, unusable
 
-# A folder in the environment's site-packages. No module can have this name.
+# The folder of trees in the environment's site-packages. No module can have this name.
 TREES = "torch.graft"
 
 # The packages of a base.
@@ -57,10 +57,10 @@ class Environment:
         return TorchVersion(found[0]) if found else Base(self.site / "torch", self.site).version
 
     def require_official(self) -> None:
-        """Check that its torch is no grafted wheel.
+        """Check that its torch is not a grafted wheel.
 
         Raises:
-            UsageError: it is.
+            UsageError: it is a grafted wheel.
         """
         if (self.site / ADDED).is_file():
             # 2.13.0+cpu for 2.13.0+cpu.graft.<hash>.
@@ -125,7 +125,7 @@ def find_environment(python: str) -> Environment:
 
 
 def _on_pythonpath() -> str:
-    """Say that there is a torch on PYTHONPATH, if there is one."""
+    """Return a text for an error about a torch on PYTHONPATH; empty if there is none."""
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     found = next((path for path in paths if path and (Path(path) / "torch").is_dir()), "")
     return f"; {found}/torch is on PYTHONPATH, which other programs of that Python do not read" if found else ""

@@ -1,6 +1,6 @@
-"""The private names of PyTorch that a running process relies on: ``graft.load`` finds each there, or loads nothing.
+"""The private names of PyTorch that a running process relies on: ``graft.load`` checks that each exists.
 
-PyTorch may rename them in any release. Three other places rely on private names, and say themselves which: the texts in
+PyTorch may rename them in any release. Three other places rely on private names, and list them themselves: the texts in
 ``compose/appended`` (``compose.appending.require_names``), ``codegen/torchgen.py``, which imports them, and
 ``compile/templates/loads.cpp``, whose members are below.
 """
@@ -22,8 +22,8 @@ from ..core.errors import UsageError
 from ..core.files import write_atomically
 from .base import Base
 
-# What a name is: a function with a cache, a class that empties one, something that is called, read or replaced; a name
-# in torch._C, which has no source; a member of a C++ class.
+# The kinds of names. CACHE: a function with a cache, or a class that empties one. PYTHON: a name that is called, read
+# or replaced. BINDING: a name in torch._C, which has no source. MEMBER: a member of a C++ class.
 CACHE, PYTHON, BINDING, MEMBER = "cache", "name", "binding", "member"
 
 # The oldest release with a pin.
@@ -38,9 +38,10 @@ class Private:
         file: relative to ``torch``: a Python file or a header. For ``BINDING`` the module.
         kind: ``CACHE``, ``PYTHON``, ``BINDING`` or ``MEMBER``.
         purpose: what they are for.
-        text: the names, separated by spaces; those in classes behind a dot, and one that replaced another behind a bar.
-        since: the first release that has them. An older one needs none of them.
-        is_for_speed: whether only time is lost without them. Without others, results could be wrong.
+        text: the names, separated by spaces. A dot separates a class from its member, a bar an old name from its new
+            one.
+        since: the first release that has them. Older releases do not need them.
+        is_for_speed: whether PyTorch is only slower without them. Without other names, results could be wrong.
     """
 
     file: str
@@ -146,7 +147,7 @@ def caches() -> dict[str, list[str]]:
 
 
 def lacking(torch: Path, version: str, private: Sequence[Private] = PRIVATE) -> Iterator[tuple[Private, str]]:
-    """Yield the names that a torch lacks, each with what it is for.
+    """Yield the names that a torch lacks, each after its ``Private``.
 
     Args:
         torch: the folder ``torch`` of the release, which is read and not imported.
@@ -173,7 +174,7 @@ def _has(torch: Path, private: Private, names: str) -> bool:
 
 
 def require_private_names(base: Base, note: Path) -> None:
-    """Check that a base has all that a running process relies on; say which names it lacks that only save time.
+    """Check that a base has all names that a running process relies on; warn about missing ones that only save time.
 
     Args:
         base: the base.
@@ -201,7 +202,7 @@ def require_private_names(base: Base, note: Path) -> None:
 
 
 def told(base: Base) -> list[tuple[Private, str]]:
-    """Return the names that a base lacks, each with a line about it."""
+    """Return the ``Private`` of each name that a base lacks, with a message about the name."""
     found = lacking(base.tree / "torch", base.version)
     return [(each, f"torch {base.version}: {each.file} has no {name} ({each.purpose})") for each, name in found]
 
@@ -212,7 +213,7 @@ def _library(torch: Path) -> bytes:
 
 
 def _found(scope: ast.AST, path: Sequence[str]) -> ast.AST | None:
-    """Return what defines a name in a module or class, and the names behind it in that."""
+    """Return the statement of a module or class that defines the dotted name with the parts ``path``, or None."""
     name, *others = path
     for each in _statements(scope):
         if name in _defined(each):

@@ -1,6 +1,4 @@
-"""Base wheels, and what is unpacked of them. All builds share these, in a folder for each wheel's sha256. Complete
-files never change.
-"""
+"""Base wheels and their unpacked trees, shared by all builds in a folder for each sha256. Complete files never change."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ _READ_ONLY = 0o444
 
 
 def bases() -> Path:
-    """Return the folder of base wheels, and of what is unpacked of them."""
+    """Return the folder of base wheels and their unpacked trees."""
     return store() / "bases"
 
 
@@ -45,7 +43,7 @@ def share_tree(sha256: str, unpack: Callable[[Path], None]) -> Path:
     tree, partial = folder / "tree", folder / "tree.partial"
     with _lock(folder):
         if not tree.is_dir():
-            delete(partial)  # as above
+            delete(partial)  # left by a build that was killed
             unpack(partial)
             for name in files_below(partial):
                 (partial / name).chmod(_READ_ONLY)
@@ -54,7 +52,7 @@ def share_tree(sha256: str, unpack: Callable[[Path], None]) -> Path:
 
 
 def link(path: Path, target: Path) -> None:
-    """Make ``path`` a link to ``target``, in place of what is there."""
+    """Make ``path`` a link to ``target``. Delete any file or folder at ``path``."""
     if path.is_symlink() and path.readlink() == target:
         return
     delete(path)

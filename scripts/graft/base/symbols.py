@@ -1,4 +1,4 @@
-"""The symbols of ELF files, and an index of those of the base's libraries.
+"""The symbols of ELF files, and an index of the symbols of the base's libraries.
 
 The official libraries are not stripped. Their symbol tables take half a gigabyte, and a link needs a few hundred
 entries. numpy reads them: pyelftools takes minutes.
@@ -20,7 +20,7 @@ from ..core.elf import ElfFile
 from ..core.files import file_lock, write_atomically
 from ..core.layout import store
 
-# Increase this when the format changes.
+# Increase this when the format of indexes changes.
 _FORMAT = 1
 
 # Elf64_Sym, and the values of its fields (System V ABI, "Symbol Table"; GNU for IFUNC).
@@ -34,7 +34,7 @@ _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
 
 _ENTRY = np.dtype([("hash", "<u8"), ("value", "<u8"), ("kind", "u1")])
 
-# The kinds of a symbol in the index. An exported function has two.
+# The kinds of a symbol in the index, as bits. An exported function has two.
 FUNCTION, DATA, EXPORTED = 1, 2, 4
 
 
@@ -80,7 +80,7 @@ class SymbolFile(ElfFile):
         return frozenset(_names(self._static, is_meant & (symbols["section"] != _UNDEFINED)))
 
     def defined_functions(self) -> frozenset[str]:
-        """Return the functions that an object file alone defines for others."""
+        """Return the functions that an object file defines for others with strong symbols."""
         symbols, _ = self._static
         is_meant = (symbols["info"] >> 4 == _GLOBAL) & (symbols["info"] & 15 == _FUNCTION)
         return frozenset(_names(self._static, is_meant & (symbols["section"] != _UNDEFINED)))
@@ -126,11 +126,11 @@ def _names(table: _Table, is_meant: npt.NDArray[Any]) -> Iterator[str]:
 
 
 class SymbolIndex:
-    """The symbols that one library defines, looked up by name. It is kept under the library's build-id.
+    """An index of the symbols that one library defines, by name. Its file is named after the library's build-id.
 
     Args:
         path: the library.
-        folder: the folder of the indexes; by default that of the store, which all bases share.
+        folder: the folder of the indexes; by default the store's, which all bases share.
     """
 
     def __init__(self, path: Path, folder: Path | None = None) -> None:
@@ -147,7 +147,7 @@ class SymbolIndex:
         self._entries: npt.NDArray[Any] = np.memmap(kept, _ENTRY, "r")
 
     def find(self, names: Iterable[str], kind: int) -> dict[str, list[int]]:
-        """Return the addresses of those of ``names`` that are of a ``kind``. An ambiguous name has several."""
+        """Return the addresses of the ``names`` that are of a ``kind``. An ambiguous name has several."""
         found: dict[str, list[int]] = {}
         for name in names:
             wanted = np.uint64(_hash(name))
@@ -158,8 +158,8 @@ class SymbolIndex:
 
 
 def keep_indexes(libraries: Iterable[Path], folder: Path | None = None) -> None:
-    """Make the indexes of libraries that are not kept yet, in a second or two each. The link that needs one reports
-    what is wrong with its library.
+    """Create missing indexes of libraries, in a second or two each. Ignore errors: the link that needs one reports
+    them.
     """
     for path in libraries:
         with suppress(Exception):

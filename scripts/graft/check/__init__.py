@@ -1,11 +1,11 @@
 """Find all errors in native folders in one run, before a compiler runs, each with its place.
 
-torchgen decides what is valid wherever it can, and the compiler about the types in formulas. This package adds the
-place in the user's file and a remedy, and checks what both accept. Read ``functions``, ``derivatives``, ``formulas``,
-``kernels``, and ``generated``, which reads what torchgen made.
-torchgen is in the base's tree, so checks run in a separate process, which ``generator`` starts.
+torchgen decides what is valid wherever it can, and the compiler decides about the types in formulas. This package adds
+the place in the user's file and a remedy, and finds errors that neither reports. Start reading with ``functions``,
+``derivatives``, ``formulas`` and ``kernels``; ``generated`` checks the code that torchgen writes. torchgen is in the
+base's tree, so checks run in a separate process, which ``generator`` starts.
 
-The list that collects what they find is here.
+``Findings``, the list that collects errors and warnings, is defined here.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ..inputs.entries import Place
 # Codes of findings.
 SAME_ARGUMENTS, NO_SEEDED_TAG = "same-arguments", "no-seeded-tag"
 
-# Begins the line in which the checking process hands its findings on, as JSON.
+# The prefix of the line in which the checking process passes on its findings, as JSON.
 FOUND = "found: "
 
 
 @dataclass
 class Findings:
-    """All findings.
+    """The errors and warnings that the checks found.
 
     Args:
         found: the findings, without duplicates.
@@ -50,7 +50,7 @@ class Findings:
         return [finding for finding in self.found if not finding.is_warning]
 
     def lines(self) -> list[str]:
-        """Every finding, in the order of the files."""
+        """Every finding as text, in the order of the files."""
         return [str(finding) for finding in sorted(self.found)]
 
     def settle(self) -> None:
@@ -72,13 +72,13 @@ class Findings:
 
 
 def line_of(file: Path, line: int, seen_from: Path) -> str:
-    """Return how a message about ``seen_from`` refers to a place."""
+    """Return the words for a place in a message about ``seen_from``: ``line 5``, or ``file:5`` for another file."""
     return f"line {line}" if file == seen_from else f"{file}:{line}"
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return ``did you mean `x`?`` for the word of ``known`` most similar to ``word``, or else ``otherwise``, or all of
-    them.
+    """Return ``did you mean `x`?`` for the word of ``known`` most similar to ``word``. If none is, return
+    ``otherwise``, or a list of all words.
     """
     words = sorted(known)
     close = [each for each in words if each.lower() == word.lower()]

@@ -1,6 +1,6 @@
 """``python -m graft.check``: print the errors in native folders, and exit with 1 if there are any; otherwise generate.
 
-One process does both, so that a folder without errors is one that torchgen generates code for.
+One process checks and generates, so torchgen can generate code for every folder without errors.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _check_autocast(
 
 
 def _listed_for_autocast(natives: NativeFolders, findings: Findings) -> Iterator[tuple[str, Place]]:
-    """Yield the operators that the folders list for autocast. Anything but policies with lists of names is reported."""
+    """Yield each operator that the folders list for autocast, with its place. Report lists of another form."""
     form = "write a policy and a list of operators: `fp32: [my_loss]`"
     for folder in natives.folders:
         path = folder.place(AUTOCAST)
@@ -125,7 +125,7 @@ def _listed_for_autocast(natives: NativeFolders, findings: Findings) -> Iterator
 
 
 def main() -> int:
-    """Check, and generate if ``--out`` says where."""
+    """Check, and generate if ``--out`` is given."""
     parser = argparse.ArgumentParser(prog="python -m graft.check", description=__doc__)
     parser.add_argument("base", type=Path, help="the unpacked base")
     parser.add_argument("natives", type=saved_natives, help="the native folders: a file that a snapshot writes")

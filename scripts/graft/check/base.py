@@ -17,7 +17,7 @@ from ..inputs.helpers import HEADER, MANGLED, fixed_functions
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 
-# The headers with the operators.
+# The headers that declare operators begin with these.
 _OF_OPERATORS = ("ATen/ops/", "ATen/RedispatchFunctions.h", "torch/csrc/autograd/generated/")
 
 
@@ -119,7 +119,7 @@ class BaseOperators:
 
     @cached_property
     def fixed_formula_functions(self) -> set[str]:
-        """Those of them that are inline, or in the code that torchgen writes for every operator."""
+        """The formula functions that are inline, or in the code that torchgen writes for every operator."""
         return fixed_functions(self.tree)
 
     def calling(self, names: Iterable[str]) -> list[str]:
@@ -128,7 +128,7 @@ class BaseOperators:
         return [operator for operator, text in self.derivatives.items() if called.search(text)]
 
     def callers_of_helpers(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """Return what calls functions for formulas of these names in PyTorch's library, by function with parameters."""
+        """Return the callers of these formula functions in PyTorch's library, by the function with its parameters."""
         library = self.tree / "torch/lib/libtorch_cpu.so"
         called = [f"{MANGLED}{len(name)}{name}{end}" for name in names for end in "EI"]
         found = direct_callers(library, called) if called and library.is_file() else {}
@@ -136,7 +136,7 @@ class BaseOperators:
         return {plain[symbol]: [plain[caller] for caller in callers] for symbol, callers in found.items()}
 
     def has_word(self, word: str) -> bool:
-        """Return whether a header for formulas contains this word, or has a macro that pastes it together."""
+        """Return whether a header for formulas contains this word, or a macro that pastes it together."""
         while word not in self._words and (left := next(self._headers, None)) is not None:
             self._words.update(re.findall(r"[A-Za-z_]\w*", left))
             self._pasted.update(re.findall(r"\b(\w+)##", left))
@@ -145,7 +145,7 @@ class BaseOperators:
 
     @cached_property
     def _headers(self) -> Iterator[str]:
-        """The texts of the headers, those for formulas first, without those of operators, which are known."""
+        """The texts of headers, those for formulas first. Headers of operators are left out."""
         include = self.tree / "torch/include"
         templates = self.tree / PACKAGED[DERIVATIVES] / "templates"
         waiting = [include / HEADER, *(include / f"ATen/core/{name}.h" for name in ("TensorBody", "TensorBase"))]

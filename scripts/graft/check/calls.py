@@ -1,4 +1,4 @@
-"""The calls in C++ sources that name a function without its namespace, and what the text says about their arguments."""
+"""Find calls in C++ sources that name a function without its namespace, and the types of their arguments."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tree_sitter import Node
 
 from ..inputs.cplusplus import canonical, nodes_of, parse, text_of
 
-# What declares variables.
+# The syntax nodes that declare variables.
 _DECLARING = ("parameter_declaration", "optional_parameter_declaration", "declaration", "for_range_loop")
 _STORAGE = re.compile(r"\b(static|constexpr|thread_local|inline|extern)\b")
 
-# A type that the text does not say.
+# Stands for a type that the source does not show.
 UNKNOWN = ""
 
 # Methods of a tensor that return numbers.
@@ -33,7 +33,7 @@ _RETURN_NUMBERS = {
 }
 # The longest text of a call that messages show.
 _LONGEST = 60
-# How deep the text of an expression is read.
+# The number of nested expressions that are read to find a type.
 _DEEPEST = 8
 
 
@@ -47,7 +47,7 @@ class Call:
         text: the call; its name alone if it is long.
         namespace: where the call is, for example ``at::native``.
         is_in_class: whether it is in a class, or in a function that is defined with its class's or namespace's name.
-        arguments: what is passed.
+        arguments: the expressions that are passed.
         variables: the variables of the function around it.
     """
 
@@ -60,7 +60,7 @@ class Call:
     variables: Variables = field(repr=False)
 
     def type_of(self, position: int) -> str:
-        """Return the type of an argument, in the spelling of ``canonical``; UNKNOWN if the text does not say it."""
+        """Return the type of an argument, in the spelling of ``canonical``; UNKNOWN if the source does not show it."""
         return self.variables.type_of(self.arguments[position])
 
 
@@ -79,7 +79,7 @@ class Variables:
 
     @cached_property
     def _declared(self) -> dict[str, tuple[str, Node | None]]:
-        """The type and the value of each variable. That of a name with several types is unknown."""
+        """The type and the value of each variable; unknown for a name that is declared with several types."""
         found: dict[str, tuple[str, Node | None]] = {}
         for name, kind, value in _declarations(self._function) if self._function else ():
             is_other = found.get(name, (kind,))[0] != kind
@@ -87,7 +87,7 @@ class Variables:
         return found
 
     def type_of(self, value: Node, depth: int = 0) -> str:
-        """Return the type of an expression; UNKNOWN if the text does not say it."""
+        """Return the type of an expression; UNKNOWN if the source does not show it."""
         if value.type == "identifier":
             kind, given = self._declared.get(text_of(value), (UNKNOWN, None))
             if not re.search(r"\bauto\b", kind):
@@ -102,7 +102,7 @@ class Variables:
         return self._result(value, depth) if value.type == "call_expression" else UNKNOWN
 
     def _result(self, call: Node, depth: int) -> str:
-        """Return the type of what an operator or a method returns: a tensor, which is no variable, or a vector."""
+        """Return the type of a call's result: ``const Tensor&`` for a tensor, or a vector; UNKNOWN for others."""
         called = call.child_by_field_name("function")
         if called is None or depth > _DEEPEST:
             return UNKNOWN
@@ -117,7 +117,7 @@ class Variables:
 
 
 def is_tensor(kind: str) -> bool:
-    """Return whether a type is one of tensors, or of vectors of numbers."""
+    """Return whether a type is a tensor, or a vector of numbers."""
     return "Tensor" in kind or "Vec" in kind
 
 
@@ -143,7 +143,7 @@ def calls_of(text: str, name: str) -> Iterator[Call]:
 
 
 def methods_of(text: str) -> set[str]:
-    """Return the names of the functions of classes in a source."""
+    """Return the names of the member functions that a source declares."""
     declared = [node for node in nodes_of(parse(text)) if node.type == "function_declarator"]
     names = [node.child_by_field_name("declarator") for node in declared]
     return {text_of(name) for name in names if name is not None and name.type == "field_identifier"}
@@ -169,7 +169,7 @@ def _has_scope(function: Node | None) -> bool:
 
 
 def _defined(function: Node) -> str:
-    """Return the name that a function is defined with."""
+    """Return the name in a function's definition, with its scope as written there."""
     declarator = function.child_by_field_name("declarator")
     while declarator is not None and declarator.type != "function_declarator":
         declarator = next(iter(reversed(declarator.named_children)), None)

@@ -1,4 +1,4 @@
-"""Check that folders register no decomposition that PyTorch has. `import torch` would work, but torch.compile fail."""
+"""Check that folders register no decomposition that PyTorch has: `import torch` would work, but not torch.compile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPERATOR = re.compile(r"\baten\.(\w+)(?:\.(\w+))?")
 
 
 def check_decompositions(natives: NativeFolders, tree: Path, findings: Findings) -> None:
-    """Check the Python files of ``natives``; ``tree`` is the base's."""
+    """Check the Python files of ``natives`` against PyTorch's, which are in the base's ``tree``."""
     for name, (files, todo) in _TABLES.items():
         texts = natives.texts(PYTHON / name)
         ours = [(path, *each) for path, text in texts.items() for each in _registered(text)]

@@ -45,7 +45,7 @@ def check_derivatives(
 ) -> None:
     """Check each entry against its function, except for those in ``unknown``, whose own entries are invalid.
 
-    Formulas may call functions that are ``declared``, beside PyTorch's.
+    Formulas may call PyTorch's functions, and those in ``declared``.
     """
     own = {str(f.schema.name): f for f in functions if not f.entry.is_replacing}
     explicit = {str(f.schema.name): f for f in functions if f.is_explicit_now}
@@ -84,8 +84,8 @@ def check_derivatives(
 
 
 def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry | None:
-    """Return an entry that replaces PyTorch's, completed with the formulas that it leaves out; others as they are. None
-    if it cannot take the place of PyTorch's, which is reported.
+    """Complete an entry that replaces PyTorch's with the formulas that it leaves out. Return other entries as they are,
+    and None for an entry that cannot replace PyTorch's, which is reported.
     """
     if not entry.is_replacing:
         return entry
@@ -175,8 +175,8 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
 def _let_torchgen_judge(
     entries: list[Entry], natives: list[NativeFunction], around: Surroundings, findings: Findings
 ) -> None:
-    """Report torchgen's errors about ``entries``, each together with the variants of its operator, and what the
-    compiler would not accept of the formulas that it makes.
+    """Report torchgen's errors about ``entries``, and errors in the formulas that it makes, which a compiler would
+    refuse. Each entry is processed together with the variants of its operator.
     """
     by_root: dict[str, list[NativeFunction]] = defaultdict(list)
     for native in natives:
@@ -218,7 +218,7 @@ def _info(entry: Entry, natives: list[NativeFunction]) -> Any:
 
 
 def _warn_of_missing(functions: list[Function], seen: Container[str], findings: Findings) -> None:
-    """An operator without a formula raises an error in backward. That should be a decision, not an oversight."""
+    """Warn of operators without a formula: they raise an error in backward, which should not happen by oversight."""
     for function in functions:
         schema, native = function.schema, function.native
         takes = _differentiable(schema.arguments.flat_non_out)

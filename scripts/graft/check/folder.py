@@ -60,7 +60,7 @@ def check_files(natives: NativeFolders, findings: Findings) -> None:
 
 
 def _check_text_of(path: Path, data: bytes, findings: Findings) -> bool:
-    """Return whether a file is text in UTF-8. One that is not is not checked further."""
+    """Return whether a file is text in UTF-8. Another file is reported, and not checked further."""
     try:
         data.decode()
         place, what, todo = data.find(b"\0"), "NUL character", "delete it"
@@ -77,7 +77,7 @@ def _check_text_of(path: Path, data: bytes, findings: Findings) -> bool:
 
 
 def _check_includes(path: Path, name: Path, text: str, findings: Findings) -> None:
-    """Check that no header is included by a path that only this machine has."""
+    """Warn of headers that are included by a path outside the folder, which another machine may lack."""
     for found in _INCLUDE.finditer(text):
         if os.path.normpath(name.parent / found[1]).startswith(("/", "..")):
             place = path, text.count("\n", 0, found.start()) + 1, 0
@@ -104,7 +104,7 @@ def _check_unread(path: Path, name: Path, findings: Findings) -> None:
 
 
 def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None:
-    """Check the files below ``python/``; ``tree`` is the base's."""
+    """Check the files below ``python/`` against those of torch, which are in the base's ``tree``."""
     torch = tree / "torch"
     before: dict[Path, str] = {}  # the texts of torch and of the previous folders
     names = {name.relative_to(PYTHON) for name in natives.python}
@@ -130,7 +130,7 @@ def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None
 
 
 def _check_place(folder: NativeFolder, torch: Path, findings: Findings) -> None:
-    """Python files alone make a native folder if they are for torch; any project may have a folder ``python``."""
+    """Report a folder with only Python files, unless one is for a file of torch: any project may have a ``python``."""
     has_others = folder.cplusplus or folder.paths.keys() & {*YAML}
     if (
         folder.python
@@ -172,7 +172,7 @@ def _check_stub(path: Path, name: Path, names: set[Path], torch: Path, findings:
 
 
 def _check_text(path: Path, text: str, upstream: Path, texts: dict[Path, str], findings: Findings) -> None:
-    """Check that the text is valid Python behind that of torch and of previous folders, and that names are defined."""
+    """Check that the text is valid Python after that of torch and of previous folders, and that names are defined."""
     if upstream not in texts and upstream.is_file():
         texts[upstream] = upstream.read_text(encoding="utf-8")
     before = texts.get(upstream)
@@ -219,8 +219,8 @@ def parse_python(path: Path, text: str, findings: Findings) -> ast.Module | None
 
 
 def _about(error: Exception) -> tuple[int, int, str]:
-    """Return the line, the column and the message of an error of Python's parser. It raises MemoryError, too, for code
-    that is nested too deeply.
+    """Return the line, the column and the message of an error of Python's parser, which raises MemoryError, too, for
+    code that is nested too deeply.
     """
     message = (
         "nested too deeply" if isinstance(error, RecursionError | MemoryError) else getattr(error, "msg", str(error))

@@ -1,7 +1,7 @@
 """Check the formulas of derivatives.yaml: their names, and how many gradients they give.
 
-Names are looked up in what torchgen makes of a formula, since that is compiled: it replaces text such as
-``self.sym_sizes()`` by what it saves. The compiler reports the rest, with the entry's line (``compile.messages``).
+Names are looked up in the formula that torchgen generates, since this is compiled: torchgen replaces text such as
+``self.sym_sizes()`` by saved variables. The compiler reports the rest, with the entry's line (``compile.messages``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OF_OPTIONAL = frozenset({"value", "has_value", "value_or", "and_then", "transfo
 
 @dataclass
 class Surroundings:
-    """What a formula can use.
+    """The operators and functions that a formula can use.
 
     Args:
         base: the base.
@@ -92,7 +92,7 @@ class Surroundings:
         return {name.partition(".")[0] for name in self.unknown}
 
     def is_function(self, name: str) -> bool:
-        """Return whether a formula can call a function of this name, as far as is known without other headers."""
+        """Return whether a formula can call a function of this name, as far as these operators and functions show."""
         root = re.sub(r"_symint|_outf?$", "", name)
         is_operator = root in self.own or root in self._invalid or bool(self.base.schemas_named(root))
         return is_operator or name in self.helpers
@@ -114,7 +114,7 @@ def formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
 
 
 def output_names(schema: FunctionSchema) -> list[str]:
-    """Return the names that formulas have for the returns, if there are several or they are named."""
+    """Return the names that formulas use for the returns, if these are named or there are several."""
     numbered = [f"result{i}" for i in range(len(schema.returns))] if len(schema.returns) > 1 else []
     return [*(r.name for r in schema.returns if r.name), *numbered]
 
@@ -151,7 +151,7 @@ def _names(key: str) -> tuple[str, ...]:
 def check_formulas(
     entry: Entry, infos: Mapping[str, DifferentiabilityInfo], around: Surroundings, findings: Findings
 ) -> None:
-    """Check each formula of ``entry``, of which torchgen makes ``infos``, by dispatch key."""
+    """Check each formula of ``entry``. ``infos`` has torchgen's results for the entry, by dispatch key."""
     written = {_names(key): (text, place) for key, text, place in formulas(entry)}
     for info in infos.values():
         schema = info.func.func
@@ -180,7 +180,7 @@ def check_formulas(
                 what = f"`auto_element_wise` gives one tensor, and `{', '.join(forward.var_names)}` is a list"
                 findings.add(place, what, "write a formula that gives a list, or leave this out")
             elif formula.text not in SPECIAL:
-                # A formula that torchgen derives from the backward formula repeats its names.
+                # A formula that torchgen derives from the backward formula has the names of that one.
                 known = named | duals | (backward if text in SPECIAL else set())
                 _check_names(formula, place, (known | of_torchgen, known, gradients - named), around, findings)
 
@@ -194,8 +194,8 @@ class _Formula:
     """A formula.
 
     Args:
-        written: as the user wrote it.
-        text: as torchgen compiles it.
+        written: the formula as the user wrote it.
+        text: the formula as torchgen generates it.
         key: the variables that it is for.
     """
 
@@ -205,12 +205,12 @@ class _Formula:
 
     @cached_property
     def tree(self) -> Node:
-        """The syntax tree of a declaration with it."""
+        """The syntax tree of a declaration that has the formula as its value."""
         return parse(f"auto _ = {self.text};")
 
     @property
     def value(self) -> Node | None:
-        """Its node in the tree."""
+        """The formula's node in the tree."""
         declarator = self.tree.named_children[0].child_by_field_name("declarator")
         return declarator.child_by_field_name("value") if declarator is not None else None
 
@@ -222,8 +222,8 @@ def _check_names(
     around: Surroundings,
     findings: Findings,
 ) -> list[str]:
-    """Check that each name is known, and return the others. ``variables`` are those that it may use, those that a user
-    could write, and those of formulas of the other pass.
+    """Report the names that are not defined, and return them. ``variables`` has the names that the formula may use, the
+    names that a user could write, and the names for formulas of the other pass.
     """
     mine, written, others = variables
     key = ", ".join(formula.key)
@@ -265,11 +265,11 @@ def _unknown(tree: Node, variables: set[str] | frozenset[str], around: Surroundi
         is_called = parent is not None and parent.child_by_field_name("function") == node
         is_template = parent is not None and parent.type == "template_function"
         is_value = node.type == "identifier" and not (is_member or is_called or is_template)
-        if name.isupper() or (around.is_function(name) and not is_value):  # or a macro
+        if name.isupper() or (around.is_function(name) and not is_value):  # a macro, or a function
             continue
         if name in variables and before.rstrip().endswith("::"):
             yield name
-        # Headers contain such words, too: as names of parameters.
+        # Headers also contain lowercase words, as names of parameters, so they do not define a variable.
         is_variable = is_value and re.match(r"[a-z_](?![A-Z])", name)
         if is_variable or not (around.base.has_word(name) or _is_of_libc(name)):
             yield name
@@ -289,7 +289,7 @@ def _is_declared(node: Node) -> bool:
 
 
 def _check_number(formula: _Formula, place: Place, around: Surroundings, findings: Findings) -> None:
-    """Several variables share a ``std::tuple`` with an element for each; one variable gets the value."""
+    """Check the number of gradients: variables that share a formula need a ``std::tuple`` with one for each of them."""
     names = ", ".join(formula.key)
     for part, numbers in _numbers(formula.value, around):
         given = [number for number in numbers if number is not None]
@@ -339,7 +339,7 @@ def _check_optional(derivative: Derivative, schema: FunctionSchema, place: Place
     for saved in derivative.saved_inputs:
         first = re.match(r"\w+", saved.expr)
         argument = arguments.get(first[0]) if first else None
-        # What is saved is computed in the forward pass, where an optional tensor is a std::optional.
+        # Saved expressions are computed in the forward pass, where an optional tensor is a std::optional.
         if argument is None or str(saved.nctype.name) == argument.name or not argument.type.is_tensor_like():
             continue
         is_guarded, name = "has_value()" in saved.expr, argument.name
@@ -360,17 +360,17 @@ def _check_optional(derivative: Derivative, schema: FunctionSchema, place: Place
 
 
 def _is_optional_value(argument: Argument) -> bool:
-    """Return whether an argument is a ``std::optional`` in formulas. Optional tensors, texts and lists are not."""
+    """Return whether an argument is a ``std::optional`` in formulas. Optional tensors, strings and lists are not."""
     kind = argument.type
     is_value = isinstance(kind, OptionalType) and isinstance(kind.elem, BaseType)
     return is_value and not any(kind.is_base_ty_like(each) for each in (BaseTy.Tensor, BaseTy.str, BaseTy.Generator))
 
 
 def _warn_of_undefined(formula: _Formula, place: Place, around: Surroundings, findings: Findings) -> None:
-    """torchgen calls the formula of one argument with a defined gradient only, but not that of several.
+    """Warn of a formula for several arguments that does not check ``grad``, which may be undefined.
 
-    PyTorch's own functions take undefined gradients, as far as they are for formulas; an operator of the folder does if
-    its kernel asks.
+    torchgen calls the formula of one argument with a defined gradient only, but not that of several. PyTorch's own
+    functions for formulas take undefined gradients; an operator of the folder does if its kernel checks.
     """
     own = around.own.get(_called(formula.value).removesuffix("_symint"), [])
     if len(formula.key) < 2 or not re.search(r"\bgrad\b", formula.written) or _ASKS.search(formula.written):

@@ -70,7 +70,7 @@ def _check_names(function: Function, base: BaseOperators, findings: Findings) ->
 
 
 def _check_arguments(function: Function, findings: Findings) -> None:
-    """Check the names of the arguments, and what Python makes of their defaults."""
+    """Check the names of the arguments, and the defaults that have another meaning in Python."""
     seen: set[str] = set()
     is_bound = should_generate_py_binding(function.native)
     is_function = is_bound and Variant.function in function.native.variants
@@ -95,7 +95,7 @@ def _check_arguments(function: Function, findings: Findings) -> None:
 
 
 def _check_keys(function: Function, kernel: Function, findings: Findings) -> None:
-    """Check what other keys ask for. ``kernel`` is the entry with the kernel of ``function``."""
+    """Check the other keys of an entry. ``kernel`` is the entry with the kernel of ``function``."""
     entry, native, schema = function.entry, function.native, function.schema
     refuse_optional(schema, entry, findings)
     self_arg = schema.arguments.self_arg

@@ -1,7 +1,8 @@
-"""Check that no argument has a name that the code which torchgen generates for its operator uses.
+"""Check that no argument has a name that torchgen's code for its operator already uses.
 
-The compiler would report such a name in generated code, or pass another value. The text is parsed: a variable that is
-declared twice in a scope, one that hides an argument, and a call or a type with the name of an argument.
+The compiler would report such a name in generated code, or the code would pass another value. This module parses the
+generated code, and finds a variable that is declared twice in a scope, one that hides an argument, and a call or a type
+with the name of an argument.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SCOPES = ("compound_statement", "for_range_loop", "for_statement", "struct_spec
 
 
 def check_generated(natives: NativeFolders, operators: Operators, generated: Output) -> None:
-    """Check the names of the arguments of the new operators in what is ``generated`` for them.
+    """Check the names of the new operators' arguments in the code that is ``generated`` for them.
 
     Raises:
         ValueError: lists each argument with its place.
@@ -51,9 +52,9 @@ def check_generated(natives: NativeFolders, operators: Operators, generated: Out
 
 
 def used_names(natives: NativeFolders, operators: Operators, generated: Output) -> Iterator[tuple[Entry, str]]:
-    """Yield each argument of a new operator whose name is used in what is ``generated`` for it, with the entry."""
+    """Yield the entry of a new operator and an argument's name, for each name that ``generated`` code uses."""
     entries = {entry.operator: entry for entry in natives.entries(FUNCTIONS, replacing=False)}
-    by_root = {root_of(entry.operator): entry for entry in entries.values()}  # variants are generated, too
+    by_root = {root_of(entry.operator): entry for entry in entries.values()}  # generated variants have no entry
     for unit in operators.units():
         arguments = {a.name for f in unit.functions for a in f.func.arguments.flat_all}
         for name, context in clashes(_texts_of(unit, generated), arguments):
@@ -70,7 +71,7 @@ def _texts_of(unit: Selection, generated: Output) -> list[str]:
 
 
 def _owners(name: str, context: str, functions: Iterable[NativeFunction]) -> list[NativeFunction]:
-    """Return the functions with an argument ``name`` that code in a function or class called ``context`` is for."""
+    """Return the functions with an argument ``name`` whose code contains ``context``, a C++ function or class."""
     having = [f for f in functions if any(a.name == name for a in f.func.arguments.flat_all)]
     plain = context.replace("_", "").lower()
     named = [f for f in having if f.root_name.replace("_", "").lower() in plain]
@@ -79,9 +80,7 @@ def _owners(name: str, context: str, functions: Iterable[NativeFunction]) -> lis
 
 
 def clashes(texts: Iterable[str], arguments: set[str]) -> set[tuple[str, str]]:
-    """Return each of ``arguments`` that generated C++ uses for something else, with the name of the function or class
-    that does.
-    """
+    """Return the ``arguments`` whose names generated C++ uses otherwise, each with the function or class that does."""
     trees = [parse(text) for text in texts]
     # Classes are in headers, and their methods in sources.
     captures = [QueryCursor(_NAMES).captures(tree) for tree in trees]
@@ -103,14 +102,14 @@ def clashes(texts: Iterable[str], arguments: set[str]) -> set[tuple[str, str]]:
 
 
 def _argument(name: str, arguments: set[str]) -> str:
-    """Return the argument that a name is, or is made of: ``self_info`` is of ``self``."""
+    """Return the argument that a name equals or begins with: ``self`` for ``self_info``; empty if there is none."""
     return name if name in arguments else max((a for a in arguments if name.startswith(a)), key=len, default="")
 
 
 def _in_functions(
     declared: Iterable[Node], used: Iterable[Node], members: dict[str, set[str]], arguments: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the names that clash in functions."""
+    """Yield the names that clash in functions, each with the name of the function or class."""
     scopes: dict[int, dict[str, Node]] = defaultdict(dict)
     nested: list[tuple[str, Node, Node]] = []
     for node in declared:
@@ -125,7 +124,7 @@ def _in_functions(
                 nested.append((name, node, scope))
 
     def hides(name: str, node: Node, around: Iterable[Node]) -> bool:
-        """Return whether a parameter of the scopes ``around`` a node, declared before it, has its name."""
+        """Return whether a scope in ``around`` has a parameter ``name`` that is declared before the node."""
         there = (scopes[scope.id].get(name) for scope in around if scope.id in scopes)
         return any(each is not None and _is_parameter(each) and each.start_byte < node.start_byte for each in there)
 
@@ -173,7 +172,7 @@ def _function_of(listed: Node | None) -> Node | None:
 
 
 def _outer_scopes(scope: Node | None) -> Iterator[Node]:
-    """Yield the scope and those around it, whose names it can use: lambdas without captures use none."""
+    """Yield the scope and those around it whose names it can use. A lambda without captures can use none of them."""
     left = scope
     while left is not None:
         yield left
@@ -208,7 +207,7 @@ def _head(node: Node) -> str:
 
 
 def _struct_of(node: Node) -> str:
-    """Return the class whose method a node is in. The parameters of constructors have the names of members."""
+    """Return the class whose method a node is in; empty for constructors, whose parameters are named like members."""
     struct = _enclosing(node, ("struct_specifier",))
     scope, _, method = _head(node).rpartition("::")
     name = text_of(struct.child_by_field_name("name")) if struct else scope.rpartition("::")[2]

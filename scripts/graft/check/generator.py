@@ -19,13 +19,13 @@ from ..inputs.snapshot import Snapshot
 from . import FOUND, Findings
 from .run import check_texts, is_checked, note_checked
 
-# Ends the note on what is complete, if the headers that list operators are there.
+# The end of the note in ``complete``, if the headers that list operators have been generated.
 _LISTS = " lists"
 
 
 @dataclass
 class Generator:
-    """Checks the folders and runs torchgen on the merged YAML, in a process of its own, of what is not up to date.
+    """Checks the folders and runs torchgen on the merged YAML, in a process of its own. Skips work that is up to date.
 
     Compilation starts as soon as the sources exist, before the process has written everything.
 
@@ -43,9 +43,9 @@ class Generator:
     _running: Future[None] | None = None
 
     def start(self) -> None:
-        """Begin; return once the sources exist.
+        """Start the process. Return once the sources exist.
 
-        If they do already, the check goes on, and ``is_refused`` tells when it has found errors.
+        If they exist already, return at once. ``is_refused`` says whether the check has found errors since then.
         """
         done, stamp = self.layout.generated / "complete", f"{self.snapshot.stamp_of_generated} {self.cuda}"
         found = done.read_text(encoding="utf-8") if done.is_file() else ""
@@ -71,7 +71,7 @@ class Generator:
         return self._running is not None and self._running.done() and self._running.exception() is not None
 
     def _run(self, done: Path, stamp: str) -> None:
-        """Run the process; if there is a ``stamp`` for what it generates, it generates."""
+        """Run the process. It generates only if ``stamp`` is not empty, which is then noted in ``done``."""
         tree = self.base.tree
         options: list[str | Path] = ["--out", self.layout.generated, "--cuda", self.cuda] if stamp else []
         options += ["--lists"] if stamp and self.has_lists else []
@@ -103,7 +103,7 @@ class Generator:
             write_atomically(done, stamp)
 
     def finish(self) -> None:
-        """Wait until it has finished. Raise its error: what the check finds, or torchgen's message with its place."""
+        """Wait for the process. Raise its error: the findings of the check, or torchgen's message with its place."""
         if self._running:
             self._running.result()
 

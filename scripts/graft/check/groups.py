@@ -1,7 +1,7 @@
 """Check the entries of native_functions.yaml that are the variants of one operator.
 
 torchgen decides: it groups the variants, generates those named in ``autogen:``, and reports which do not fit together.
-What it accepts although a build would fail is checked here.
+This module also reports variants that torchgen accepts although a build would fail.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _functional(schema: FunctionSchema) -> FunctionSchema:
 
 
 def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: Findings) -> None:
-    """Functionalization replaces a mutating operator by its functional variant, so it needs one, and an out variant.
+    """Check that a mutating operator has a functional variant, for functionalization, and an out variant.
 
     Required by torchgen/gen_functionalization_type.py, which gives no place.
     """

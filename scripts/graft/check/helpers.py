@@ -13,12 +13,12 @@ from ..inputs.pyproject import line_of as line_of_key
 from . import Findings, line_of, nearest
 from .base import BaseOperators
 
-# A file that generates more of PyTorch's operators again than this was probably copied whole.
+# A file that changes the formulas of more of PyTorch's operators than this was probably copied whole.
 _MANY = 40
 
 _OWN_HEADER = re.compile(rf'^[ \t]*#[ \t]*include[ \t]*"{re.escape(str(HELPERS_HEADER))}"', re.M)
 
-# The autograd nodes and kernels that torchgen writes. They are generated again.
+# The autograd nodes and kernels that torchgen writes. Graft generates these again.
 _GENERATED = re.compile(
     r"torch::autograd::(?:generated::(?!details::)(\w+?)(?:::|_apply_functional|\()"
     r"|(?:VariableType|ADInplaceOrView)::(?:\(anonymous namespace\)::)?(\w+)\()"
@@ -28,14 +28,14 @@ _GENERATED = re.compile(
 def check_helpers(
     helpers: Helpers, natives: NativeFolders, entries: Iterable[Entry], base: BaseOperators, findings: Findings
 ) -> None:
-    """Check each function, and that PyTorch has no other that calls one of those whose place it takes.
+    """Check each function, and that no function of PyTorch still calls one that is replaced.
 
     Args:
         helpers: the functions.
         natives: the native folders.
         entries: their entries in derivatives.yaml.
         base: the base.
-        findings: receives what is wrong.
+        findings: receives errors and warnings.
     """
     formulas = "\n".join(str(each.fields) for each in entries)
     for each in helpers.elsewhere:
@@ -85,7 +85,7 @@ def check_helpers(
 
 
 def _check_settings(helpers: Helpers, natives: NativeFolders, base: BaseOperators, findings: Findings) -> None:
-    """Check the functions that settings name: those that keep PyTorch's, and those that are for some releases."""
+    """Check the functions in settings: those in ``keep`` must be PyTorch's, and those in ``releases`` the folder's."""
     own = {each.name for each in helpers.defined}
     for settings in {folder.settings.file: folder.settings for folder in natives.folders}.values():
         left_out = {name for folder in natives.folders for name in folder.functions_left_out}
@@ -109,7 +109,7 @@ def _check_calls(
     base: BaseOperators,
     findings: Findings,
 ) -> None:
-    """Check who calls PyTorch's functions in its library: no formula may get another result than the next one."""
+    """Check that no function of PyTorch's library calls a replaced one: all formulas should get the same results."""
     names = {each.name for each in replaced}
     callers = base.callers_of_helpers(names)
     kept = {name for folder in natives.folders for name in folder.settings.kept}
@@ -144,7 +144,7 @@ def _check_overloads(
     callers: Mapping[str, Iterable[str]],
     findings: Findings,
 ) -> None:
-    """Warn of overloads that stay PyTorch's beside one that is replaced: formulas that call these keep them."""
+    """Warn of overloads that stay PyTorch's beside one that is replaced, and that formulas call."""
     first = {each.name: each for each in reversed([*replaced])}
     for called, found in sorted(callers.items()):
         each, generated = first.get(name_in(called)), filter(None, map(_GENERATED.match, found))

@@ -37,7 +37,7 @@ _KNOWN_TYPES = re.compile(
     "OptionalArrayRef|[0-9]+"
 )
 
-# Python files, and blocks in C++, that register functions for tensors without memory.
+# Python files, and blocks in C++, that register meta functions.
 _WITH_SHAPES = ("_meta_registrations", "decompositions", "fake_impls")
 _META_LIBRARY = re.compile(r"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,\s*Meta\b")
 
@@ -54,11 +54,11 @@ class Kernel:
         parameters: the parameter types.
         purpose: for messages, for example ``the kernel of foo.out for CPU``.
         place: the place of the entry.
-        is_replacing: whether PyTorch's operator has another kernel, or, if ``is_theirs``, another of this name.
-        is_theirs: see there.
+        is_replacing: whether it replaces a kernel of PyTorch's operator.
+        is_theirs: whether PyTorch's kernel has the same name.
         takes_sizes: whether it takes int64_t for a SymInt of the schema.
         header: ATen's header that declares it, in ``ATen/ops``.
-        defaults: the positions of the parameters that have a default there.
+        defaults: the positions of the parameters that have a default in that header.
     """
 
     namespace: str
@@ -79,7 +79,7 @@ class Kernel:
 
 
 def wanted_kernels(functions: list[Function], base: BaseOperators, *, with_cuda: Container[Path]) -> list[Kernel]:
-    """Return the kernels that the entries require; those for CUDA of the folders ``with_cuda``."""
+    """Return the kernels that the entries require; kernels for CUDA only in the folders ``with_cuda``."""
     natives = [f.native for f in functions]
     found: list[Kernel] = []
     for function in functions:
@@ -96,7 +96,7 @@ def wanted_kernels(functions: list[Function], base: BaseOperators, *, with_cuda:
 
 
 def _replacing(function: Function, base: BaseOperators, with_cuda: Container[Path]) -> Iterator[Kernel]:
-    """Yield the kernels that replace those of PyTorch. They may have the same names."""
+    """Yield the kernels that replace PyTorch's. They may have the same names."""
     native, theirs = function.native, set(kernels_of(base.fields(function.entry.operator)).values())
     like = [f for f, _ in base.functions_like(root_of(function.entry.operator))]
     group = _group_of(native, like) if native.structured else None
@@ -203,7 +203,7 @@ def check_kernels(
 
 
 def _check_registrations(sources: list[Source], base: BaseOperators, findings: Findings) -> None:
-    """Refuse a registration for an operator of PyTorch where an entry would do: entries are listed and tested."""
+    """Report a registration for an operator of PyTorch where an entry would do: entries are listed and tested."""
     keys = {str(key) for key in dispatch_keys}
     for source in sources:
         for each in registrations(source.code):
@@ -217,7 +217,7 @@ def _check_registrations(sources: list[Source], base: BaseOperators, findings: F
 
 
 def _check_stock(sources: list[Source], natives: NativeFolders, base: BaseOperators, findings: Findings) -> None:
-    """Check what sources call in ``at::native::stock``: PyTorch's kernels of the operators that entries replace."""
+    """Check the calls to ``at::native::stock``, which has PyTorch's kernels of the operators that entries replace."""
     roots = sorted({root_of(entry.operator) for entry in natives.entries(FUNCTIONS, replacing=True)})
     headers = [base.tree / f"torch/include/ATen/ops/{root}_native.h" for root in roots]
     text = "\n".join(path.read_text(encoding="utf-8") for path in headers if path.is_file())
@@ -236,7 +236,7 @@ def _check_stock(sources: list[Source], natives: NativeFolders, base: BaseOperat
 
 
 def check_meta(functions: list[Function], natives: NativeFolders, sources: list[Source], findings: Findings) -> None:
-    """Check that compilers get the shapes of results: from a kernel for Meta, or a registration in Python or C++."""
+    """Check that torch.compile can infer the shapes of results, by a Meta kernel or a registration in Python or C++."""
     texts = [text for name in natives.python if name.stem in _WITH_SHAPES for text in natives.texts(name).values()]
     laid_over = (path for name, (_, path) in natives.overlay.items() if Path(name).stem in _WITH_SHAPES)
     texts += [path.read_text(encoding="utf-8", errors="replace") for path in laid_over]
@@ -256,7 +256,7 @@ def check_meta(functions: list[Function], natives: NativeFolders, sources: list[
 
 
 def _check_sizes(kernels: list[Kernel], findings: Findings) -> None:
-    """Compilers call the kernel for Meta with symbolic sizes, or that for all devices where it has none."""
+    """Warn of kernels that serve Meta and take int64_t for SymInt: torch.compile calls them with symbolic sizes."""
     with_meta = {kernel.purpose.removesuffix(" for Meta") for kernel in kernels if kernel.purpose.endswith(" for Meta")}
     for kernel in kernels:
         operator, _, key = kernel.purpose.rpartition(" for ")
@@ -267,7 +267,7 @@ def _check_sizes(kernels: list[Kernel], findings: Findings) -> None:
 
 
 def _check_memory(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:
-    """A composite kernel also gets tensors without memory, unless another serves those."""
+    """Warn of composite kernels that read memory: they also get tensors without memory if there is no Meta kernel."""
     with_meta = {kernel.purpose.removesuffix(" for Meta") for kernel in kernels if kernel.purpose.endswith(" for Meta")}
     found = [(kernel, *kernel.purpose.partition(" for Composite")[:2]) for kernel in kernels]
     composite = {kernel.name: kernel for kernel, what, is_composite in found if is_composite and what not in with_meta}
@@ -340,7 +340,7 @@ def _unread_definition(kernel: Kernel, natives: NativeFolders) -> Definition | N
 
 
 def _of_namespace(kernel: Kernel, definition: Definition) -> str:
-    """Return how an entry and a definition in another namespace than its own come together."""
+    """Return the remedy for a kernel that is defined in another namespace than its entry's."""
     scope, _, last = definition.namespace.rpartition("::")
     if last == "native" and scope:
         written = definition.name if scope == "at" else f"{scope}::{definition.name}"
@@ -362,7 +362,7 @@ def _has_known_types(definition: Definition) -> bool:
 
 
 def _check_is_new(definition: Definition, base: BaseOperators, findings: Findings) -> None:
-    """Refuse a function with the name and signature of one of PyTorch's: the loader would choose one of the two."""
+    """Report a function with the name and signature of one of PyTorch's: the loader would choose one of the two."""
     if definition.is_local or definition.macro or definition.namespace != "at::native":
         return
     declared = base.kernels_named(definition.name)
@@ -375,7 +375,7 @@ def _check_is_new(definition: Definition, base: BaseOperators, findings: Finding
 def _every_file_is_named(
     kernels: list[Kernel], sources: list[Source], others: Collection[Path], findings: Findings
 ) -> None:
-    """A source that no entry names and no other file uses probably lacks its entry, but for ``others``."""
+    """Warn of a source that no entry names and no other file uses: it probably lacks its entry. Skip ``others``."""
     wanted = {kernel.name for kernel in kernels}
     files = Counter(word for source in sources for word in source.words)
     for source in sources:
@@ -391,7 +391,7 @@ def _every_file_is_named(
 
 
 def _is_defined_once(source: Source, wanted: set[str], findings: Findings) -> None:
-    """`make develop` compiles a source for one CPU capability only, where this is no error."""
+    """Report functions that would be defined once for each CPU capability, which `make develop` does not detect."""
     for each in source.definitions:
         if not (each.is_local or each.is_inline or "CPU_CAPABILITY" in each.namespace):
             what = f"`{each}` would be defined once for each CPU capability, as all of this file is compiled"
@@ -424,7 +424,7 @@ def _check_definitions(kernel: Kernel, named: list[Definition], sources: list[So
 def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Findings) -> None:
     """Check the kernels that are compiled for each CPU capability: the macros of ATen/native/DispatchStub.h.
 
-    In the sources ``replacing``, which may be PyTorch's own, not how it uses stubs.
+    The sources ``replacing`` may be PyTorch's own, so they get no warnings about stubs.
     """
     macros = [(source, *each) for source in sources for each in source.stub_macros]
     defined = defined_stubs(sources)

@@ -1,6 +1,6 @@
-"""Find calls without a namespace that C++ finds another function for than the author means.
+"""Find calls without a namespace for which C++ may choose another function than the author means.
 
-For an argument of a type of namespace ``at``, such as Tensor, C++ also looks for the function there, and finds the
+If an argument's type is in namespace ``at``, as Tensor is, C++ also looks for the function there, and finds the
 operators.
 """
 
@@ -21,7 +21,7 @@ from .kernels import Kernel
 from .visible import Unit
 
 _NUMBERS = {"bool", "int", "int64_t", "int32_t", "long", "unsigned", "size_t", "float", "double", "char"}
-# Types that values of others become.
+# Types that numbers and tensors are converted to.
 _TAKE_NUMBERS = {"Scalar", "SymInt", "optional<int64_t>", "optional<double>", "optional<Scalar>"}
 _TAKE_TENSORS = {"optional<Tensor>", "TensorBase", "OptionalTensorRef"}
 # The types of namespace at in signatures, also within others.
@@ -30,7 +30,7 @@ _NOTHING = re.compile(r"\{\s*\}|(?:\w+::)*nullopt|nullptr")
 
 
 class Fit(Enum):
-    """How an argument fits the parameter of a function and of an operator: the same, or the function's better."""
+    """How an argument fits the parameter of a function compared with that of an operator."""
 
     SAME = auto()
     BETTER = auto()
@@ -50,7 +50,7 @@ class Overload:
     required: int
 
     def takes(self, call: Call) -> bool:
-        """Return whether it can be called so, as far as the text says it."""
+        """Return whether it accepts the call, as far as the source shows."""
         given = len(call.arguments)
         kinds = (call.type_of(position) for position in range(given))
         return self.required <= given <= len(self.parameters) and all(map(_can_take, self.parameters, kinds))
@@ -76,7 +76,7 @@ def check_lookup(
     findings: Findings,
     laid_over: Sequence[Source] = (),
 ) -> None:
-    """Check the calls of the folder's functions that have the names of its operators, and those of ``abs``.
+    """Check the calls of functions of the folder that have the name of one of its operators, and the calls of ``abs``.
 
     Args:
         functions: the folder's operators.
@@ -84,7 +84,7 @@ def check_lookup(
         sources: the folder's sources.
         searched: the folders of headers that settings name.
         tree: the unpacked base.
-        findings: receives what is found.
+        findings: receives errors and warnings.
         laid_over: headers that take the place of PyTorch's.
     """
     operators = _operators(functions)
@@ -141,17 +141,17 @@ def _check_calls(name: str, own: list[Definition], operators: list[Operator], un
 
 
 def _around(own: Iterable[Definition], call: Call, source: Source) -> list[Definition]:
-    """Return the functions that a call finds without its arguments: those of the innermost namespace around it."""
+    """Return the functions that a call finds by its name alone: those of the innermost namespace around it."""
     before = [d for d in own if d.file != source.path or d.line <= call.line]
     around = [d for d in before if not d.namespace or f"{call.namespace}::".startswith(f"{d.namespace}::")]
     innermost = max((d.namespace for d in around), key=len, default="")
     if not innermost and f"{call.namespace}::".startswith("at::"):
-        return []  # namespace at itself is before the global one
+        return []  # namespace at hides the global one
     return [d for d in around if d.namespace == innermost and _can_be_called(d, call)]
 
 
 def _used(own: Iterable[Definition], call: Call, source: Source) -> list[Definition]:
-    """Return the functions that a call may find by ``using``. What is declared around it would hide them."""
+    """Return the functions that a call may find by ``using``; none if one declared around the call hides them."""
     names = set(re.findall(r"\busing\s+(?:namespace\s+)?(?:::)?([\w:]+)\s*;", source.code))
     found = [d for d in own if d.namespace and {d.namespace, f"{d.namespace}::{d.name}"} & names]
     is_inside = any(f"{call.namespace}::".startswith(f"{d.namespace}::") for d in own if d.namespace)
@@ -164,7 +164,7 @@ def _can_be_called(own: Definition, call: Call) -> bool:
 
 
 def _fit(found: Sequence[Definition], call: Call, operator: Operator) -> Fit:
-    """Return whether C++ prefers one of the functions ``found`` to an operator."""
+    """Return how a call fits the functions ``found``, compared with an operator."""
     if not operator.takes(call):
         return Fit.BETTER
     fits = {_fit_of(each, call, operator) for each in found}
@@ -182,7 +182,7 @@ def _fit_of(own: Definition, call: Call, operator: Operator) -> Fit:
 
 
 def _is_of_aten(own: Definition, call: Call, position: int) -> bool:
-    """Return whether C++ looks into namespace at for an argument."""
+    """Return whether C++ also looks into namespace at because of an argument."""
     argument = call.arguments[position]
     if argument.type == "initializer_list" or _NOTHING.fullmatch(text_of(argument)):
         return False
@@ -215,7 +215,7 @@ def _is_written(kind: str) -> bool:
 
 
 def _can_take(parameter: str, kind: str) -> bool:
-    """Return whether an argument of a type can be passed; also if it is unknown."""
+    """Return whether a parameter accepts an argument of a type. An unknown type is accepted."""
     wanted, given = _plain(canonical(parameter)), _plain(kind)
     if given == "Tensor":
         is_const = kind.startswith("const ")

@@ -1,4 +1,4 @@
-"""Python's API in C++ sources, which those of extensions use, and operators do not."""
+"""Check that C++ sources do not use Python's API. Those of extensions do, but operators are compiled without it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import Findings
 
 _HEADERS = r'(?<=[<"])(?:Python\.h|pybind11/[\w/.]+|torch/python\.h|torch/csrc/utils/pybind\.h)(?=[>"])'
 
-# What extensions write, and what to write instead.
+# Code that extensions contain, and the remedies.
 _USES = {
     r"\bPYBIND11_MODULE\b|\bPyInit_\w+": "delete it: native_functions.yaml gives each operator its function in torch",
     r"\bpy::gil_scoped_release\b": "PyTorch releases the lock before it calls operators: delete it",

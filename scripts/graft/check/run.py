@@ -1,4 +1,4 @@
-"""Remember which native folders had no errors, and check their docstrings and Python files, which need no torchgen."""
+"""Record which native folders had no errors, and check docstrings and Python files, which needs no torchgen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_checked(snapshot: Snapshot, work: Path) -> bool:
 
 
 def note_checked(snapshot: Snapshot, work: Path) -> None:
-    """Note that these inputs have no errors."""
+    """Record that these inputs have no errors."""
     write_atomically(work / _NOTE, _stamp(snapshot))
 
 
@@ -35,7 +35,7 @@ def check_texts(snapshot: Snapshot, base_tree: Path) -> None:
 
 
 def _stamp(snapshot: Snapshot) -> str:
-    """Return a hash of what is checked; for docstrings and Python files, of their names only."""
+    """Return a hash of the inputs that are checked; for docstrings and Python files, of their names only."""
     digest = hashlib.sha256(hash_of_builder().encode())
     unread = {f"{folder.path}/{name}": b"" for folder in snapshot.read.folders for name in folder.unread}
     for name, content in sorted({**snapshot.files, **unread}.items()):

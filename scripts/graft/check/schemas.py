@@ -1,6 +1,7 @@
 """Parse entries of native_functions.yaml.
 
-torchgen decides. Its errors get a place and a remedy here, and what it accepts although a build would fail is found.
+torchgen decides what is valid. This module adds a place and a remedy to its errors, and finds entries that it accepts
+although a build would fail.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .writing import REMEDIES_OF_WRITING
 
 KEYS = entry_keys()
 
-# torchgen's errors about one word, and the words that it knows instead.
+# torchgen's errors about one word, and the words that it knows.
 _WORDS: tuple[tuple[str, Iterable[str]], ...] = (
     (r"unrecognized type (.+)", [kind.name for kind in BaseTy]),
     (r"illegal argument '(.+)'", ()),
@@ -71,13 +72,13 @@ _REMEDIES = (
     (r"\bout\b", "write the out arguments after the `*`, each as `Tensor(a!) out`, and return them in that order"),
 )
 
-# The codes of those of torchgen's errors that programs ask for.
+# The codes of torchgen's errors that callers handle, by a part of the message.
 _CODES = {"Duplicate schema kind": SAME_ARGUMENTS, "nondeterministic_seeded tag missing": NO_SEEDED_TAG}
 
 # The key of an operator that is composed of others.
 _COMPOSED = "CompositeImplicitAutograd"
 
-# The name of an operator with its overload. The latter follows a name in C++.
+# The name of an operator with its overload, which may start with a digit, since it follows the name in C++.
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)?", re.ASCII)
 
 _NUMBER = r"-?(\d+(\.\d*)?(e-?\d+)?|inf)"
@@ -120,13 +121,13 @@ def root_of(operator: str) -> str:
 
 
 def place_of_argument(name: str, entry: Entry) -> Place:
-    """Return the place of the last argument called ``name`` in the schema, or of the schema."""
+    """Return the place of the last argument called ``name`` in the schema; the schema's if there is none."""
     places = re.finditer(rf"[(,]\s*([^(),]*? {re.escape(name)})(?=[=,)])", str(entry.fields["func"]))
     return entry.value("func", max((place.start(1) for place in places), default=0))
 
 
 def check_releases(entry: Entry, findings: Findings) -> None:
-    """Check that the releases of an entry, if it names some, are those of requirements."""
+    """Check that the releases of an entry, if it names some, are version specifiers as in requirements."""
     if entry.is_replacing and not is_specifier(entry.fields.get(RELEASES, "")):
         what = f"{entry.fields[RELEASES]} is no range of versions"
         findings.add(entry.value(RELEASES), what, 'write `releases: "<2.15"` or `releases: ">=2.12,<2.14"`')
@@ -203,7 +204,7 @@ def _differs_in_kernels_only(entry: Entry, base: BaseOperators, findings: Findin
             findings.add(entry.place(key), what, "leave it out; `replace` is for kernels, by dispatch key")
     place = entry.place("dispatch" if entry.kernels else "func")
     delegate, composed = theirs.get("structured_delegate"), kernels_of(theirs).get(_COMPOSED)
-    # Of operators with structured kernels, some have kernels of their own for sparse or nested tensors.
+    # Some operators with structured kernels have separate kernels for sparse or nested tensors.
     structured = entry.kernels.keys() - base.kernels(name).keys()
     if delegate and (structured or not entry.kernels) and structured <= base.kernels(delegate).keys():
         what = f"the kernel of {name} is that of {delegate}"
@@ -220,7 +221,7 @@ def _differs_in_kernels_only(entry: Entry, base: BaseOperators, findings: Findin
 
 
 def _plain(value: object) -> object:
-    """Return a value of an entry in the form in which two can be compared: tags may be a list."""
+    """Return a value of an entry in a form that can be compared: words with commas become a sorted list."""
     return sorted(word.strip() for word in value.split(",")) if isinstance(value, str) else value
 
 
@@ -246,7 +247,7 @@ def remedy_for(what: str, base: BaseOperators) -> str:
 
 
 def code_of(what: str) -> str:
-    """Return the code of torchgen's error ``what``; empty if none asks for it."""
+    """Return the code of torchgen's error ``what``; empty if it has none."""
     return next((code for text, code in _CODES.items() if text in what), "")
 
 

@@ -25,15 +25,15 @@ from ..inputs.entries import Place
 from . import Findings
 from .schemas import Function, place_of_argument
 
-# Types that no operator of PyTorch has, and whose generated code compiles (tests/codegen/test_types.py).
+# Types of arguments that no operator of PyTorch has, but whose code compiles (tests/codegen/test_types.py).
 _ARGUMENTS = frozenset(
     {"float[]", "float[N]", "float[N]?", "MemoryFormat", "Scalar[N]", "Storage", "Tensor[N]", "Tensor?[N]"}
 )
 
-# PyTorch does not trace its own operators with these; for others the call of the tracer is ambiguous.
+# PyTorch does not trace its own operators with these types. For others, the call of the tracer is ambiguous.
 _UNTRACED = frozenset({"DeviceIndex"})
 
-# What to write instead of a type of an argument, or of a result.
+# The remedies for types of arguments, and for types of results.
 _INSTEAD_OF_ARGUMENT = {
     "Tensor[]?": "write `Tensor[]`, in which an empty list means none, or a second overload without it",
     "Tensor?[]?": "write `Tensor?[]`, in which an empty list means none, or a second overload without it",
@@ -94,8 +94,8 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
 def unsupported(
     schema: FunctionSchema, tree: Path, *, has_binding: bool = True, is_traced: bool = True
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield each argument, or an empty name for a result, whose type no operator of PyTorch in ``tree`` has; what that
-    is, and what to write instead.
+    """Yield the name of each argument, or an empty name for a result, whose type no operator of PyTorch in ``tree``
+    has, with a description and a remedy.
     """
     arguments, results = _known_forms(tree, has_binding)
     for argument in schema.arguments.flat_all:
@@ -153,8 +153,8 @@ def form_of(each: Argument | Return) -> str:
 
 @functools.cache
 def _known_forms(tree: Path, has_binding: bool) -> tuple[set[str], set[str]]:
-    """Return the types of arguments and of results that PyTorch's own operators have; with ``has_binding``, those of
-    arguments that operators with a Python function have.
+    """Return the types of arguments and of results that PyTorch's own operators have. With ``has_binding``, only
+    operators with a Python function count for arguments.
     """
     functions = known_operators(tree).functions
     bound = [f for f in functions if should_generate_py_binding(f)] if has_binding else functions

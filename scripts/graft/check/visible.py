@@ -1,4 +1,4 @@
-"""What a source sees of PyTorch's operators and of its folders' functions, through the headers that it includes."""
+"""Find the operators of PyTorch and the functions of native folders that a source sees through its includes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Unit:
         return [self.source, *(texts[name] for name in sorted(names))]
 
     def named(self, name: str) -> list[Definition]:
-        """Return the functions called ``name`` outside of namespace at itself."""
+        """Return the functions called ``name``, except for those in namespace at itself."""
         every = [each for part in self.sources for each in (*part.definitions, *part.declarations)]
         return [each for each in every if each.name == name and not each.macro and each.namespace != "at"]
 
@@ -89,8 +89,8 @@ def _includes(tree: Path, name: str, wanted: str) -> bool:
 
 
 def _compiled(code: str, *, surely: bool) -> str:
-    """Return the lines that are compiled where AT_PER_OPERATOR_HEADERS is defined; if ``surely``, without those below
-    any other ``#if`` than a guard against a second include.
+    """Return the lines that are compiled if AT_PER_OPERATOR_HEADERS is defined; if ``surely``, only those outside of
+    any ``#if`` that is not an include guard.
     """
     kept: list[str] = []
     values: list[bool | None] = []

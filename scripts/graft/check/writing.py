@@ -29,7 +29,7 @@ REMEDIES_OF_WRITING = (
 
 
 def refuse_optional(schema: FunctionSchema, entry: Entry, findings: Findings) -> None:
-    """Report an optional argument that is written where it, or a variant, would be returned."""
+    """Report a written optional argument that would be returned: an out argument, or one with ``autogen``."""
     out = next((a for a in schema.arguments.out if is_optional(a)), None)
     autogen = next((a for a in written(schema) if is_optional(a)), None) if "autogen" in entry.fields else None
     if out:
@@ -41,7 +41,7 @@ def refuse_optional(schema: FunctionSchema, entry: Entry, findings: Findings) ->
 
 
 def is_accepted(entry: Entry, native: NativeFunction, findings: Findings) -> bool:
-    """Return whether an operator without functional and out variants works, since it returns nothing that it writes."""
+    """Return whether an operator needs no functional and out variants, since it returns nothing that it writes."""
     schema = native.func
     if not is_writing(native) or schema.returns_are_aliased():
         return False
@@ -52,7 +52,7 @@ def is_accepted(entry: Entry, native: NativeFunction, findings: Findings) -> boo
 
 
 def refuses_formula(schema: FunctionSchema, entry: Entry, findings: Findings) -> bool:
-    """Report the formula of ``entry`` if its operator writes arguments. Return whether it does."""
+    """Report the formula of ``entry`` if its operator writes arguments. Return whether it writes any."""
     if not (arguments := written(schema)):
         return False
     what = f"{schema.name} writes `{arguments[0].name}`, which a derivative formula cannot describe"

@@ -1,4 +1,4 @@
-"""What is asked about two versions of PyTorch, and the answer: a native folder, and what has no place in it."""
+"""A question about two versions of PyTorch, and the answer: a native folder, and the changes that do not fit in it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 
 @dataclass(frozen=True)
 class Question:
-    """What a native folder is asked for.
+    """A request for a native folder with what differs between two versions of PyTorch.
 
     Args:
         versions: the two versions of PyTorch's files.
-        site: the folder with the ``torch`` that is built on; None if the folder is for any.
-        files: sources that are compiled, too, with the headers that changed: paths below ``aten/src/ATen``.
-        is_whole: whether Python files of torch can be laid over as they are.
+        site: the folder with the ``torch`` that is built on; None for a native folder that fits any torch.
+        files: other sources to compile with the headers that changed: paths below ``aten/src/ATen``.
+        is_whole: whether Python files of torch can be replaced as a whole.
     """
 
     versions: Versions
@@ -52,11 +52,11 @@ class Question:
         return text_of(self.versions.after(name))
 
     def there(self, names: Iterable[str]) -> list[str]:
-        """Return those names of files that changed and were not deleted."""
+        """Return those of the ``names`` whose files changed and were not deleted."""
         return [name for name in names if self.versions.changed.get(name, "D") != "D"]
 
     def installed(self, name: str) -> bytes | None:
-        """Return the content of a file of the torch; None if there is none."""
+        """Return the content of a file of the torch, by path below ``site``; None if there is none."""
         return (self.site / name).read_bytes() if self.site and (self.site / name).is_file() else None
 
     def entries(self, name: str) -> dict[str, str]:
@@ -77,13 +77,12 @@ class Answer:
     Args:
         question: the question.
         files: the files of the folder.
-        places: the path in the checkout of each.
-        overlay: the content of files of torch that are laid over, with their paths in the checkout, by path below
-            site-packages.
-        left: by path in the checkout, or what it is about, why something is not carried.
-        refused: why operators cannot be carried, with file and line.
-        said: what else is to be told.
-        operators: the operators of which something changes.
+        places: the path in the checkout of each file.
+        overlay: files that replace torch's own, by path below site-packages: the content, and the path in the checkout.
+        left: why a change is left out, by path in the checkout or by subject.
+        refused: why an operator is left out, with file and line, by operator.
+        said: other messages for the user.
+        operators: the operators that change in any way.
         added: the names of operators that are new.
     """
 
@@ -99,11 +98,11 @@ class Answer:
 
     @property
     def carried(self) -> set[str]:
-        """The paths in the checkout of what is carried, whether it changed or is only needed."""
+        """The paths in the checkout of all files of the folder, whether they changed or are only needed."""
         return {*self.places.values(), *(place for _, place in self.overlay.values())}
 
     def put(self, name: str, place: str, text: str) -> None:
-        """Add a file, unless its text is empty. A folder for any torch has no lines to keep."""
+        """Add a file, unless its text is blank. A folder for any torch need not keep line numbers or blank lines."""
         if text.strip():
             if self.question.site is None and text != self.question.after(place):
                 text = _BLANK_LINES.sub("\n\n", text).strip("\n") + "\n"

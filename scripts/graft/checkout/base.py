@@ -13,7 +13,7 @@ from .repository import UPSTREAM, Repository
 
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
-# Where PyTorch's main is, by the name of the remote. The main of a fork, as origin often is, may be stale.
+# The remotes that may have PyTorch's main, in order: origin is often a fork, whose main may be stale.
 REMOTES = ("upstream", "origin")
 
 # A day's nightly is PyTorch's main of about ten o'clock (UTC), and can be installed half a day later.
@@ -38,8 +38,8 @@ class Base:
 
 
 def find_base(repository: Repository, git_version: str, version: str, asked: str = "") -> Base:
-    """Return BASE: what is asked for; or the commit of the installed torch if HEAD descends from it; else the merge
-    base of HEAD with the default branch of ``upstream``, then of ``origin``.
+    """Return BASE: the commit that is asked for; else that of the installed torch if HEAD descends from it; else the
+    merge base of HEAD and the default branch of ``upstream``, or else of ``origin``.
 
     Args:
         repository: the checkout.
@@ -48,7 +48,7 @@ def find_base(repository: Repository, git_version: str, version: str, asked: str
         asked: a name of a commit that git knows; empty for none.
 
     Raises:
-        UsageError: it is not there. If it was not asked for, this has the line that fetches it.
+        UsageError: the commit is not there. Unless it was asked for, the error has the command that fetches it.
     """
     is_known = bool(_ID.fullmatch(git_version))
     commits = _wheel_commits(repository, git_version) if is_known else []
@@ -91,8 +91,8 @@ def _asked(repository: Repository, name: str, wheel: str) -> Base:
 
 
 def changed_upstream(repository: Repository, base: Base, names: Iterable[str]) -> list[str]:
-    """Return those files that differ between the installed torch's commit and BASE, sorted: upstream changed them, too.
-    None is known if the checkout lacks that commit.
+    """Return those of the files ``names`` that upstream changed, too: they differ between the installed torch's commit
+    and BASE. Return none if the checkout lacks that commit.
     """
     if base.wheel in ("", base.commit):
         return []
@@ -100,8 +100,8 @@ def changed_upstream(repository: Repository, base: Base, names: Iterable[str]) -
 
 
 def _wheel_commits(repository: Repository, git_version: str) -> list[str]:
-    """Return the commits that have the sources of the installed torch, as far as they are there. A nightly's own is on
-    no branch of main; its subject names the one that is.
+    """Return the commits in the checkout that have the installed torch's sources. A nightly's own commit is not on
+    main; its subject names the one that is.
     """
     if not repository.has(git_version):
         return []
@@ -111,18 +111,18 @@ def _wheel_commits(repository: Repository, git_version: str) -> list[str]:
 
 
 def _merge_base(repository: Repository) -> tuple[str, str]:
-    """Return the remote branch that HEAD left, and where; two empty strings if there is none."""
+    """Return the default branch of a remote and its merge base with HEAD; two empty strings if there is none."""
     for remote in REMOTES:
         for branch in ("HEAD", "main", "master"):
             if tip := repository.commit_of(f"refs/remotes/{remote}/{branch}"):
                 if base := repository.merge_base(tip, "HEAD"):
                     return (remote if branch == "HEAD" else f"{remote}/{branch}"), base
-                break  # another branch is not the default one
+                break  # the next ones are not the default branch
     return "", ""
 
 
 def _without_merge_base(repository: Repository, git_version: str, wheel: str) -> Base:
-    """Return the installed torch's commit as BASE, where the history of a shallow clone cannot tell more."""
+    """Return the installed torch's commit as BASE, if a shallow clone has it. Otherwise raise UsageError."""
     if not repository.is_shallow():
         todo = _fetch_main(repository)
     elif wheel:
@@ -141,14 +141,14 @@ def _without_merge_base(repository: Repository, git_version: str, wheel: str) ->
 
 
 def _fetch_main(repository: Repository) -> str:
-    """Return the command that fetches PyTorch's main, and all that came before HEAD."""
+    """Return the command that fetches PyTorch's main, with the history that a shallow clone lacks."""
     remote = repository.remote()
     name, source = (remote, remote) if remote in REMOTES else (REMOTES[0], UPSTREAM)
     return repository.fetch_line(f"main:refs/remotes/{name}/main", source, depth="--unshallow")
 
 
 def _apart(repository: Repository, wheel: str, merged: str, there: str) -> str:
-    """Say where BASE and the installed torch are."""
+    """Return a line that says how many commits BASE is ahead of the installed torch, and how many behind."""
     if repository.is_shallow():
         return f"{there}; the installed torch is of {wheel[:12]}"
     ahead, behind = (_number(repository, *ends) for ends in ((wheel, merged), (merged, wheel)))
@@ -160,7 +160,7 @@ def _number(repository: Repository, old: str, new: str) -> int:
 
 
 def _nightly(repository: Repository, commit: str, version: str) -> list[str]:
-    """Return the line that installs the first nightly after a commit, or the last one if there is none yet."""
+    """Return a line with the command that installs the first nightly after a commit, or the last one so far."""
     release = re.match(r"\d+\.\d+\.\d+", repository.line("cat-file", "blob", f"{commit}:version.txt"))
     written = datetime.fromtimestamp(int(repository.line("log", "--max-count=1", "--format=%ct", commit)), timezone.utc)
     first, last = written + _AFTER_CUT, datetime.now(timezone.utc) - _UNTIL_THERE

@@ -1,6 +1,6 @@
-"""``make import``: a native folder of what a branch of PyTorch changes, so that a release is built with it in a minute.
+"""``make import``: write what a branch of PyTorch changes as a native folder, to build a release with it in a minute.
 
-What has no place in a native folder, since the binaries of the release contain it, is listed.
+List the changes that do not fit in a native folder, since the binaries of the release contain the old code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def read_branch(tree: SourceTree, old: str, new: str) -> Answer:
     subjects = [f"--grep={subject}" for subject in SUBJECTS]
     ours = tree.ask("log", "--format=%H", "--fixed-strings", *subjects, f"{old}..{new}").split()
     if ours[:1] == [top]:
-        # A fork: the pin's patches are below our commits, and the last one is made from the others and docstrings.
+        # A fork of ours: leave out the pin's patches, below our commits, and the last commit, which is generated.
         old, new = (tree.ask("rev-parse", f"{commit}~1") for commit in (ours[-1], top))
     versions = Commits(Repository(tree.path), old, new)
     answer = derive(Question(versions, None, is_whole=False))
@@ -85,7 +85,7 @@ def import_branch(request: Request) -> None:
 def _of_branch(tree: SourceTree, request: Request) -> tuple[str, str]:
     """Return the commit at which the branch left the pinned release, and the branch's last one."""
     pin = load_pin(request.layout.patches, request.pin)
-    # Sources that are no repository become one when the fork is applied.
+    # Sources without a repository become one, with this ref, when the fork is applied.
     pinned = pin.source.commit if isinstance(pin.source, GitSource) else BASE_REF
     new = tree.git("rev-parse", "--quiet", "--verify", f"{request.branch}^{{commit}}", check=False).stdout.strip()
     old = tree.git("merge-base", new, pinned, check=False).stdout.strip() if new else ""

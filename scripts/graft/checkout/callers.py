@@ -1,4 +1,4 @@
-"""Functions that a source defines and other sources call: those that include the header which declares one."""
+"""Find the sources that call a function of another source: they include a header that declares it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .code import Code
 from .lacking import INCLUDE
 from .sources import ATEN, FUNCTORCH, NATIVE, is_header, is_source, place_of, why_left
 
-# As many sources that did not change are compiled for a changed header or function without being asked for.
+# The most unchanged sources that are compiled for a changed header or function without being asked for.
 MOST_USERS = 8
 # Compiled once for each CPU capability: functions that other files call cannot be there.
 OF_CAPABILITIES = f"{NATIVE}/cpu/"
 
 
 class Users:
-    """The sources of a checkout that use what is in a header.
+    """Finds the sources of a checkout that use names of a header.
 
     Args:
-        question: what is asked.
+        question: the two versions, and the torch.
     """
 
     def __init__(self, question: Question) -> None:
@@ -32,13 +32,13 @@ class Users:
         self._including = cache(self._texts_including)
 
     def of_header(self, header: str, names: Collection[str]) -> set[str]:
-        """Return the sources that use one of these names of a header."""
+        """Return the sources that include a header and use one of ``names``."""
         word = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b") if names else None
         texts = {name: text for name, text in self._including(header).items() if not word or word.search(text)}
         return {name for name, text in texts.items() if Code(text, text, names).affected}
 
     def of_function(self, source: str, function: str) -> set[str]:
-        """Return the other sources that use a function of a source. A header that this includes declares it."""
+        """Return the other sources that use a function of ``source``, if a header in ``source`` declares it."""
         if function in self._named_by_entries:
             return set()
         included = [f"aten/src/{each}" for each in INCLUDE.findall(self._question.after(source))]
@@ -48,7 +48,7 @@ class Users:
 
     @cached_property
     def _named_by_entries(self) -> set[str]:
-        """Operators call these kernels: what calls the operators needs nothing else."""
+        """The names in native_functions.yaml. Operators call these kernels, so callers need not be compiled again."""
         return {*re.findall(r"\w+", self._question.after(YAML_FILES[FUNCTIONS]))}
 
     @cached_property
@@ -67,13 +67,13 @@ class Users:
 def add_callers(
     answer: Answer, users: Users, names: dict[str, set[str]], codes: dict[str, Code], code_of: Callable[[str], Code]
 ) -> None:
-    """Add the sources that call changed functions of those in ``codes``, and so on, if few call one. Note where it is
-    more.
+    """Add the sources that call changed functions of ``codes``, directly or not. If more than ``MOST_USERS`` unchanged
+    ones call a function, add no new ones for it, and note it.
 
     Args:
         answer: receives what is not compiled.
         users: finds the sources.
-        names: by source, what changed elsewhere.
+        names: by source, the names that changed elsewhere.
         codes: the sources.
         code_of: makes a source's code with its ``names``.
     """

@@ -1,4 +1,4 @@
-"""What differs between two versions of PyTorch's kernels and YAML entries, as entries of a native folder."""
+"""Write the differences between two versions of PyTorch's kernels and YAML entries as entries of a native folder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..inputs.merge import MARK
 
 _DELEGATE = re.compile(r"^\s+structured_delegate: *(\S+)", re.M)
 
-# By operator: the fields of an entry that replaces PyTorch's, or None for one that is new. And what a native folder
-# cannot change, by operator.
+# Two tables by operator: the fields of an entry that replaces PyTorch's, or None for a new one; and what a native
+# folder cannot change.
 Changed = tuple[dict[str, dict[str, Any] | None], dict[str, str]]
 
 
@@ -24,7 +24,7 @@ def changed_entries(before: str, after: str, affected: Collection[str]) -> Chang
     """
     theirs, ours = (split_entries(text) for text in (before, after))
     left = dict.fromkeys(theirs.keys() - ours.keys(), "it")
-    # Reading 2,500 entries takes seconds.
+    # Parse only these: parsing all 2,500 entries takes seconds.
     read = {name for name, text in ours.items() if text != theirs.get(name) or _names_one(name, text, affected)}
     structured = {name: match[1] for name in read if (match := _DELEGATE.search(ours[name]))}
     fields_of_ours = {name: fields_of(ours[name]) for name in {*read, *structured.values()} & ours.keys()}
@@ -56,8 +56,8 @@ def changed_entries(before: str, after: str, affected: Collection[str]) -> Chang
 
 
 def changed_formulas(before: str, after: str, operators: Collection[str]) -> Changed:
-    """Return the entries of derivatives.yaml with new or changed formulas; of ``operators``, which PyTorch has, only
-    these formulas.
+    """Return the entries of derivatives.yaml with new or changed formulas; for ``operators``, which PyTorch has, only
+    the changed formulas.
     """
     theirs, ours = (split_entries(text) for text in (before, after))
     found: dict[str, dict[str, Any] | None] = {}
@@ -87,10 +87,10 @@ def _names_one(name: str, text: str, affected: Collection[str]) -> bool:
 
 
 def added_entries(text: str, names: Collection[str]) -> list[str]:
-    """Return the texts of the entries called ``names``; of a fork, with the comments before them."""
+    """Return the texts of the entries called ``names``; in a fork's file, with the comments before them."""
     head, *parts = re.split(r"^(?=- )", text.partition(MARK)[2] or text, flags=re.M)
     found = [part for part in parts if operator_of(part) in names]
-    if MARK in text:  # what replaces is blank there
+    if MARK in text:  # entries that replace others leave blank lines there
         return [re.sub(r"\n{3,}", "\n\n", "".join([head, *found]).rstrip() + "\n")] if found else []
     return [f"{part.rstrip()}\n" for part in found]
 
@@ -105,11 +105,11 @@ def _changed_kernels(ours: dict[str, str], theirs: dict[str, str], affected: set
 
 
 def composite_name(operator: str) -> str:
-    """Return the name of the kernel of an operator that names none, since it is composed of others."""
+    """Return the name of the kernel of a composite operator, whose entry names none."""
     name, _, overload = operator.partition(".")
     return f"{name}_out" if overload.split("_")[-1] == "out" else name
 
 
 def _replacing(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an entry that replaces PyTorch's."""
+    """Mark the fields of an entry as replacing PyTorch's."""
     return {**fields, REPLACE: True}

@@ -1,4 +1,4 @@
-"""What a branch of PyTorch changes in a Python file, as text that follows the release's: the last definition counts."""
+"""Write a branch's changes of a Python file as text to append to the release's file: the last definition counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..inputs.python_names import names_defined, names_needed, names_needed_at_i
 from .python_operators import Function, OfOperators, by_name, lists_of, missing, name_of, subject
 from .registrations import freeing, imports_for
 
-# By line, the texts of a statement.
+# The texts of a statement, each with its line.
 _Texts = list[tuple[int, str]]
 
 
@@ -22,7 +22,7 @@ class Difference:
     Args:
         before: one version.
         after: the other.
-        refused: the names of operators, as in native_functions.yaml. What belongs to them stays as ``before`` has it.
+        refused: names of operators, as in native_functions.yaml, whose code stays as in ``before``.
         file: the path of the file in a checkout.
 
     Raises:
@@ -36,7 +36,7 @@ class Difference:
         self._old, self._new = (ast.parse(text).body for text in (before, after))
         spelt = {each: _spelt(each, old_lines) for each in self._old}
         spelt |= {each: _spelt(each, self._lines) for each in self._new}
-        # Statements that are spelt alike need no comparison, which takes longer.
+        # Statements with the same text need no comparison of syntax trees, which takes longer.
         alike = {spelt[each] for each in self._old} & {spelt[each] for each in self._new}
         self._content = {each: text if text in alike else ast.dump(each) for each, text in spelt.items()}
         self._known, self._kept = ({self._content[each] for each in body} for body in (self._old, self._new))
@@ -48,12 +48,12 @@ class Difference:
 
     @property
     def is_empty(self) -> bool:
-        """Whether they are the same, but for comments and formatting."""
+        """Whether the two versions differ only in comments and formatting, or not at all."""
         return [self._content[each] for each in self._old] == [self._content[each] for each in self._new]
 
     @property
     def left(self) -> list[str]:
-        """What belongs to the operators that are refused: names, or lines."""
+        """The changes that belong to refused operators, as names or lines."""
         olds = by_name(self._old)
         found = {each.lineno: _label(each) for each in self._added if name_of(each) in self._left}
         changed = self._added if self._refused.is_any else []
@@ -64,18 +64,18 @@ class Difference:
         return list(dict.fromkeys([*(found[line] for line in sorted(found)), *gone]))
 
     def behind(self) -> tuple[str, list[str]]:
-        """Return the text that, behind ``before``, makes it define what ``after`` does: imports, functions, new classes
-        and other new statements, elements of lists; and what such a text cannot change, which stays.
+        """Return the text that, appended to ``before``, makes it define what ``after`` does; and the changes that such
+        a text cannot make.
 
-        Each is at the line that it has in ``after``. What registers a function for an operator comes after a first line
-        that takes out the one that is registered.
+        The text has imports, functions, new classes, other new statements and elements of lists, each at its line in
+        ``after``. Its first line removes registrations of operators, so that other functions can be registered.
         """
         both = self._known & self._kept
         orders = [[text for each in body if (text := self._content[each]) in both] for body in (self._old, self._new)]
         if orders[0] != orders[1]:
             return "", ["the order of statements"]
         changed = [each for each in (*self._gone, *self._added) if name_of(each) not in self._left]
-        # Functions of one name cannot be told apart.
+        # Several functions with one name cannot be told apart.
         faults = {each: self._line(each) for each in changed if name_of(each) in self._several}
         gone = {name_of(each): each for each in changed if each in self._old_ones and each not in faults}
         taken, olds = dict[ast.stmt, _Texts](), dict[ast.stmt, ast.stmt]()
@@ -90,7 +90,7 @@ class Difference:
         first = [line for each in taken if each in olds for line in self._freed(olds[each])]
         there = {line for each in self._old for line in self._freed(each)}
         first += [line for each in taken for line in self._freed(each) if line in there]
-        is_whole = not faults  # what is gone may have another name now, and be left out
+        is_whole = not faults  # otherwise, a removed function may have a new name, and be left out
         for each in (each for each in gone.values() if not isinstance(each, ast.Import | ast.ImportFrom)):
             freed = self._freed(each)
             first += freed if is_whole else []
@@ -120,8 +120,8 @@ class Difference:
     def _leave(
         self, taken: dict[ast.stmt, _Texts], faults: dict[ast.stmt, str], olds: Mapping[ast.stmt, ast.stmt]
     ) -> None:
-        """Take out what the file itself needs when it is imported, before a text behind it; what needs something that
-        is left out; and what would be called as before, with other arguments.
+        """Move statements from ``taken`` to ``faults``: those that the file needs at import, before the text runs;
+        those that need one that is left out; and functions with new arguments that code calls with the old ones.
         """
         before = dict(pair for each in self._old for pair in _bound(each))
         stays = [each for each in self._gone if name_of(each) in self._left]
@@ -149,8 +149,8 @@ class Difference:
         Args:
             statement: the statement.
             old: what it replaces.
-            lost: the names of what is left out.
-            called: the names that the old versions of these need, which stay.
+            lost: the names that left-out statements define.
+            called: the names that remaining old statements need.
         """
         if needed := lost & self._needed(statement):
             return f"{_label(statement)}, which needs `{min(needed)}`"
@@ -169,7 +169,7 @@ class Difference:
         return "\n".join(lines).rstrip("\n") + "\n" if any(lines) else ""
 
     def _texts(self, statement: ast.stmt, old: ast.stmt | None) -> _Texts:
-        """Return the texts that take a file from ``old``, if there is one, to ``statement``, with their lines."""
+        """Return the texts, with their lines, that change ``old``, if there is one, to ``statement``."""
         is_future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         is_new = old is None and not isinstance(statement, ast.If | ast.Try | ast.With | ast.For | ast.While)
         if isinstance(old, ast.Assign | ast.AnnAssign):
@@ -183,11 +183,11 @@ class Difference:
         return freeing(function, self._file, self._defined)
 
     def _freed(self, statement: ast.stmt) -> list[str]:
-        """Return the statements that take out what a statement registers; none if that is nothing, or not known."""
+        """Return the code that removes the registrations of a statement; none if it has none, or they are not known."""
         return (self._freeing(statement) or []) if isinstance(statement, Function) else []
 
     def _gained(self, statement: ast.stmt, old: ast.List, new: ast.List) -> _Texts:
-        """Return the texts that add the elements that a list gains."""
+        """Return the texts that add the new elements of a list."""
         gained, lost = missing(old, new), missing(new, old)
         more, less = ([each for each in some if not self._refused.named(subject(each))] for some in (gained, lost))
         if less or not gained:
@@ -200,7 +200,7 @@ class Difference:
 
 
 def _is_function(statement: ast.stmt) -> TypeGuard[Function]:
-    """Return whether a statement is a function that is called: no overload for type checkers."""
+    """Return whether a statement is a function, but not an overload for type checkers."""
     decorators = {ast.unparse(each).rpartition(".")[2] for each in getattr(statement, "decorator_list", ())}
     return isinstance(statement, Function) and "overload" not in decorators
 
@@ -211,12 +211,12 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 def _spelt(statement: ast.stmt, lines: list[str]) -> str:
-    """Return the lines of a statement."""
+    """Return the lines of a statement, with its decorators."""
     return "\n".join(lines[_first_line(statement) - 1 : statement.end_lineno])
 
 
 def _segment(node: ast.expr, lines: list[str]) -> str:
-    """Return the text of an expression, as ``ast.get_source_segment``, which divides the whole text each time."""
+    """Return the text of an expression. ``ast.get_source_segment`` would split the whole text each time."""
     found = [line.encode() for line in lines[node.lineno - 1 : node.end_lineno]]
     found[-1] = found[-1][: node.end_col_offset]
     found[0] = found[0][node.col_offset :]
@@ -224,7 +224,7 @@ def _segment(node: ast.expr, lines: list[str]) -> str:
 
 
 def _bound(statement: ast.stmt) -> list[tuple[str, str]]:
-    """Return the names that a statement defines, each with what."""
+    """Return the names that a statement defines, each with its content."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         module = getattr(statement, "module", None)
         return [(each.asname or each.name.partition(".")[0], f"{module}.{each.name}") for each in statement.names]

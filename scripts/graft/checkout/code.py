@@ -1,4 +1,4 @@
-"""What a C++ file of a checkout changes: its statements that differ, what names these, and a text with these alone."""
+"""Find what a C++ file of a checkout changes: statements that differ or use these, and a text with only these."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from itertools import dropwhile, pairwise
 
 from .statements import Kind, Statement, statements
 
-# Statements of these kinds stay in each text: what a kept function needs of them is not asked.
+# Statements of these kinds stay in each text: which of them a kept function needs is not determined.
 _KEPT = {Kind.TYPE, Kind.MACRO, Kind.INCLUDE, Kind.DIRECTIVE, Kind.OTHER}
 
 # Statements of these kinds can define functions: uses of macros do, too.
 _DEFINING = {Kind.FUNCTION, Kind.REGISTRATION}
 
-# What begins functions in a file that is one statement: a type, a name, parameters, and a brace; or a macro with the
-# name.
+# The start of a function in a file that is one statement: a type, a name, parameters, and a brace; or a macro with
+# the name.
 _DEFINITION = re.compile(r"\( (\w+) \) \((?= [^;{}]* {)|(?<=[\w&*>] )(?!if|for|while|switch)(\w+) \((?= [^;{}]* {)")
 
-# Members that code uses without their names.
+# Members that code uses without naming them.
 _IMPLICIT = {"operator", "begin", "end"}
 
 _COMMENTS = re.compile(r"(?:[ \t]*//[^\n]*\n)+[ \t]*\Z")
@@ -32,7 +32,7 @@ class Code:
     Args:
         before: its text in the base; empty for a new file.
         after: its text in the working tree.
-        names: what changed elsewhere, for instance in a header.
+        names: names that changed elsewhere, for instance in a header.
     """
 
     def __init__(self, before: str, after: str, names: Collection[str] = ()) -> None:
@@ -50,13 +50,13 @@ class Code:
         self._changed -= {i for i in self._changed if self.statements[i].kind in (Kind.INCLUDE, Kind.DIRECTIVE)}
         if is_whole:
             self._changed = {i for i, each in enumerate(self.statements) if each.kind is not Kind.INCLUDE}
-        # Blocks change with what is in them.
+        # A block counts as changed only through the statements in it.
         self._changed -= {each.block for each in self.statements}
         self._outside = frozenset(names)
 
     @cached_property
     def affected(self) -> set[int]:
-        """The numbers of the statements that changed, or name what did."""
+        """The indices of the statements that changed, or that use one, directly or not."""
         found, names = set(self._changed), set(self._outside)
         new = {name for i in found for name in self._names_in(self.statements[i])} | names | self._names_gone
         while new:
@@ -73,12 +73,12 @@ class Code:
 
     @property
     def _names_gone(self) -> set[str]:
-        """What others name of statements that are gone: an overload, a macro, a case of a template."""
+        """The names of removed statements that others use: of an overload, a macro, a specialization of a template."""
         heads = {self.statements[i].head for i in self._changed if self.statements[i].kind is Kind.TYPE}
         return {name for each in self.gone if each.head not in heads for name in each.called}
 
     def _names_in(self, statement: Statement) -> Collection[str]:
-        """Return what others name of a changed statement: of a class where only functions differ, these."""
+        """Return the names of a changed statement that others use; if only functions of a class differ, theirs."""
         old = next((each for each in self.gone if each.head == statement.head), None)
         if statement.kind is not Kind.TYPE or old is None:
             return statement.called
@@ -92,14 +92,14 @@ class Code:
 
     @property
     def names(self) -> set[str]:
-        """What others name of the affected statements."""
+        """The names of the affected statements that others use."""
         changed = {name for i in self._changed for name in self._names_in(self.statements[i])}
         others = self.affected - self._changed
         return changed | {name for i in others for name in self.statements[i].called}
 
     @property
     def functions(self) -> set[str]:
-        """The affected functions that others can call."""
+        """The affected functions that other files can call."""
         every = [self.statements[i] for i in self.affected]
         defining = (each for each in every if each.kind in _DEFINING)
         found = {name for each in defining if not each.is_local for name in each.names}
@@ -108,22 +108,22 @@ class Code:
 
     @property
     def shared(self) -> set[str]:
-        """The affected functions that others call by their names: no members of classes, none that macros define."""
+        """The affected functions that other files call by name: no class members, and none of ``TORCH_IMPL_FUNC``."""
         every = (self.statements[i] for i in self.affected)
         free = (each for each in every if each.kind is Kind.FUNCTION and not each.is_local and not _is_member(each))
         return {name for each in free for name in each.called}
 
     @property
     def edited(self) -> set[str]:
-        """The functions that others can call, that the base has, too, and whose own text changed."""
+        """The functions that other files can call, that the base also has, and whose own text changed."""
         theirs = {name for each in self.gone for name in each.names}
         every = [self.statements[i] for i in self._changed]
         return {name for s in every if s.kind is Kind.FUNCTION and not s.is_local for name in s.names & theirs}
 
     @property
     def hidden(self) -> set[str]:
-        """The functions that others can call in the base, and that only this file sees now: `static`, or in a namespace
-        without a name.
+        """The functions that other files can call in the base, but no longer: they became `static`, or are now in a
+        namespace without a name.
         """
         before = {name for each in self.gone if each.kind is Kind.FUNCTION and not each.is_local for name in each.names}
         here = [each for each in self.statements if each.kind is Kind.FUNCTION]
@@ -136,7 +136,7 @@ class Code:
         return {word for i in self.affected for word in self.statements[i].words - self.statements[i].names}
 
     def under(self, macros: Collection[str]) -> set[str]:
-        """Return those of the macros that conditions in affected statements, or around them, ask for."""
+        """Return those of the ``macros`` that affected statements, or the conditions around them, name."""
         found, around = set[str](), list[frozenset[str]]()
         for i, each in enumerate(self.statements):
             if each.kind is Kind.DIRECTIVE:
@@ -160,18 +160,18 @@ class Code:
 
     @property
     def libraries(self) -> set[str]:
-        """The namespaces that the text defines operators in and that can be defined only once."""
+        """The namespaces of affected ``TORCH_LIBRARY`` blocks, each of which can be defined only once."""
         heads = {each.namespace for i in self.affected for each in [self.statements[i]] if _is_of_library(each)}
         return {head[head.index("TORCH_LIBRARY") + 2] for head in heads}
 
     def text(self, kernels: Collection[str], refused: Collection[str] = (), *, has_own: bool = True) -> str:
-        """Return the text with what is needed for ``kernels`` and for the affected registrations, at the same lines;
-        empty if that is nothing.
+        """Return the text with only the code that ``kernels`` and affected registrations need, at the same lines;
+        empty if there is none.
 
         Args:
             kernels: the names of functions.
-            refused: names of functions for which nothing is registered.
-            has_own: whether functions that others can call, and that are needed but not affected, are defined again.
+            refused: the names of functions that must not be registered.
+            has_own: whether to define needed functions again that are not affected, and that other files can call.
         """
         roots = {
             i
@@ -203,8 +203,8 @@ class Code:
         return self._without(each for i, each in enumerate(self.statements) if i not in kept)
 
     def declarations(self, names: Collection[str]) -> str:
-        """Return the text of a header with the statements that changed, or are for ``names``, at the same lines; empty
-        if there are none.
+        """Return the text of a header with only the statements that changed or declare ``names``, at the same lines;
+        empty if there are none.
         """
         chosen = {i for i, each in enumerate(self.statements) if i in self._changed or not each.names.isdisjoint(names)}
         if not any(self.statements[i].kind not in (Kind.INCLUDE, Kind.DIRECTIVE) for i in chosen):
@@ -215,7 +215,7 @@ class Code:
         )
 
     def _without(self, left_out: Iterable[Statement]) -> str:
-        """Return the text with blank lines in the place of statements, and of the comments directly above them."""
+        """Replace statements, and the comments directly above them, by blank lines. Return the text."""
         parts, end = [], 0
         for each in sorted(left_out, key=lambda each: each.start):
             if each.start >= end:
@@ -227,14 +227,14 @@ class Code:
 
 
 def _takes(left: Counter[Hashable], key: Hashable) -> bool:
-    """Return whether there is the same statement left, which is taken."""
+    """Remove one statement equal to ``key`` from ``left``. Return whether there was one."""
     is_there = left[key] > 0
     left[key] -= is_there
     return is_there
 
 
 def _with_conditions(every: Iterable[Statement]) -> list[Hashable]:
-    """Return what two statements have in common that mean the same: the conditions around them, and their code."""
+    """Return a key for each statement: the conditions around it, and its code. Equal keys mean the same."""
     found: list[Hashable] = []
     around: list[tuple[str, ...]] = []
     for each in every:
@@ -249,7 +249,7 @@ def _with_conditions(every: Iterable[Statement]) -> list[Hashable]:
 
 
 def _reordered_macros(before: Iterable[Statement], after: Sequence[Statement]) -> set[int]:
-    """Return the numbers of macros that are defined several times, if that is in another order than before."""
+    """Return the indices of the definitions of macros whose sequence of definitions differs from before."""
     old, new = defaultdict[str, list[Hashable]](list), defaultdict[str, list[int]](list)
     for each in before:
         for name in each.names if each.kind is Kind.MACRO else ():
@@ -261,12 +261,12 @@ def _reordered_macros(before: Iterable[Statement], after: Sequence[Statement]) -
 
 
 def _is_member(function: Statement) -> bool:
-    """Return whether a function is that of a class, or of a namespace that is named: ``Tensor Class::function(``."""
+    """Return whether a function is defined with a qualified name, such as ``Tensor Class::function(``."""
     return any(before == ":" and name in function.names for before, name in pairwise(function.head))
 
 
 def _registered(statement: Statement) -> str:
-    """Return what tells a registration from others: ``REGISTER_DISPATCH(add_stub``."""
+    """Return what identifies a registration: ``REGISTER_DISPATCH(add_stub``."""
     head = "".join(dropwhile(lambda part: not part.startswith("TORCH_LIBRARY"), statement.namespace))
     return f"{head} {''.join(statement.tokens).partition(',')[0]}".lstrip()
 
@@ -276,7 +276,7 @@ def _is_of_library(statement: Statement) -> bool:
 
 
 def _is_taken(statement: Statement, refused: Collection[str]) -> bool:
-    """Return whether a registration can be run again, and is for nothing that is refused."""
+    """Return whether a registration can be run again, and names no refused function."""
     return statement.words.isdisjoint(refused) and not _is_of_library(statement)
 
 
@@ -285,14 +285,14 @@ def _defines_stub(statement: Statement) -> bool:
 
 
 def _has_unknown_users(statement: Statement) -> bool:
-    """Return whether nobody can tell what a statement is for: it has no name, or is an operator."""
+    """Return whether the users of a statement cannot be found by name: it has none, or is an ``operator``."""
     if statement.kind is Kind.FUNCTION:
         return statement.names == {"operator"}
     return statement.kind is Kind.OTHER and not statement.names and statement.tokens[0] != "static_assert"
 
 
 def _conditions(every: Iterable[Statement]) -> list[tuple[str, ...]]:
-    """Return the conditions in a file that are about more than includes."""
+    """Return the conditional directives of a file, without those that surround only includes."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for each in every:
         if each.kind is Kind.DIRECTIVE:

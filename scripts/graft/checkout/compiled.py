@@ -1,4 +1,4 @@
-"""C++ that changes: headers that are laid over the torch's, sources with them, and what of these is compiled."""
+"""Take C++ that changes: headers that replace the torch's, sources that use them, and the code of these to compile."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _INSIDE = "a header of a library that is inside PyTorch's"
 
 # Headers of PyTorch by their paths below torch/include.
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*<((?:ATen|c10|torch)/[^>\n]+)>", re.M)
-# What setup.py writes around the headers that it installs.
+# The guard that setup.py writes around the headers that it installs.
 _GUARD = re.compile(r"#if !defined\(TORCH_STABLE_ONLY\) [^\n]*\n(.*)\n#else\n#error [^\n]*\n#endif [^\n]*\n", re.S)
 
 
 def take_headers(answer: Answer) -> dict[str, set[str]]:
-    """Take the headers that changed. Return those that are laid over, each with the names that changed in it."""
+    """Take the headers that changed. Map each header that replaces the torch's to the names that changed in it."""
     question, found = answer.question, dict[str, set[str]]()
     changed = [name for name in question.there(filter(is_header, question.versions.changed)) if name not in answer.left]
     for name, content in question.versions.before(changed).items():
@@ -43,7 +43,7 @@ def take_headers(answer: Answer) -> dict[str, set[str]]:
             else:
                 answer.overlay[in_wheel(name)] = after.encode(), name
                 found[name] = Code(there or before, after).names
-    # Headers of vectors are laid over all, or none.
+    # Replace either all changed headers of vectors, or none.
     faults = [name for name in answer.left if "/cpu/vec/" in name]
     for name in [each for each in found if "/cpu/vec/" in each and faults]:
         del answer.overlay[in_wheel(name)], found[name]
@@ -58,12 +58,11 @@ def _installed(question: Question, name: str) -> str:
 
 
 def changed_codes(answer: Answer, headers: Mapping[str, set[str]]) -> dict[str, Code]:
-    """Return the sources that changed, and those that are compiled for ``headers`` that did, with the names that
-    changed in each.
+    """Return the sources that changed, and the sources to compile since they use ``headers`` that changed, by path.
 
     Raises:
-        UsageError: FILES names what cannot be compiled; or no source that changed includes a header that did, and many
-            others do.
+        UsageError: FILES names a file that cannot be compiled; or more than ``MOST_USERS`` sources use a header that
+            changed, and no changed source includes it.
     """
     question = answer.question
     sources = [name for name in question.there(filter(is_source, question.versions.changed)) if name not in answer.left]
@@ -91,7 +90,7 @@ def changed_codes(answer: Answer, headers: Mapping[str, set[str]]) -> dict[str, 
 
 
 def _asked(question: Question) -> list[str]:
-    """Return the sources that FILES names."""
+    """Return the sources that FILES names. Raise UsageError if one cannot be compiled."""
     asked, faults = [f"{ATEN}/{name}" for name in question.files], []
     for name in asked:
         if not (question.tree / name).is_file():
@@ -106,7 +105,7 @@ def _asked(question: Question) -> list[str]:
 
 
 def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: bool) -> list[str]:
-    """Return those sources that did not change and are compiled for a header. Say what is not."""
+    """Return which of the unchanged sources ``others`` to compile for a header. Note if the rest keeps the old one."""
     named, shown = place_of(header), [name.removeprefix(f"{ATEN}/") for name in sorted(others)][:MOST_USERS]
     if not others and not is_asked:
         answer.said.append(f"{named}: laid into torch/include; nothing uses what changed there")
@@ -122,7 +121,7 @@ def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: b
 
 
 def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators) -> None:
-    """Take of each source what is needed for the entries, and what registers itself."""
+    """Take from each source the code that the entries need, and the code that registers itself."""
     kernels, refused = operators.kernels, operators.refused_kernels
     site, lacking = answer.question.site, Lacking(answer.question)
     macros = Base(site, site).lacking if codes and site and (site / "torch/lib").is_dir() else {}
@@ -163,7 +162,7 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
 
 
 def take_lacking_headers(answer: Answer) -> None:
-    """Take the headers that sources include and that the checkout has, but not the torch."""
+    """Take headers that the taken files include, and that the checkout has but the torch lacks."""
     question = answer.question
     if question.site is None:
         return
@@ -181,7 +180,7 @@ def take_lacking_headers(answer: Answer) -> None:
 
 
 def _operators_named(words: Collection[str], ours: Mapping[str, str]) -> set[str]:
-    """Return the operators whose names begin the names of dispatch stubs or kernels: ``lerp`` of ``lerp_stub``."""
+    """Return the operators whose names begin a dispatch stub's or kernel's name: ``lerp`` for ``lerp_stub``."""
     roots = {name.partition(".")[0] for name in ours}
     begun = ([word[: end.start()] for end in re.finditer(r"_|$", word)] for word in words)
     return {max(found, key=len) for each in begun if (found := [root for root in each if root in roots])}

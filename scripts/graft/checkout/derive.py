@@ -1,4 +1,4 @@
-"""Sort what differs between two versions of PyTorch, and let each kind be taken."""
+"""Sort the differences between two versions of PyTorch, and take each kind into a native folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .operators import Operators, read_operators
 from .python import PYTHON_SUFFIXES, installed_name, not_python, taken
 from .sources import NATIVE, is_header, is_source, why_left
 
-# What is no part of a wheel needs no word.
+# Files that no wheel contains: no message mentions them.
 _SILENT = re.compile(
     r"(?:test|docs|benchmarks|scripts|android|ios|\.\w[^/]*)/|[^/]*\.(?:md|txt|toml|cfg|ini)$|\.[^/]*$"
 )
@@ -34,11 +34,11 @@ _IN_BINARIES = "PyTorch's own binaries, or its build, contain it"
 
 
 def derive(question: Question) -> Answer:
-    """Return what the new version changes.
+    """Return what the new version changes, as a native folder.
 
     Raises:
-        UsageError: lists merge conflicts, and files that are not Python; or asks for sources to compile with a header
-            that changed.
+        UsageError: lists merge conflicts, and files that are not valid Python; or asks which sources to compile with a
+            header that changed.
     """
     _refuse_unfinished(question)
     answer = Answer(question)
@@ -56,7 +56,7 @@ def derive(question: Question) -> Answer:
 
 
 def _refuse_unfinished(question: Question) -> None:
-    """Check that git has left no conflict's markers in what is read, and that Python can be parsed."""
+    """Check that files to read have no markers of merge conflicts, and that Python files can be parsed."""
     found = []
     for name in question.there(filter(_is_read, question.versions.changed)):
         text = question.after(name)
@@ -81,7 +81,7 @@ def _is_python(name: str) -> bool:
 
 
 def _sort(answer: Answer) -> None:
-    """Note what cannot be carried."""
+    """Note the changes that cannot be part of the folder."""
     question = answer.question
     for name, status in question.versions.changed.items():
         if status == "S":
@@ -97,7 +97,7 @@ def _sort(answer: Answer) -> None:
 
 def _take_python(answer: Answer, operators: Operators) -> None:
     question = answer.question
-    # An overload has the docstring of PyTorch's operator.
+    # A new overload of PyTorch's operator keeps PyTorch's docstring.
     theirs = _bases(split_entries(question.before(YAML_FILES[FUNCTIONS])))
     answer.added = _bases(name for name, fields in operators.entries.items() if fields is None) - theirs
     names = [*filter(_is_python, question.versions.changed)]
@@ -123,5 +123,5 @@ def _take_python(answer: Answer, operators: Operators) -> None:
 
 
 def _bases(operators: Iterable[str]) -> set[str]:
-    """Return the names of operators without overloads."""
+    """Return the names of operators without their overloads."""
     return {name.partition(".")[0] for name in operators}

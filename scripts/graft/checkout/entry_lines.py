@@ -1,4 +1,4 @@
-"""Entries of a YAML file of a checkout, at the lines that they have there."""
+"""Write entries of a checkout's YAML file at the lines that they have there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def text_at_lines(after: str, found: Mapping[str, dict[str, Any] | None]) -> str
         if name in found and fields is None:
             lines += part
         else:
-            # In one line: it may have more keys than the checkout's, and the next one must not move.
+            # Write it in one line: it may have more keys than the checkout's, and later entries must not move.
             lines += f"- {_flow(fields)}" if fields else ""
             lines += "\n" * part.count("\n")
     return lines if found else ""

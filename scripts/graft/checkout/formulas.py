@@ -1,4 +1,4 @@
-"""Functions of FunctionsManual.cpp that change, or that formulas need and the torch lacks."""
+"""Take functions of FunctionsManual.cpp that changed, or that formulas need and the torch lacks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .code import Code
 from .operators import Operators
 from .statements import Kind, statements
 
-# Begins the names that functions of PyTorch have here.
+# The prefix of the folder's versions of functions that PyTorch keeps.
 _OWN = "graft_"
 
 
 def take_helpers(answer: Answer, operators: Operators) -> None:
-    """Take the functions, with what is local to the file that they need, and their declarations."""
+    """Take these functions, the local code of the file that they need, and their declarations."""
     question = answer.question
     (before, after), header = ((question.before(n), question.after(n)) for n in (HELPERS_SOURCE, HELPERS_HEADER))
     lacking = _lacking(answer, operators, header[1])
@@ -39,7 +39,7 @@ def take_helpers(answer: Answer, operators: Operators) -> None:
 
 
 def _renamed(text: str, fixed: Collection[str]) -> str:
-    """Return a text in which these functions have names of ours, since those of PyTorch's stay."""
+    """Prefix the names of the functions ``fixed`` in a text, and make them static, since PyTorch's stay."""
     for each in reversed(statements(text)):
         if each.kind is Kind.FUNCTION and each.tokens[0] != "template" and not each.names.isdisjoint(fixed):
             text = f"{text[: each.start]}static {text[each.start :]}"

@@ -1,8 +1,8 @@
-"""Changed headers of PyTorch: which can be laid over the installed ones, and which sources include them.
+"""Decide which changed headers of PyTorch can replace the installed ones, and find the sources that include them.
 
-PyTorch's libraries stay as they were compiled. What they share with sources that are compiled anew must not change: the
-layout of classes, virtual functions, functions that they define, the types of dispatch stubs, the values of enums. All
-else in a header is compiled into what includes it.
+PyTorch's libraries stay as they were compiled. Anything that they share with newly compiled sources must not change:
+the layout of classes, virtual functions, functions that the libraries define, the types of dispatch stubs, the values
+of enums. The rest of a header is compiled into each source that includes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIRECTIVE = re.compile(r"\s*#\s*(include\b)?(.*)")
 # The macro of ATen/native/DispatchStub.h, with or without a semicolon.
 _STUB = re.compile(r"\bDECLARE_DISPATCH\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\);?")
 
-# The folders of a checkout where compilers look for headers, and headers that include none of ATen's, or are generated.
+# The folders of a checkout that compilers search for headers; and headers to skip: generated, or with none of ATen's.
 _SEARCHED = ("aten/src/", "", "torch/csrc/api/include/", "aten/src/ATen/native/")
 _OTHERS = ("ATen/ops/", "c10/")
 _INCLUDE = re.compile(rb'#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([\w.+-]+/[^>\n]+)>)')
@@ -30,21 +30,21 @@ _INCLUDE = re.compile(rb'#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([\w.+-]+/[^>\n]+)>
 _CLASSES = ("class_specifier", "struct_specifier", "union_specifier")
 _DECLARATIONS = ("declaration", "field_declaration", "function_definition")
 _ALIASES = ("alias_declaration", "type_definition")
-# Aliases of aliases are followed so often.
+# The number of times that aliases are resolved, since they may name other aliases.
 _DEPTH = 4
 
 
 def is_same(before: str, after: str) -> bool:
-    """Return whether the texts of a file have the same tokens. Namespaces may be spelt otherwise, and includes may be
-    gone.
+    """Return whether two texts of a file have the same tokens. Namespaces may be spelled differently, and the new text
+    may lack includes.
     """
     (old, had), (new, has) = _tokens(before), _tokens(after)
     return old == new and has <= had
 
 
 def refused(name: str, before: str, after: str) -> str:
-    """Return why the text ``after`` of the header ``name`` cannot be laid over the installed one, which has the text
-    ``before``; empty if it can.
+    """Return why the header ``name`` with the text ``after`` cannot replace the installed one with the text ``before``;
+    empty if it can.
     """
     old, new = _Shared(Path(name), before), _Shared(Path(name), after)
     functions = [
@@ -65,9 +65,7 @@ def refused(name: str, before: str, after: str) -> str:
 
 
 def users(tree: Path, headers: Collection[str], among: Iterable[str]) -> set[str]:
-    """Return the files ``among`` those of the checkout ``tree`` that include one of ``headers``, directly or not. All
-    are named by their paths in it.
-    """
+    """Return the files of ``among`` that include one of ``headers``, directly or not. All are paths in the checkout."""
     sources, found = {*among}, {*headers}
     contents: dict[str, bytes | None] = {}
     including: dict[str, list[str]] = {}
@@ -87,7 +85,7 @@ def users(tree: Path, headers: Collection[str], among: Iterable[str]) -> set[str
 
 
 def _included(tree: Path, file: str, contents: dict[str, bytes | None], known: Collection[str]) -> Iterator[str]:
-    """Yield the files of a checkout that a file includes; those that are ``known`` may be deleted."""
+    """Yield the files of a checkout that a file includes. Files in ``known`` count even if they are deleted."""
     for quoted, bracketed in _INCLUDE.findall(_content(tree, file, contents) or b""):
         name = (quoted or bracketed).decode(errors="replace")
         folders = (f"{file.rpartition('/')[0]}/", *_SEARCHED) if quoted else _SEARCHED
@@ -137,22 +135,22 @@ def _tokens(text: str) -> tuple[list[tuple[str, str]], set[str]]:
 
 
 def _changed(old: Mapping[str, list[str]], new: Mapping[str, list[str]], *, may_grow: bool = False) -> list[str]:
-    """Return the names in both whose lists differ; if they ``may_grow``, not for what is added at the end."""
+    """Return the keys of both whose lists differ; with ``may_grow``, ignore appended items."""
     both = [(name, items, new[name]) for name, items in old.items() if name in new]
     return [name for name, items, now in both if items != (now[: len(items)] if may_grow else now)]
 
 
 class _Shared:
-    """What PyTorch's libraries share with all else that includes a header. Templates are compiled into each.
+    """The parts of a header that PyTorch's libraries share with other code. Templates are not: each compiles its own.
 
     Attributes:
         layouts: the bases and data members of each class.
         virtual: the virtual functions of each class.
         enums: the values of each enum.
         stubs: the type of each dispatch stub.
-        functions: what each function returns that has no body here, and the type of each variable that is ``extern``,
-            by the qualified name with the types of the parameters.
-        inline: the same of functions that have a body.
+        functions: the return type of each function without a body, and the type of each ``extern`` variable, by
+            qualified name with parameter types.
+        inline: the same for functions with a body.
     """
 
     def __init__(self, path: Path, text: str) -> None:
@@ -179,12 +177,12 @@ class _Shared:
             self.stubs[stub.strip()] = [self._canonical(_alias(node)[1]) for node in aliases]
 
     def is_missed(self, key: tuple[str, ...], other: _Shared) -> bool:
-        """Return whether the other text declares a function with the same words, and parsing it missed that."""
+        """Return whether the other text has the same declaration of a function, but parsing did not find it."""
         is_found = any(name == key[0] for name, *_ in (*other.functions, *other.inline))
         return not is_found and self._texts[key] in other._code
 
     def _add(self, node: Node, scope: str, *, is_member: bool) -> None:
-        """Add a function, or a variable that is ``extern``."""
+        """Add a function, or an ``extern`` variable."""
         definition = definition_of(self._path, node, scope, is_local=False)
         words = [text_of(child) for child in node.children]
         if definition is None:
@@ -229,7 +227,7 @@ class _Shared:
 
 
 def _declared(node: Node, scope: str, *, is_member: bool = False) -> Iterator[tuple[Node, str, bool]]:
-    """Yield the declarations, types and aliases within a node that are no templates and in no function, each with its
+    """Yield the declarations, types and aliases within a node, outside of templates and functions: each with its
     namespace or class, and whether that is a class.
     """
     for child in node.named_children:
@@ -266,7 +264,7 @@ def _data_members(body: Node) -> Iterator[str]:
 
 
 def _function_in(node: Node) -> Node | None:
-    """Return the declarator of a function, but for a pointer to one; None if a node declares none."""
+    """Return the declarator of the function that a node declares; None for others, such as a pointer to a function."""
     declarator = node.child_by_field_name("declarator")
     while declarator is not None and declarator.type in ("reference_declarator", "pointer_declarator"):
         declarator = declarator.named_children[-1]
@@ -291,5 +289,5 @@ def _alias(node: Node) -> tuple[str, str]:
 
 
 def _spaced(text: str) -> str:
-    """Return the tokens of a text with one space between them."""
+    """Join the tokens of a text with single spaces."""
     return " ".join(_TOKEN.findall(_BLANK.sub(lambda match: match[1] or " ", text)))

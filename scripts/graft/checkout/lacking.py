@@ -1,4 +1,4 @@
-"""Headers of libraries that PyTorch's contain, and that no wheel has: which functions of a source need them."""
+"""Find functions that need headers of libraries inside PyTorch's own, such as oneDNN. No wheel has these headers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .code import Code
 from .statements import Kind, statements
 
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"][^\n]*", re.M)
-# The headers of such libraries, and the names that these declare.
+# Patterns of such headers, and of the names that they declare.
 _LIBRARIES = {
     re.compile(header): re.compile(names)
     for header, names in (
@@ -29,7 +29,7 @@ class Lacking:
     """The headers that a torch lacks.
 
     Args:
-        question: what is asked.
+        question: the two versions, and the torch.
     """
 
     def __init__(self, question: Question) -> None:
@@ -38,15 +38,15 @@ class Lacking:
         self._included = cache(self._included_by)
 
     def headers(self, text: str) -> dict[str, str]:
-        """Return the headers that a text includes and that cannot be compiled, each with the library's that it leads
-        to; nothing if the folder is for any torch.
+        """Map each header that a text includes and that cannot be compiled to the library's header that it includes;
+        empty if the folder is for any torch.
         """
         if not self._question.site:
             return {}
         return {name: outside for name in INCLUDE.findall(text) if (outside := self.leads_to(name))}
 
     def without(self, text: str, headers: Collection[str], names: Collection[str]) -> str:
-        """Return a text with blank lines in the place of includes, and of types and variables with these names."""
+        """Replace the includes of ``headers``, and types and variables called ``names``, by blank lines."""
         for each in reversed(statements(text)):
             if each.kind in _KEPT and not each.names.isdisjoint(names):
                 blank = re.sub(r"[^\n]", "", text[each.start : each.end])
@@ -54,7 +54,7 @@ class Lacking:
         return INCLUDE.sub(lambda found: "" if found[1] in headers else found[0], text)
 
     def needing(self, text: str, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return what in a text needs one of the headers, and what uses that, each with the library's header."""
+        """Map the names in a text that need one of ``headers``, or use such a name, to the library's header."""
         every = [each for each in statements(text) if each.kind in {Kind.FUNCTION, *_KEPT} and each.names]
         found: dict[str, str] = {}
         for header, outside in headers.items():
@@ -79,7 +79,7 @@ class Lacking:
         )
 
     def _all_from(self, header: str) -> Iterator[str]:
-        """Yield a header, and all that it includes: some include each other."""
+        """Yield a header, and all that it includes, directly or not, each once."""
         left, seen = [header], {header}
         while left:
             yield (name := left.pop())
@@ -92,14 +92,14 @@ class Lacking:
         return INCLUDE.findall(self._text(header)) if is_followed else []
 
     def _text(self, header: str) -> str:
-        """Return the text of a header of PyTorch: the checkout's, or that of the torch."""
+        """Return the text of a header of PyTorch: the checkout's, or else the torch's."""
         found = self._question.versions.after(f"aten/src/{header}") or self._question.installed(
             f"torch/include/{header}"
         )
         return text_of(found)
 
     def _declared(self, header: str) -> set[str]:
-        """Return what a header declares, and those that it includes and that cannot be compiled either."""
+        """Return the names that a header declares, with those of headers in it that cannot be compiled either."""
         lacking = (name for name in self._all_from(header) if self.leads_to(name))
         return {name for each in lacking for found in statements(self._text(each)) for name in found.names}
 
@@ -111,8 +111,8 @@ def _names_of(header: str) -> re.Pattern[str]:
 def text_without_lacking(
     lacking: Lacking, code: Code, kernels: Collection[str], refused: Collection[str]
 ) -> tuple[str, dict[str, str]]:
-    """Return the text of a source for ``kernels``, as ``Code.text``, and the functions that it has no more, each with
-    the header that it needs and the torch lacks.
+    """Return the text of a source for ``kernels``, as ``Code.text`` does, without functions that need a header that the
+    torch lacks. Also map those that are left out, if they changed or are in ``kernels``, to their header.
     """
     text = code.text(kernels, refused)
     if not (headers := lacking.headers(text)):

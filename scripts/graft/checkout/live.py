@@ -1,4 +1,4 @@
-"""A checkout as SOURCE: what is built of it, and what is said when that is done. Imports little."""
+"""A checkout as SOURCE: what to build of it, and what to report after the build. Imports little."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ..options import Request
 
 
 class RefusedOperatorsError(GraftError):
-    """Operators that the checkout changes in a way that a build of them cannot have. The others are built."""
+    """The checkout changes operators in a way that no build can have. The others are built."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True)
 class Live:
-    """What is built of a checkout for one torch.
+    """What to build of a checkout for one torch.
 
     Args:
-        request: the request, with the native folder that is written from the checkout before the others.
+        request: the request. The native folder written from the checkout comes before its other ones.
         tree: the checkout; None without SOURCE.
         tests: the command that runs PyTorch's own tests of what changed; empty if there are none.
         refused: why operators are left out, by operator.
@@ -43,13 +43,13 @@ class Live:
             )
 
     def say_tests(self) -> None:
-        """Say how PyTorch's own tests of what changed run."""
+        """Print the command that runs PyTorch's own tests of what changed."""
         if self.tests:
             say(f"PyTorch's own tests of it: {self.tests}")
             say(f"  (in {self.tree}, `python -m`, `python -c` and pytest import the torch/ that is there)")
 
     def finish(self) -> None:
-        """Raise ``RefusedOperatorsError`` if operators were left out, unless that is what is asked for."""
+        """Raise ``RefusedOperatorsError`` if operators were left out; with KEEP_GOING, only warn."""
         if self.refused and not self.request.keep_going:
             raise _refusal(self.refused)
         if self.refused:

@@ -1,4 +1,4 @@
-"""Entries of operators and formulas that change, and those that the torch that is built on cannot have."""
+"""Find the entries of operators and formulas that changed, and refuse those that the torch cannot have."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _FUNCTIONS, _DERIVATIVES = YAML_FILES[FUNCTIONS], YAML_FILES[DERIVATIVES]
 
 @dataclass
 class Operators:
-    """The entries that change.
+    """The entries that changed.
 
     Args:
-        question: what is asked.
+        question: the two versions, and the torch.
         entries: by operator, the fields of an entry that replaces PyTorch's, or None for a new one.
-        formulas: the same of derivatives.yaml.
+        formulas: the same for derivatives.yaml.
         refused: the operators that are left out.
     """
 
@@ -74,7 +74,7 @@ class Operators:
         return any(re.search(rf"\b{function}\b", text) for text in self.texts.values())
 
     def leave(self, answer: Answer, functions: Collection[str]) -> None:
-        """Take out the kernels that cannot be compiled, and the entries that have no others. Note these."""
+        """Remove kernels in ``functions``, which cannot be compiled, and entries without others. Note these entries."""
         gone: list[str] = []
         for name, fields in [*self.entries.items()] if functions else ():
             whole = fields or fields_of(self.texts[name])
@@ -87,7 +87,7 @@ class Operators:
                 gone += [name, *(each for each in self._delegating(name) if each in self.entries)]
         for name in gone:
             if self.entries.pop(name, {}) is None:
-                self.formulas.pop(name, None)  # of an operator that is not there
+                self.formulas.pop(name, None)  # the operator was new, and is left out
             answer.left[f"{_FUNCTIONS}: {name}"] = "it has no kernel that is built"
 
     def _delegating(self, name: str) -> list[str]:
@@ -96,7 +96,7 @@ class Operators:
 
 
 def read_operators(answer: Answer, affected: Collection[str]) -> Operators:
-    """Return the entries that change, also because kernels called ``affected`` do. Note what a release keeps."""
+    """Return the entries that changed, or have a kernel in ``affected``. Note changes that a release cannot have."""
     question, found = answer.question, Operators(answer.question)
     functions, formulas = ((question.before(name), question.after(name)) for name in (_FUNCTIONS, _DERIVATIVES))
     _require_readable(question, _FUNCTIONS, functions[0])
@@ -115,7 +115,7 @@ def read_operators(answer: Answer, affected: Collection[str]) -> Operators:
 
 
 def _require_readable(question: Question, file: str, before: str) -> None:
-    """Check that the entries of a file that changed are YAML."""
+    """Check that the changed entries of a file are valid YAML."""
     known = set(split_entries(before).values())
     for text in question.entries(file).values():
         try:
@@ -132,7 +132,7 @@ def _require_readable(question: Question, file: str, before: str) -> None:
 
 
 def _refuse(answer: Answer, found: Operators, left: Mapping[str, str], before: Mapping[str, str]) -> None:
-    """Take out operators of other schemas than the torch has; note what else of entries stays as it is."""
+    """Remove entries of operators that the torch lacks or has otherwise. Note other changes that it cannot have."""
     question, ours = answer.question, found.texts
     after = question.after(_FUNCTIONS)
     for name in sorted({*found.entries, *left} & ours.keys()):

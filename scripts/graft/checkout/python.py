@@ -1,4 +1,4 @@
-"""Python files of torch that a checkout changes: laid over whole, or as text behind the installed file."""
+"""Take Python files of torch that a checkout changes: as whole files, or as text to append to the installed ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .python_operators import docs_of, without_docstrings
 
 PYTHON_SUFFIXES = (".py", ".pyi", ".pyi.in")
 
-# What git writes where both sides changed a text, with marks longer than a heading has.
+# Git's markers of conflicts. They are longer than the underline of a heading.
 _MARK = 40
 _CONFLICT = re.compile(rf"^<{{{_MARK}}} installed\n(.*?)^={{{_MARK}}}\n(.*?)^>{{{_MARK}}} new\n", re.M | re.S)
 _MERGE = ("git", "-c", "merge.conflictStyle=merge", "merge-file", "-p", "-q", f"--marker-size={_MARK}")
@@ -33,13 +33,13 @@ _DOCSTRINGS = ("torch/_torch_docs.py", "torch/_tensor_docs.py")
 
 @dataclass(frozen=True)
 class Taken:
-    """What is taken of a changed Python file; nothing if only comments or the formatting changed.
+    """The parts of a changed Python file to build; none if only comments or the formatting changed.
 
     Args:
-        whole: the content of the file, if it is laid over whole.
-        behind: otherwise the text that follows the installed file, each statement at its line in the checkout.
+        whole: the content of the file, if it replaces the installed one.
+        behind: otherwise the text to append to the installed file, each statement at its line in the checkout.
         docs: the docstrings of added operators, as files of a native folder.
-        left: what is not taken, for messages.
+        left: the changes that are left out, for messages.
     """
 
     whole: bytes | None = None
@@ -49,7 +49,7 @@ class Taken:
 
 
 def installed_name(name: str) -> str:
-    """Return where the file of a checkout is installed."""
+    """Return the path below site-packages of a file of a checkout."""
     return name.removesuffix(".in")
 
 
@@ -63,7 +63,7 @@ def taken(
     *,
     only_behind: bool = False,
 ) -> Taken:
-    """Return what is taken of a Python file below torch/.
+    """Return the parts to build of a changed Python file below torch/.
 
     Args:
         name: its path in the checkout.
@@ -72,11 +72,11 @@ def taken(
         wheel: the content of ``installed_name(name)`` in the torch that is built on, with the pin's patches; None if
             there is none.
         added: the names of operators that the checkout adds, whose docstrings the build sets.
-        refused: those of operators that stay as they are, as in native_functions.yaml.
-        only_behind: whether no file can be laid over, as in a thin wheel.
+        refused: the names of operators that stay as they are, as in native_functions.yaml.
+        only_behind: whether text can only be appended to files, as in a thin wheel.
 
     Raises:
-        ValueError: why the file is not taken.
+        ValueError: the file is not taken; the message says why.
     """
     if why := next((why for names, why in _OTHERS.items() if re.fullmatch(names, name)), ""):
         raise ValueError(why)
@@ -121,7 +121,7 @@ def taken(
 
 
 def _text(content: bytes | None) -> str | None:
-    """Return a file's text. Line ends do not count: git may write others into a checkout."""
+    """Return a file's text, with line ends made the same: git may convert them in a checkout."""
     try:
         return None if content is None else content.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -129,11 +129,11 @@ def _text(content: bytes | None) -> str | None:
 
 
 def merged(old: str, new: str, installed: str) -> tuple[str, list[str]]:
-    """Return the installed file with the changes from ``old`` to ``new``, and which of these meet changes of its own:
-    there the installed text stays.
+    """Merge the changes from ``old`` to ``new`` into the installed text. Return the result and a list of conflicts,
+    where the installed text stays.
 
     Raises:
-        ValueError: the two together are not Python, or lack a name that only the changes define.
+        ValueError: git cannot merge them; or the result is not Python, or lacks a name that a left-out change defines.
     """
     with TemporaryDirectory(prefix="graft-") as folder:
         files = [Path(folder, name) for name in ("installed", "old", "new")]
@@ -157,7 +157,7 @@ def merged(old: str, new: str, installed: str) -> tuple[str, list[str]]:
 
 
 def _lines_of(part: str, whole: str, place: int) -> str:
-    """Return which lines of a text a part is, which begins at a place."""
+    """Return the lines of ``part``, which begins at the offset ``place`` of ``whole``, for messages."""
     first, number = whole.count("\n", 0, place) + 1, part.count("\n")
     return f"lines {first} to {first + number - 1}" if number > 1 else f"line {first}" if part else "no line"
 
@@ -171,7 +171,7 @@ def _require_python(name: str, text: str) -> None:
 
 
 def not_python(text: str) -> str:
-    """Return the line of a text that is not Python, and why it is not; empty for Python."""
+    """Return the line and the reason why a text is not Python; empty if it is."""
     try:
         compile(text, "<checkout>", "exec", dont_inherit=True)
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""What belongs to operators in PyTorch's Python files: functions, registrations, elements of lists, docstrings."""
+"""Find the code of operators in PyTorch's Python files: functions, registrations, elements of lists, docstrings."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _SET_DOCSTRINGS = ("add_docstr", "add_docstr_all", "_add_docstr")
 
 _SIGNATURES = re.compile(r"\A(\w+\([^)]*\).*(\n+|\Z))+")
 
-# Docstrings that a graft writes itself, or that say no more than those do.
+# Docstrings that Graft writes itself, or that say no more than those.
 _GENERATED = ("An operator that was added", "See :func:", "In-place version of ")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class OfOperators:
-    """What belongs to operators in PyTorch's Python files: functions, registrations, elements of lists.
+    """Recognizes the code of operators in PyTorch's Python files: functions, registrations, elements of lists.
 
     Args:
         operators: their names, as in native_functions.yaml.
@@ -39,16 +39,16 @@ class OfOperators:
         return bool(self._named.search(ast.unparse(node)))
 
     def has(self, statement: ast.stmt, old: ast.stmt | None) -> bool:
-        """Return whether a statement that differs from ``old``, if there is one of its name, belongs to them."""
+        """Return whether a changed statement, of which ``old`` is the earlier version if any, belongs to them."""
         is_call = isinstance(getattr(statement, "value", None), ast.Call)
         heads = [statement] if is_call else getattr(statement, "decorator_list", [])
         if name_of(statement) in self._functions or any(map(self.named, heads)):
             return True
-        # A function that PyTorch has must not call what is refused in another way. A new one that does breaks nothing.
+        # A function that PyTorch has must not call an operator in a new way. A new function that does breaks nothing.
         return old is not None and not lists_of(old, statement) and bool(self._uses(statement) - self._uses(old))
 
     def _uses(self, statement: ast.stmt) -> set[str]:
-        """Return the calls of the operators, and the entries for them in dictionaries."""
+        """Return a statement's calls of the operators, and its dictionaries' entries for them."""
         nodes = [*ast.walk(statement)]
         items = [
             pair for each in nodes if isinstance(each, ast.Dict) for pair in zip(each.keys, each.values, strict=True)
@@ -58,7 +58,7 @@ class OfOperators:
 
 
 def name_of(statement: ast.stmt) -> str:
-    """Return what identifies a statement in both files: the name that it defines, or its content."""
+    """Return what identifies a statement in both versions: the name that it defines, or its content."""
     if isinstance(statement, Function | ast.ClassDef):
         return statement.name
     if isinstance(statement, ast.Assign | ast.AnnAssign):
@@ -67,7 +67,7 @@ def name_of(statement: ast.stmt) -> str:
 
 
 def by_name(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
-    """Return the statements of a file by what identifies them; of several, the last."""
+    """Map ``name_of`` of each statement to the statement; the last of several."""
     return {name_of(each): each for each in body}
 
 
@@ -84,13 +84,13 @@ def missing(old: ast.List, new: ast.List) -> list[ast.expr]:
 
 
 def subject(element: ast.expr) -> ast.expr:
-    """Return what an element of a list is for: of ``OpInfo("add", ...)`` the name."""
+    """Return the subject of an element of a list: for ``OpInfo("add", ...)``, the name."""
     return element.args[0] if isinstance(element, ast.Call) and element.args else element
 
 
 def without_docstrings(text: str, operators: Collection[str]) -> tuple[str, dict[str, str]]:
-    """Return a Python text with blank lines in place of what sets docstrings of ``operators``, which a graft does, and
-    these by name. Those that are computed are empty.
+    """Replace the statements that set docstrings of ``operators`` by blank lines, since Graft sets them. Return the
+    text, and the docstrings by operator; computed ones are empty.
     """
     lines, found = text.split("\n"), {}
     for each in reversed(ast.parse(text).body if operators and "add_docstr" in text else []):
@@ -106,7 +106,7 @@ def without_docstrings(text: str, operators: Collection[str]) -> tuple[str, dict
 
 def _written(value: ast.expr) -> str:
     """Return the text of a docstring; empty if it is computed. Lines with the name of an argument, such as ``{input}``,
-    stay: a graft fills them, too.
+    stay: Graft fills them in, too.
     """
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "format":
         text = _written(value.func.value)
@@ -119,8 +119,8 @@ def _written(value: ast.expr) -> str:
 
 
 def docs_of(docstrings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the files of a native folder for docstrings by operator, without the signatures, which come from the
-    schemas, and the operators whose docstring is computed.
+    """Return the files of a native folder for ``docstrings`` by operator, and the operators whose docstring is
+    computed. The files have no signatures, which come from the schemas.
     """
     bodies = {name: _SIGNATURES.sub("", text.strip()) for name, text in docstrings.items()}
     written = {name: body for name, body in bodies.items() if body and not body.startswith(_GENERATED)}

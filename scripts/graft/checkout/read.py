@@ -1,4 +1,4 @@
-"""Read the checkout SOURCE for a torch: write the native folder, and say what is not in it; wait for the next edit."""
+"""Read the checkout SOURCE for a torch: write the native folder, report what it lacks, and wait for the next edit."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .repository import Repository, open_repository
 from .tests import command_of_tests
 from .versions import WorkingTree
 
-# Seconds between two looks at a checkout, and how many times as long as a look they are at least.
+# The least pause between two checks of a checkout: in seconds, and as a multiple of the time that a check takes.
 _PAUSE, _TIMES = 0.2, 4
 
 
 def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Live:
-    """Write what SOURCE changes as a native folder for the torch in ``site``; nothing without SOURCE.
+    """Write what SOURCE changes as a native folder for the torch in ``site``. Without SOURCE, write nothing.
 
     Args:
         request: the request.
         site: the folder with ``torch``.
-        is_whole: whether Python files of torch can be laid over as they are.
+        is_whole: whether Python files of torch can be replaced as a whole.
 
     Raises:
         UsageError: SOURCE cannot be read; or, with STRICT, lists what cannot be built.
@@ -71,7 +71,7 @@ def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Liv
 
 
 def _changed_upstream(repository: Repository, base: Base, answer: Answer) -> list[str]:
-    """Return the files that upstream changed, too, since the torch's commit; none where that is not known."""
+    """Return the folder's files that upstream changed, too, since the torch's commit; none if that is not known."""
     try:
         return changed_upstream(repository, base, answer.carried)
     except UsageError as error:
@@ -80,7 +80,7 @@ def _changed_upstream(repository: Repository, base: Base, answer: Answer) -> lis
 
 
 def wait_for_edit(request: Request, seen: Hashable) -> Hashable:
-    """Return the state of SOURCE and of the native folders, once it differs from ``seen``."""
+    """Wait until the state of SOURCE and of the native folders differs from ``seen``. Return it."""
     found = _state(request)
     while found == seen:
         found = _after_pause(request)
@@ -112,7 +112,7 @@ def _folder(repository: Repository, git_version: str, *, is_whole: bool) -> Path
 
 
 def _tell(file: Path, said: list[str], answer: Answer, both: list[str]) -> None:
-    """Print what is not built, and what was compared; a second time only if that changed."""
+    """Print messages, and the changes that are not built. If an earlier call printed the same, only count these."""
     lines = [*said, *answer.said]
     if both:
         lines.append(f"upstream changed these, too, since the installed torch, so they may not fit: {', '.join(both)}")

@@ -1,4 +1,4 @@
-"""Decorators that register functions for operators in PyTorch's Python files: how a table is freed for another one."""
+"""Remove what decorators in PyTorch's Python files registered for operators, so that it can be registered again."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _OTHERS = re.compile(
     r"out_wrapper|_inplace_wrapper|\w*pw_cast_for_opmath\w*|elementwise_\w+_wrapper|_dot_check_wrapper"
     r"|(?:_inductor\.)?register_lowering|(?:functools\.)?(?:wraps|cache|lru_cache)|(?:contextlib\.)?contextmanager|torch\.no_grad"
 )
-# An operator, and perhaps its overload, under the names that PyTorch's files have for namespaces.
+# An operator, with or without its overload, as PyTorch's files spell it.
 _OPERATOR = re.compile(r"(?:torch\.(?:_ops\.)?ops\.\w+|aten|prims|quantized)\.\w+(\.\w+)?")
-# Where decorators are defined that others define under the same names, with tables of their own.
+# The files that define these decorators. Other files define decorators of the same names, with tables of their own.
 _DEFINED_IN = {
     "register_decomposition": "torch/_inductor/decomposition.py",
     "register_meta": "torch/_meta_registrations.py",
     "register_op_impl": "torch/_subclasses/fake_impls.py",
 }
-# Decorators of torch/_refs, which register for the operator that is named as the module and the function.
+# Decorators of torch/_refs. They register for the operator that is named after the module and the function.
 _REFERENCES = re.compile(r"_make_elementwise_(?:unary|binary)_reference")
 
 
 def freeing(function: Function, file: str, defined: Collection[str] = ()) -> list[str] | None:
-    """Return the statements that take out what the decorators of a function have registered, so that another can be
-    registered; None if that is not known.
+    """Return statements that remove what the decorators of a function registered, so that another function can be
+    registered; None if they are not known.
 
     Args:
         function: the function, with its decorators.
@@ -93,7 +93,7 @@ def _name_of(decorator: ast.expr) -> str:
 
 
 def _table(name: str, named: dict[str, ast.expr], second: ast.expr | None, file: str) -> str:
-    """Return the table that ``register_decomposition`` fills, which Inductor has one of its own for."""
+    """Return the table that ``register_decomposition`` fills. Inductor has one of its own."""
     if given := named.get("registry") or second:
         return ast.unparse(given)
     if name == "register_decomposition" and file == "torch/_inductor/decomposition.py":

@@ -1,6 +1,6 @@
-"""What a checkout's working tree changes against a commit. Git only reads.
+"""Compare a checkout's working tree with a commit. Git only reads.
 
-Nothing below ``.git`` changes, nothing is fetched, and no program that the repository's settings name is run.
+Nothing below ``.git`` changes, nothing is fetched, and no program that the repository's settings name runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..fork.tree import FUNCTIONS_YAML, find_tree, isolated, names_in
 
 UPSTREAM = "https://github.com/pytorch/pytorch"
 
-# Git before 2.44 has no option against fetching what a partial clone lacks; it may use no protocol, then.
+# Git before 2.44 has no option against fetching what a partial clone lacks, so no protocol is allowed.
 _READ_ONLY = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 _NO_PROGRAMS = ("core.fsmonitor=", f"core.hooksPath={os.devnull}", "log.showSignature=false")
 
@@ -47,7 +47,7 @@ class Repository:
         return self.line("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
 
     def has(self, commit: str) -> bool:
-        """Return whether a commit is there."""
+        """Return whether ``commit`` is in the repository."""
         return self._git("cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
 
     def merge_base(self, first: str, second: str) -> str:
@@ -63,8 +63,8 @@ class Repository:
         return self.line("rev-parse", "--is-shallow-repository") == "true"
 
     def changed(self, base: str) -> dict[str, str]:
-        """Return the files of the working tree that differ from those of a commit: commits since, staged, unstaged,
-        and new files that are not ignored.
+        """Return the files of the working tree that differ from those of a commit: committed since, staged, unstaged,
+        or new and not ignored.
 
         ``A`` is a new file, ``M`` one with other contents (also with a merge conflict's markers), ``D`` a missing one,
         and ``S`` a submodule that is at another commit or has files that differ; its new files do not count. Times and
@@ -84,7 +84,7 @@ class Repository:
         """Return the files that differ between two commits. Raise UsageError if one is not there."""
         done = self._git("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
         if done.returncode:
-            # Reading the other one may fail first.
+            # Raises if ``old`` is the one that is not there.
             self._files(old)
             self._refuse(new, done)
         return set(_names(done))
@@ -107,7 +107,7 @@ class Repository:
                 rest = rest[size + 1 :]
         if absent := [name for name in wanted if found[name] is None]:
             lacking = sorted(self._files(commit).intersection(absent))
-            # The line fetches all at once. More names would not fit on it.
+            # The command fetches all of them at once. More names would not fit in its line.
             which = ["--", *lacking] if len(lacking) <= 10 else []
             if lacking:
                 raise UsageError(
@@ -117,15 +117,15 @@ class Repository:
         return found
 
     def state(self) -> Hashable:
-        """Return a value that is another when ``changed`` may have another result. Contents are not read.
+        """Return a value that differs if the result of ``changed`` may differ. Contents are not read.
 
-        Edits inside a submodule are not seen: that takes a process for each one.
+        Edits inside submodules are not noticed: that would take a process for each.
         """
         head = self.head()
         return head, *(self._times(name) for name in [*self._compared(head), *self._untracked()])
 
     def fetch_line(self, what: str, source: str = "", depth: str = "--depth=1") -> str:
-        """Return the command that fetches a commit, into a shallow clone without the commits before it."""
+        """Return the command that fetches a commit. In a shallow clone, it has the option ``depth``."""
         depths = [depth] if self.is_shallow() else []
         return shlex.join(["git", "-C", str(self.path), "fetch", *depths, source or self.remote() or UPSTREAM, what])
 
@@ -141,7 +141,7 @@ class Repository:
         return "" if done.returncode else os.fsdecode(done.stdout).strip("\n")
 
     def _git(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        # Not even GIT_DIR stays of the caller's own: in a git hook, it is another repository's.
+        # Drop all of the caller's variables for git: in a git hook, GIT_DIR is another repository's.
         variables = {name: value for name, value in environment().items() if not name.startswith("GIT_")}
         variables |= {**isolated(), **_READ_ONLY, "GIT_DIR": str(self.path / ".git"), "GIT_WORK_TREE": str(self.path)}
         options = [word for setting in _NO_PROGRAMS for word in ("-c", setting)]
@@ -149,10 +149,10 @@ class Repository:
         return subprocess.run(command, cwd=self.path, env=variables, input=stdin, capture_output=True, check=False)
 
     def _compared(self, commit: str) -> dict[str, tuple[str, str, str, str]]:
-        """Return tracked files that may differ from those of a commit: the modes and ids in the commit and now."""
+        """Return the tracked files that may differ from those of a commit, with modes and ids in the commit and now."""
         settings = names_in(self.line("config", "--null", "--name-only", "--get-regexp", r"^filter\."))
         drivers = {setting.rpartition(".")[0] for setting in settings}
-        # A file that was written in the same moment as the index is read, through its filter.
+        # Git reads a file as new as the index through its filter, which is a program: switch off all filters.
         off = [f"{driver}.{key}" for driver in sorted(drivers) for key in ("clean=", "process=", "required=false")]
         options = [word for setting in off for word in ("-c", setting)]
         done = self._git(*options, "diff-index", "-z", "--no-renames", "--ignore-submodules=dirty", commit, "--")
@@ -163,7 +163,7 @@ class Repository:
         return {name: (old, new, before, after) for (old, new, before, after, _), name in found}
 
     def _untracked(self) -> list[str]:
-        """Return new files that are not ignored. Repositories inside, which are no submodules, are none."""
+        """Return new files that are not ignored, without repositories inside the checkout."""
         names = _names(self._git("ls-files", "--others", "--exclude-standard", "-z"))
         return [name for name in names if not name.endswith("/")]
 
@@ -177,7 +177,7 @@ class Repository:
             return "A" if is_there else ""
         if is_there:
             return "" if _has_id(path, before) else "M"
-        # Git took the index's word for it.
+        # The file is missing, but git goes by the index, which has it.
         if after.strip("0") and self.line("ls-files", "-t", "--", name).startswith("S "):
             raise UsageError(
                 f"{path}: the branch changes it, but a sparse checkout leaves it out",
@@ -219,13 +219,13 @@ class Repository:
         raise UsageError(
             f"{self.path}: git cannot read commit {commit}; a partial clone may lack its list of files",
             cause=os.fsdecode(done.stderr).strip()[-1000:],
-            # The top folder is fetched with all folders below it.
+            # Fetching the top folder also fetches all folders below it.
             todo=shlex.join(["git", "-C", str(self.path), "cat-file", "-e", f"{commit}^{{tree}}"]),
         )
 
 
 def open_repository(path: Path) -> Repository:
-    """Return the checkout at ``path``, which may be a folder inside.
+    """Return the checkout that the folder ``path`` is, or is in.
 
     Raises:
         UsageError: it is not PyTorch, or no repository, or one without a commit.
@@ -246,11 +246,11 @@ def _names(done: subprocess.CompletedProcess[bytes]) -> list[str]:
 
 
 def _has_id(path: Path, expected: str) -> bool:
-    """Return whether a file has the contents with an id of git, which may have converted line ends."""
+    """Return whether a file has the contents with git's id ``expected``, with converted line ends or without."""
     try:
         content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
     except FileNotFoundError:
-        return False  # removed just now; the next look tells
+        return False  # removed just now; the next comparison will see it
     kind = "sha1" if len(expected) == 40 else "sha256"
     return expected in {
         hashlib.new(kind, b"blob %d\0%b" % (len(text), text), usedforsecurity=False).hexdigest()

@@ -12,40 +12,40 @@ ATEN = "aten/src/ATen"
 NATIVE = f"{ATEN}/native"
 FUNCTORCH = f"{ATEN}/functorch"
 
-# Headers outside of native/ that can be laid over the wheel's: what batching rules include, and vectors.
+# Headers outside of native/ that can replace the wheel's: those that batching rules include, and those of vectors.
 _HEADERS = re.compile(
     rf"{FUNCTORCH}/(?:BatchRulesHelper|PlumbingHelper|BatchingMetaprogramming)\.h"
     rf"|{ATEN}/cpu/vec/.*\.h|torch/headeronly/cpu/vec/.*\.h"
 )
 _SUFFIXES = (".h", ".cuh", ".hpp")
 
-# PyTorch's build compiles these folders with libraries that a wheel has inside.
+# Folders that PyTorch's build compiles with a library that is linked into the wheel's own libraries.
 _OF_LIBRARIES = {"mkl": "oneMKL", "mkldnn": "oneDNN", "xnnpack": "XNNPACK"}
 _FLAGS = re.compile(r"set_source_files_properties\s*\(([^)]*)\)", re.I)
-# What is before a path in the tree: variables of CMake, and folders up.
+# What CMake's files have before a path in the tree: variables, and ``..``.
 _IN_TREE = re.compile(r".*(?:\}|\.\.)/")
 _CMAKE = (f"{ATEN}/CMakeLists.txt", "caffe2/CMakeLists.txt", "cmake/Codegen.cmake")
 
 
 def is_source(name: str) -> bool:
-    """Return whether a path of the checkout is that of a source of kernels or batching rules."""
+    """Return whether a path of the checkout is a source of kernels or batching rules."""
     if name.startswith(f"{FUNCTORCH}/BatchRules"):
         return name.endswith(".cpp")
     return name.startswith(f"{NATIVE}/") and name.endswith((".cpp", ".cu"))
 
 
 def is_header(name: str) -> bool:
-    """Return whether a path of the checkout is that of a header that can be new, or laid over the wheel's."""
+    """Return whether a path of the checkout is a header that can be added to the wheel's, or replace one of them."""
     return bool(_HEADERS.fullmatch(name)) or (name.startswith(f"{NATIVE}/") and name.endswith(_SUFFIXES))
 
 
 def in_wheel(header: str) -> str:
-    """Return the path of a header below site-packages."""
+    """Return the path of a checkout's header below site-packages."""
     return f"torch/include/{header.removeprefix('aten/src/')}"
 
 
 def place_of(source: str) -> str:
-    """Return the name of a source in a native folder. Batching rules lie beside kernels there."""
+    """Return the path of a source in a native folder. Batching rules lie beside kernels there."""
     folder = FUNCTORCH if source.startswith(f"{FUNCTORCH}/") else NATIVE
     return source.removeprefix(f"{folder}/")
 
@@ -69,14 +69,14 @@ def why_left(name: str, tree: Path, *, has_cuda: bool) -> str:
 
 
 def _with_own_flags(tree: Path) -> set[str]:
-    """Return the ends of the paths of sources for which PyTorch's build sets flags, but for those about warnings."""
+    """Return the ends of the paths of sources for which PyTorch's build sets flags other than those for warnings."""
     files = [tree / name for name in _CMAKE if (tree / name).is_file()]
     return _flagged_in(tuple((file, file.stat().st_mtime_ns) for file in files))
 
 
 @cache
 def _flagged_in(files: tuple[tuple[Path, int], ...]) -> set[str]:
-    """Return them for CMake's files, each with its time: hundreds of sources are asked for."""
+    """Read these ends from CMake's files, each with its time. Cached, since it is called for hundreds of sources."""
     texts = [file.read_text(encoding="utf-8", errors="replace") for file, _ in files]
     found: set[str] = set()
     for use in (use for text in texts for use in _FLAGS.findall(re.sub(r"#[^\n]*", "", text))):

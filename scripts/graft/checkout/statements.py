@@ -1,8 +1,8 @@
-"""The statements at namespace level of a C++ file, by its tokens.
+"""Split a C++ file into its statements at namespace level, by tokens.
 
-No header is read, and many macros of PyTorch have no semicolon behind them, so this splits tokens and needs no grammar.
-Uses of macros that the file defines are expanded once, to know which functions they define. Of the branches of an
-``#if`` inside brackets, the last one counts. Where braces do not match, the file is one statement.
+No header is read, and many uses of PyTorch's macros have no semicolon, so this splits tokens and needs no grammar.
+Uses of macros that the file defines are expanded once, to find the functions that they define. Of the branches of an
+``#if`` inside brackets, the last one counts. If braces do not match, the file is one statement.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\n", re.S)
 _IN_DIRECTIVE = re.compile(r"\w+|[^\s\w]")
 _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
-# Macros with arguments that are a part of what follows them.
+# Macros with arguments that belong to the declaration after them.
 _PREFIX = re.compile(r"\w*(?:LAUNCH_BOUNDS|ATTRIBUTE|DEPRECATED|ALIGN)\w*")
 _CONDITION = re.compile(r"\s*#\s*(if|el|endif)")
 _DEFINES = re.compile(r"\s*#\s*(?:define|undef)\s+(\w+)")
 _FUNCTION_MACRO = re.compile(r"\s*#\s*define\s+\w+\(([^)]*)\)(.*)", re.S)
 _TYPES = {"struct", "class", "union", "enum"}
-# Words before a parenthesis that are no name of a function.
+# Words before a parenthesis that are not the name of a function.
 _NO_NAME = {
     "decltype",
     "__attribute__",
@@ -50,10 +50,10 @@ _LOCAL = {"static", "inline", "constexpr", "__global__", "__device__"}
 
 
 class Kind(Enum):
-    """What a statement is."""
+    """The kind of a statement."""
 
     FUNCTION = "function"
-    # What the loader runs, or what defines a symbol by a macro: of a kernel, a stub, an instance of a template.
+    # Code that runs when a library is loaded; or a definition of a kernel, stub or template instance by a macro.
     REGISTRATION = "registration"
     TYPE = "type"
     MACRO = "macro"
@@ -69,13 +69,13 @@ class Statement:
     """A statement.
 
     Args:
-        kind: what it is.
-        names: what it defines or declares.
+        kind: its kind.
+        names: the names that it defines or declares.
         tokens: its tokens.
         start: where it begins in the text.
         end: where it ends there.
-        namespace: the namespaces around it; one without a name is an empty text.
-        block: for a statement in the block of a registering macro, the number of the block's statement; else -1.
+        namespace: the namespaces around it; an empty string for one without a name.
+        block: for a statement in a block such as TORCH_LIBRARY's, the index of the block's own statement; else -1.
         expansion: for the use of a macro that the file defines, the statements that it stands for.
     """
 
@@ -90,12 +90,12 @@ class Statement:
 
     @cached_property
     def code(self) -> tuple[str, ...]:
-        """What two statements have in common that mean the same."""
+        """Its namespaces and tokens, which are equal for statements that differ only in spaces and comments."""
         return "::".join(self.namespace), *self._words
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The names in it. A header's path has none."""
+        """The names in it; none in the path of an include."""
         if self.kind is Kind.INCLUDE:
             return frozenset()
         own = (word for word in self._words if word.isidentifier())
@@ -103,7 +103,7 @@ class Statement:
 
     @property
     def _words(self) -> tuple[str, ...]:
-        """The tokens, also those of directives."""
+        """The tokens, with directives split into tokens."""
         if not any("#" in token for token in self.tokens):
             return self.tokens
         split = (_IN_DIRECTIVE.findall(_COMMENT.sub(" ", t)) if _is_directive(t) else [t] for t in self.tokens)
@@ -111,7 +111,7 @@ class Statement:
 
     @property
     def called(self) -> frozenset[str]:
-        """The names by which other statements use it. A function of ``TORCH_IMPL_FUNC`` is a member of a class."""
+        """The names by which other statements use it; none for a function of ``TORCH_IMPL_FUNC``, a class member."""
         if self.expansion:
             return frozenset().union(*(each.called for each in self.expansion))
         is_macro = bool(_MACRO.fullmatch(self.tokens[0])) and self.tokens[1:2] == ("(",)
@@ -125,7 +125,7 @@ class Statement:
 
     @property
     def members(self) -> list[Statement]:
-        """The statements in the braces of a type; none if they cannot be told apart."""
+        """The statements in the braces of a type; none if brackets in them do not match."""
         body = self.tokens[len(self.head) + 1 : -2]
         try:
             return _Splitter(body, range(0, 2 * len(body), 2)).split()
@@ -134,7 +134,7 @@ class Statement:
 
     @property
     def is_local(self) -> bool:
-        """Whether only its file sees the function."""
+        """Whether only its own file can use the function."""
         words = self.tokens[:12]
         until = words[: words.index("(")] if "(" in words else words
         return "" in self.namespace or words[0] == "template" or not _LOCAL.isdisjoint(until)
@@ -145,7 +145,7 @@ class _UnbalancedError(Exception):
 
 
 def statements(text: str) -> list[Statement]:
-    """Return the statements of a text, and those in the blocks of registering macros behind their block."""
+    """Return the statements of a text. Those in the block of a registering macro follow the block's own statement."""
     parts = _TOKEN.findall(text)
     ends = accumulate(map(len, parts))
     tokens = [(part, end) for part, end in zip(parts, ends, strict=True) if not _is_space(part)]
@@ -158,7 +158,7 @@ def statements(text: str) -> list[Statement]:
 
 
 def _expanded(every: list[Statement]) -> list[Statement]:
-    """Return statements with what uses of the file's own macros stand for."""
+    """Return statements, with expansions for uses of macros that the file defines."""
     macros = {name: each for each in every if each.kind is Kind.MACRO for name in each.names}
     return [
         _with_expansion(each, macros[each.tokens[0]])
@@ -169,7 +169,7 @@ def _expanded(every: list[Statement]) -> list[Statement]:
 
 
 def _with_expansion(use: Statement, macro: Statement) -> Statement:
-    """Return the use of a macro with the statements that it stands for."""
+    """Return the use of a macro with its expansion."""
     found = _FUNCTION_MACRO.match(_COMMENT.sub(" ", macro.tokens[0]))
     if not found:
         return use
@@ -217,7 +217,7 @@ class _Splitter:
         self._ends = ends
         self._at = 0
         self._namespaces: list[str | None] = []
-        # The namespaces before each ``#if``.
+        # The open namespaces at each ``#if`` that is open.
         self._before: list[list[str | None]] = []
         # The macro of the block that the next statements are in.
         self._head: list[str] = []
@@ -249,7 +249,7 @@ class _Splitter:
         self._at += 1
 
     def _branch(self, token: str) -> str:
-        """Note a directive of conditions. Return its kind; empty for another token."""
+        """Note a conditional directive. Return its kind, ``if``, ``el`` or ``endif``; empty for another token."""
         found = _CONDITION.match(token) if "#" in token else None
         if found and found[1] == "if":
             self._before.append([*self._namespaces])
@@ -266,7 +266,7 @@ class _Splitter:
         self._found.append(Statement(kind, frozenset(names), tokens, first, last, around, block))
 
     def _text(self, at: int) -> str:
-        """Return a token; empty behind the last."""
+        """Return the token at an index; empty after the last one."""
         return self._tokens[at] if at < len(self._tokens) else ""
 
     def _needed(self, at: int) -> str:
@@ -291,9 +291,9 @@ class _Splitter:
         return True
 
     def _behind(self, at: int) -> int:
-        """Return the place behind the bracket that closes the one at ``at``."""
+        """Return the index after the bracket that closes the one at ``at``."""
         depth = 0
-        # The depths before each ``#if`` around a token.
+        # The depth at each ``#if`` around a token.
         before: list[int] = []
         until = at
         for i in range(at, len(self._tokens)):
@@ -313,7 +313,7 @@ class _Splitter:
         raise _UnbalancedError
 
     def _endif(self, at: int) -> int:
-        """Return the place of the directive that ends the ``#if`` around the one at ``at``."""
+        """Return the index of the ``#endif`` of the condition that the directive at ``at`` belongs to."""
         depth = 1
         for i in range(at + 1, len(self._tokens)):
             found = _CONDITION.match(self._tokens[i]) if "#" in self._tokens[i] else None
@@ -329,7 +329,7 @@ class _Splitter:
         return behind == "=" or before in ({"<", ">", "=", "!"} if self._text(at) == "=" else {"-"})
 
     def _behind_template(self, at: int) -> int:
-        """Return the place behind ``<...>`` at ``at``."""
+        """Return the index after ``<...>`` at ``at``."""
         depth = 0
         while True:
             text = self._needed(at)
@@ -383,7 +383,7 @@ class _Splitter:
         self._classify(start, head, at, is_type=is_type)
 
     def _is_type(self, at: int) -> bool:
-        """Return whether a type is defined or declared here: no variable or function that has one."""
+        """Return whether a type is defined or declared at ``at``, and not a variable or function of such a type."""
         if self._text(at) in ("typedef", "friend") or self._text(at) not in _TYPES:
             return False
         while self._text(at) not in ("{", ";", "(", "=", "") and not self._begins_bases(at):
@@ -396,7 +396,7 @@ class _Splitter:
         return self._text(at) == ":" and ":" not in (self._text(at - 1), self._text(at + 1))
 
     def _is_macro(self, head: int, at: int) -> bool:
-        """Return whether the tokens until ``at`` are the use of a macro that is a statement without a semicolon."""
+        """Return whether the tokens from ``head`` to ``at`` use a macro that is a statement without a semicolon."""
         name = self._text(head)
         if not _MACRO.fullmatch(name) or self._text(head + 1) != "(" or self._behind(head + 1) != at:
             return False
@@ -429,7 +429,7 @@ class _Splitter:
             self._add(Kind.FUNCTION if is_function else Kind.OTHER, names if name else (), start, end)
 
     def _more_names(self, at: int, end: int) -> list[str]:
-        """Return the names of further variables that a statement defines behind the one at ``at``."""
+        """Return the names of variables that a statement defines after the one at ``at``."""
         found = []
         while at < end:
             text = self._text(at)
@@ -451,7 +451,7 @@ class _Splitter:
         return False
 
     def _name(self, head: int, end: int) -> int:
-        """Return the place of the name of a function or variable; -1 if there is none."""
+        """Return the index of the name of a function or variable; -1 if there is none."""
         at = head
         while at < end:
             text = self._text(at)
@@ -497,7 +497,7 @@ class _Splitter:
         return words[-1:] if self._text(head) == "typedef" else []
 
     def _block(self, start: int, end: int) -> None:
-        """Add the block of a macro that registers kernels, and behind it the statements in it."""
+        """Add the block of a macro that registers kernels, and then the statements in it."""
         number = len(self._found)
         opening = next((i for i in range(start, end) if self._text(i) == "{"), -1)
         self._add(Kind.REGISTRATION, (), start, end)

@@ -15,14 +15,13 @@ TEST = "test/test_ops.py"
 
 _OPINFOS = ("torch/testing/_internal/common_methods_invocations.py", "torch/testing/_internal/opinfo/definitions")
 _NAME = re.compile(r"\b\w+Info\(\s*[\"']([\w.]+)[\"']")
-# As many names fit on a line.
+# The most names in the command.
 _MOST = 8
 
 
 def command_of_tests(repository: Repository, base: Base, python: str, operators: Collection[str], folder: Path) -> str:
     """Return the command that runs PyTorch's tests of ``operators`` with the torch of ``python``; empty if there are
-    none. Where the torch is of another commit than the checkout, they are those of that commit, written below
-    ``folder``.
+    none. If the torch was built from another commit than BASE, the tests of that commit are written below ``folder``.
     """
     names = opinfo_names(repository.path, operators)
     file = repository.path / TEST
@@ -36,8 +35,8 @@ def command_of_tests(repository: Repository, base: Base, python: str, operators:
 
 
 def opinfo_names(tree: Path, operators: Iterable[str]) -> list[str]:
-    """Return names of OpInfos that are for operators, or for those whose backward or variant these are. Names of tests
-    contain them.
+    """Return the names of OpInfos for ``operators``, or for the operators that these are a backward or variant of.
+    Names of tests contain them.
     """
     paths = [tree / name for name in _OPINFOS]
     files = [file for path in paths for file in (path.glob("*.py") if path.is_dir() else [path]) if file.is_file()]

@@ -31,13 +31,13 @@ class Versions(ABC):
     @cached_property
     @abstractmethod
     def changed(self) -> Mapping[str, str]:
-        """The files that differ, with how: as ``Repository.changed`` says."""
+        """The files that differ, each with the kind of change, as in ``Repository.changed``."""
 
     def before(self, names: Iterable[str]) -> dict[str, bytes | None]:
         """Return the contents of files in the old version; None for one that is not there."""
         wanted = [*names]
         if unknown := [name for name in wanted if name not in self._before]:
-            # Those that changed are read at once: each look takes a process.
+            # Read all changed files at once: each read takes a process.
             self._before.update(self._repository.texts(self._old, {*unknown, *self._read}))
         return {name: self._before[name] for name in wanted}
 
@@ -63,7 +63,7 @@ class WorkingTree(Versions):
     @cached_property
     def changed(self) -> Mapping[str, str]:
         found = self._repository.changed(self._old)
-        # Editors lock files by links to nothing.
+        # Some editors lock a file with a dangling link.
         for name in [name for name in found if (self.tree / name).is_symlink() and not (self.tree / name).exists()]:
             if found[name] == "A":
                 del found[name]

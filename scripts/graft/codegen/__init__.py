@@ -7,7 +7,7 @@ because an operator's registrations depend on the other operators, and then writ
 * headers for the merged set, where they differ from the base's,
 * sources for the new operators only.
 
-``torchgen`` is the only module that imports torchgen; a new release is compared with it. ``known`` has PyTorch's
+``torchgen`` is the only module that imports torchgen; compare it with each new release. ``known`` has PyTorch's
 operators, ``operators`` the merged ones. ``headers``, ``sources``, ``rules`` and ``bindings`` write C++; ``describe``
 writes the ``description`` that the rest of the builder reads. ``lists`` extends torchgen's lists of names.
 """
@@ -16,7 +16,7 @@ writes the ``description`` that the rest of the builder reads. ``lists`` extends
 FRAGMENTS = "fragments.json"
 DESCRIPTION = "operators.json"
 
-# The headers in ATen that consist of includes of one header for each operator, with the suffix of its name.
+# The headers in ATen that include one header for each operator, and the suffix in the names of those headers.
 OPERATOR_HEADERS = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
 
 # The unit that replaces kernels and formulas of the base. No operator has such a name.

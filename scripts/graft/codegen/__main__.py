@@ -28,7 +28,7 @@ from .torchgen import extend_modules
 
 
 def main() -> int:
-    """Generate for a source tree; for a wheel, ``python -m graft.check`` does."""
+    """Generate for a source tree. ``python -m graft.check`` generates for a wheel."""
     parser = argparse.ArgumentParser(prog="python -m graft.codegen", description=__doc__)
     parser.add_argument("--base", type=Path, required=True, help="the unpacked base")
     parser.add_argument("--natives", type=saved_natives, required=True, help="a file that a snapshot writes")
@@ -63,7 +63,7 @@ def names_file(message: str, natives: NativeFolders) -> bool:
 
 
 def explained(message: str, natives: NativeFolders) -> str:
-    """Return torchgen's ``message``; if it names no place, behind the places of the entries that it quotes."""
+    """Return torchgen's ``message``. If it names no file, put the places of the entries that it quotes before it."""
     if names_file(message, natives):
         return message
     every = [entry for file in (FUNCTIONS, DERIVATIVES) for entry in natives.entries(file)]
@@ -84,7 +84,7 @@ def generate(
 
     ``units/``, ``include/`` and ``fragments.json`` are for compilers, ``wheel/`` has files of the wheel, and
     ``operators.json`` describes the operators for Python. ``judge`` may refuse the sources. Without ``has_lists``, the
-    headers that list all operators stay PyTorch's: no source of a folder needs them, only who compiles against a torch.
+    headers that list all operators stay PyTorch's: only code that is compiled against an installed torch needs them.
     """
     generated, wheel = Output(out), headers.WheelOutput(out / "wheel", base)
     operators = load_operators(base, natives, wheel.folder)
@@ -162,8 +162,8 @@ def generate_python(base: Path, natives: NativeFolders, out: Path) -> None:
 def replaced_parts(
     operators: Operators, natives: NativeFolders, kernels: Sequence[Entry], formulas: Iterable[str]
 ) -> dict[str, list[str]]:
-    """Return what is replaced of operators of PyTorch, by name: the dispatch keys of kernels in entries, `derivatives`
-    for those with other ``formulas``, and the dispatch keys that sources register something for.
+    """Return the replaced parts of PyTorch's operators, by name: the dispatch keys of kernels in entries, `derivatives`
+    for those with other ``formulas``, and the dispatch keys of kernels that sources register.
     """
     found = {entry.operator: list(entry.kernels) or ["CompositeImplicitAutograd"] for entry in kernels}
     for operator in dict.fromkeys(formulas):
@@ -179,7 +179,7 @@ def replaced_parts(
 
 
 def load_operators(base: Path, natives: NativeFolders, wheel: Path) -> Operators:
-    """Write the YAML of ``natives`` behind PyTorch's into ``wheel``, and parse it.
+    """Append the YAML of ``natives`` to PyTorch's, write it into ``wheel``, and parse it.
 
     Operators that need changes in PyTorch's own sources are refused.
     """

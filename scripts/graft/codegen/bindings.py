@@ -29,7 +29,7 @@ def new_names(selection: Selection, namespace: Namespace) -> frozenset[BaseOpera
 
 def generate_bindings(selection: Selection, out: Output) -> None:
     """Generate ``bindings.cpp`` and the files that it includes, if it binds any operator."""
-    # Each unit of a library defines a function of this name.
+    # Part of the name of a function, which must differ between the units of a library.
     shard = out.folder.name
     with torchgen.autograd_writes(out, ".cpp", shard):
         torchgen.gen_autograd_functions_python("python", selection.infos, selection.whole.autograd_templates)
@@ -42,7 +42,7 @@ def generate_bindings(selection: Selection, out: Output) -> None:
         if env["py_method_defs"]:
             texts.append(_definitions(namespace, env))
             statements += _statements(namespace)
-    # An entry of derivatives.yaml may have no formula.
+    # An entry of derivatives.yaml without a formula has no autograd node.
     has_nodes = Path("python/python_functions.cpp") in out.names
     if not texts and not has_nodes:
         return
@@ -60,7 +60,7 @@ def generate_bindings(selection: Selection, out: Output) -> None:
 
 
 def _bindings_in(selection: Selection, namespace: Namespace) -> dict[str, Any]:
-    """Return what torchgen's template for the bindings in a namespace is filled with."""
+    """Return the environment of torchgen's template for the bindings in a namespace."""
     name, method, names = namespace.name, namespace.is_method, new_names(selection, namespace)
     pairs = [p for p in signatures(selection.whole, method=method) if p.function.func.name.name in names]
     module = None if method else "torch" if name == "torch" else f"torch.{name}"
@@ -72,13 +72,13 @@ def _bindings_in(selection: Selection, namespace: Namespace) -> dict[str, Any]:
 
 
 def _module_variable(namespace: Namespace) -> str:
-    """Return the variable with the module, as torchgen's bindings call it."""
+    """Return the C++ variable for the module that torchgen's bindings use."""
     prefix = {"torch": "", "nn": "NN", "fft": "FFT"}.get(namespace.name, namespace.name.capitalize())
     return f"THP{prefix}VariableFunctionsModule"
 
 
 def _definitions(namespace: Namespace, env: Mapping[str, Any]) -> str:
-    """Return the bindings in a namespace of Python, which is one of C++, too."""
+    """Return the C++ text of the bindings in a Python namespace, in a C++ namespace of its own."""
     variable = f"[[maybe_unused]] static PyObject* {_module_variable(namespace)} = nullptr;"
     lines = [f"namespace graft_{namespace.name} {{", "" if namespace.is_method else variable]
     lines += [*env["py_forwards"], *env["py_methods"]]
@@ -98,7 +98,7 @@ def _statements(namespace: Namespace) -> list[str]:
 
 
 def _return_types(selection: Selection) -> dict[str, Any]:
-    """Return the named tuples of the new operators. If the base has a named tuple of this name, its type is used."""
+    """Return the named tuples of the new operators. If the base has one of the same name, its type is used."""
     new = selection.added
     old = {str(f.func.name.name) for f in selection.whole.functions if f not in new and named_returns(f)}
     pairs = [

@@ -1,4 +1,4 @@
-"""Describes the new operators for Python: signatures in stub files, docstrings, and the lists that PyTorch keeps."""
+"""Describe the new operators for Python: signatures in stub files, docstrings, and the lists that PyTorch keeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Signatures: TypeAlias = dict[str, list[PythonSignatureGroup]]
 
 
 def describe(new: Selection, replaced: Mapping[str, Sequence[str]] | None = None) -> Description:
-    """Describe the new operators, and what is ``replaced`` of others, for docstrings, stubs and lists."""
+    """Describe the new operators, and the ``replaced`` parts of others, for docstrings, stubs and lists."""
     names = {(namespace, name): groups for namespace in NAMESPACES for name, groups in names_in(new, namespace).items()}
     # torch/__init__.py excludes such functions.
     listed = {key: groups for key, groups in names.items() if key[0].is_method or not key[1].startswith("__")}
@@ -128,7 +128,7 @@ def _hints(group: PythonSignatureGroup) -> list[str]:
 
 
 def _bound(documented: Mapping[tuple[Namespace, str], Sequence[PythonSignatureGroup]]) -> list[BoundName]:
-    """Return what is documented: names of the base keep their documentation."""
+    """Return the names that are documented. Names of the base keep their documentation."""
     public = {(p, n): f"{'torch.Tensor' if p.is_method else 'torch'}.{p.public_name(n)}" for p, n in documented}
     functions = {name: public[namespace, name] for namespace, name in documented if not namespace.is_method}
     methods = {name for namespace, name in documented if namespace.is_method}
@@ -194,7 +194,7 @@ def _derived(group: PythonSignatureGroup) -> str:
 
 
 def signature_line(group: PythonSignatureGroup) -> str:
-    """Return the first line of a docstring, behind the name: ``(input, end, weight, *, out=None) -> Tensor``."""
+    """Return the first line of a docstring after the name: ``(input, end, weight, *, out=None) -> Tensor``."""
     positional, keyword, returns = _definition(group)
     words, named = ([n if d is None else f"{n}={d}" for n, _, d in each] for each in (positional, keyword))
     if named_returns(group.base):

@@ -1,6 +1,6 @@
-"""The added operators, described without torchgen: where they are bound, and what is written about them.
+"""The description of the added operators, which needs no torchgen: their names in Python, signatures and docstrings.
 
-The generator writes the description, once; composing and delivering files read it.
+The generator writes it once; composing and delivering files read it.
 """
 
 from __future__ import annotations
@@ -96,17 +96,17 @@ class Description:
 
     Args:
         operators: their names with namespace and overload.
-        overloads: those of them that are overloads of a name that PyTorch has operators of.
+        overloads: the operators that overload the name of an operator of PyTorch.
         pointwise: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
         functions: a stand-in of the same signature for each new function and method, by its full name.
         public: the full name of each new function, by its name below ``torch``.
-        factories: the full names of those that make a tensor on a given device.
+        factories: the full names of the functions that make a tensor on a given device.
         bound: the names that the base does not have.
         hints: definitions for stub files, by namespace and name.
         return_types: definitions of named tuples for ``return_types.pyi``, by name.
-        replaced: what folders replace of PyTorch's own operators, by name: dispatch keys of kernels, or `derivatives`.
+        replaced: the replaced parts of PyTorch's operators, by name: dispatch keys of kernels, or `derivatives`.
         annotated: lines for ``annotated_fn_args.py``, from which PyTorch's test_overrides.py takes arguments.
-        writing: those that write positional arguments and have no kernel for functionalization.
+        writing: the operators that write positional arguments and have no kernel for functionalization.
         stubs: the dispatch stubs of PyTorch that folders have kernels for; known once the libraries are linked.
     """
 
@@ -126,12 +126,12 @@ class Description:
 
     @property
     def replaced_parts(self) -> dict[str, Sequence[str]]:
-        """What is replaced, dispatch stubs included, by name."""
+        """The replaced parts by name, dispatch stubs included."""
         return {**self.replaced, **{stub: ["dispatch stub"] for stub in self.stubs}}
 
     @property
     def replaced_lines(self) -> list[str]:
-        """What is replaced, in words."""
+        """The replaced parts as lines of text."""
         return [f"{name} ({', '.join(what)})" for name, what in self.replaced_parts.items()]
 
     def dump(self) -> str:
@@ -149,7 +149,7 @@ class Description:
         """Return the text of ``torch/_added_operators.py``, where the appended Python texts look the operators up.
 
         Args:
-            there: the text of a base that was built with operators, which stays before it.
+            there: the text in a base that has added operators already, which comes first.
         """
         values = {
             "FUNCTIONS": _lines("{}", (f'"{name}": {stand_in}' for name, stand_in in self.functions.items())),

@@ -15,8 +15,8 @@ from .operators import Grouped, Operators, Replacements, Selection
 from .output import Output
 from .torchgen import Infos, NativeFunctionsGroup, SelectingFileManager
 
-# These headers number names that the base's binaries were compiled with, so they stay unchanged. A new operator's
-# symbol is interned at run time.
+# These headers number names, and the base's binaries were compiled with the numbers, so they stay unchanged. A new
+# operator's symbol is interned at run time.
 FROZEN = frozenset({"aten_interned_strings.h", "enum_tag.h"})
 
 # PyTorch's setup.py wraps every installed header in this guard.
@@ -28,7 +28,7 @@ GUARD_CLOSE = (
 )
 
 
-# The classes of a unit's autograd nodes.
+# The header with the classes of a unit's autograd nodes.
 _NODES = Path("own/torch/csrc/autograd/generated/Functions.h")
 
 
@@ -83,7 +83,7 @@ def generate_replaced_headers(kernels: Selection, operators: Operators, base: Pa
     """Generate ``ATen/ops/<name>_native.h``: the base's header, the kernels that it does not declare, and PyTorch's own
     in namespace ``at::native::stock``; and ``<name>_<key>_dispatch.h`` for keys that PyTorch has no kernel for.
 
-    A wheel keeps the base's, since nothing else calls these kernels.
+    A wheel keeps the base's headers, since no other code calls these kernels.
     """
 
     def is_missing(name: str) -> bool:
@@ -109,12 +109,12 @@ def generate_replaced_headers(kernels: Selection, operators: Operators, base: Pa
 def _stock_kernels(group: Grouped, index: torchgen.BackendIndex) -> Iterator[str]:
     """Yield the declarations of a group's kernels for a key, for namespace ``at::native::stock``.
 
-    Trampolines make functions of them that jump to PyTorch's (compile/trampolines.py). The kernel of a structured
-    operator is a method, which a function calls with the object of another kernel: both are the operator's meta class.
+    Trampolines define them as functions that jump to PyTorch's kernels (compile/trampolines.py). The kernel of a
+    structured operator is a method. A function calls it on the object of another kernel, which has the same meta class.
     """
     kernel = index.get_kernel(group)
     if kernel is None or kernel.cpp_namespace == "at::native":
-        # Since 2.15, those of a device name its library, but all are functions of ours.
+        # Since 2.15, kernels of a device are declared with its library's macro, but these functions are all ours.
         declared = torchgen.compute_native_function_declaration(group, index)
         yield from (re.sub(r"\bTORCH_\w*API\b", "TORCH_API", f"{each}\n") for each in declared)
     if kernel is not None and kernel.structured and isinstance(group, NativeFunctionsGroup):
@@ -155,8 +155,8 @@ def generate_unit_headers(selection: Selection, out: Output) -> None:
 
 
 class _OwnNodes(Output):
-    """Writes to ``out``, with the autograd nodes of these names in namespaces of their own where a process loads them:
-    nodes are registered by type, and each load may have others of the same name.
+    """Writes to ``out``, with each autograd node of ``nodes`` in a namespace of its own in code that a running process
+    loads. Nodes are registered by type, and such a process may load several nodes of the same name.
     """
 
     def __init__(self, out: Output, nodes: Collection[str]) -> None:
@@ -187,7 +187,7 @@ def narrow_headers(selection: Selection, out: Output) -> None:
     """Write the headers that include all operators' headers, with only those that the unit's sources use."""
     templates, roots = selection.whole.templates, selection.whole.roots_by_name
     sources = [name for name in out.names if name.suffix == ".cpp" and name.parts[0] not in ("vectorized", "cuda")]
-    # The template contains handwritten functions.
+    # The template contains handwritten functions, which call operators, too.
     text = "\n".join([*map(out.read, sources), (templates / "Functions.h").read_text(encoding="utf-8")])
     named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
     redispatch = list(map(torchgen.ComputeRedispatchFunction(), selection.overloads))
@@ -205,8 +205,8 @@ def generate_fragments(operators: Operators, out: Output) -> None:
 
     ``names`` are the identifiers, ``declarations`` and ``definitions`` those of methods in TensorBody.h, and
     ``plumbing`` and ``redispatch`` the functions in VmapGeneratedPlumbing.h and RedispatchFunctions.h. A kernel that
-    calls no new operator is compiled with the base's own headers, so adding one does not compile it again; others get
-    headers with only the operators that they call.
+    calls no new operator is compiled with the base's own headers, so a new operator does not compile it again; other
+    kernels get headers with only the operators that they call.
     """
     methods = partial(torchgen.ComputeTensorMethod, static_dispatch_backend_indices=[])
     parts = {

@@ -1,4 +1,4 @@
-"""PyTorch's own operators as the base's torchgen parses them. They are kept, since parsing them takes seconds."""
+"""PyTorch's own operators as the base's torchgen parses them. They are cached, since parsing takes seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..inputs.native import DERIVATIVES, FUNCTIONS
 from . import torchgen
 from .torchgen import Infos, Kernels, NativeFunction
 
-# The tag that torchgen gives to functions that no YAML has.
+# The tag of functions that torchgen generates, which are in no YAML.
 _GENERATED = "generated"
 
 
@@ -26,10 +26,10 @@ class Known:
     """The operators of the base.
 
     Args:
-        functions: all of them, behind those of the YAML the ones that torchgen generates.
+        functions: all functions; those in the YAML come before those that torchgen generates.
         kernels: their kernels, by dispatch key.
         infos: their derivative formulas.
-        dispatch_keys: the dispatch keys that have such formulas.
+        dispatch_keys: the dispatch keys that have derivative formulas.
     """
 
     functions: list[NativeFunction]
@@ -48,9 +48,7 @@ class Known:
 
 @functools.cache
 def known_operators(tree: Path, kept: Path | None = None) -> Known:
-    """Return the operators of the base in ``tree``; ``kept`` is the folder in which they are kept, by default the
-    store's.
-    """
+    """Return the operators of the base in ``tree``. ``kept`` is the cache's folder, by default in the store."""
     path = (kept or store() / "operators") / f"{_identity(tree)}.pickle"
     try:
         known = pickle.loads(path.read_bytes())
@@ -74,7 +72,7 @@ def _tags_file(tree: Path) -> str:
 
 
 def _identity(tree: Path) -> str:
-    """Return a hash of what decides how operators are parsed: torchgen, its YAML, Python, and our modules."""
+    """Return a hash of everything that parsing depends on: torchgen, its YAML, Python, and our modules."""
     digest = hashlib.sha256(f"{sys.version} {sys.implementation.cache_tag}".encode())
     texts = [name for name in files_below(tree / "torchgen") if name.suffix in (".py", ".yaml")]
     for path in (Path(__file__), Path(torchgen.__file__), *(tree / "torchgen" / name for name in texts)):
@@ -86,7 +84,7 @@ def _identity(tree: Path) -> str:
 
 def _parsed(tree: Path) -> Known:
     functions, derivatives = (str(tree / PACKAGED[file] / file) for file in (FUNCTIONS, DERIVATIVES))
-    # The second function finds what the first has parsed.
+    # torchgen caches the parsed YAML, so load_derivatives does not parse it again.
     parsed = torchgen.parse_native_yaml(functions, _tags_file(tree), torchgen.IGNORED_KEYS)
     infos, keys = torchgen.load_derivatives(derivatives, functions, _tags_file(tree))
     kernels = {key: dict(index.index) for key, index in parsed.backend_indices.items()}

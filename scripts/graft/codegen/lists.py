@@ -1,6 +1,7 @@
-"""torchgen's lists of operators' names. Upstream edits them by hand; for native folders they are derived from the YAML.
+"""Extend torchgen's lists of operators' names. Upstream edits them by hand; here they follow from the folders' YAML.
 
-A graft extends them in the generating process. A source tree gets the same texts behind torchgen's files.
+For a wheel, the lists are extended in the generating process. In a source tree, the same texts are appended to
+torchgen's files.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def missing_names(natives: NativeFolders) -> dict[str, str]:
     """Return the text to append to each of torchgen's files, so that its lists have the names in ``natives``. The order
     matters: a text imports names from the files before it.
 
-    An operator is listed with correct gradients for complex tensors if it has a formula: upstream verifies those of its
+    An operator with a formula is listed with correct gradients for complex tensors: upstream tests the operators on its
     list with complex inputs, as gradcheck does here.
     """
     functions, derivatives = (natives.entries(file, replacing=False) for file in (FUNCTIONS, DERIVATIVES))
@@ -134,7 +135,7 @@ def viewed_argument(schema: FunctionSchema) -> str | None:
 
 
 def _has_variant(schema: FunctionSchema, others: Iterable[FunctionSchema]) -> bool:
-    """Return whether one of the operators is the functional or the out variant of another."""
+    """Return whether ``others`` has the functional or out variant of an operator."""
     kinds = (SchemaKind.functional, SchemaKind.out)
     wanted = schema.signature()
     return any(s.kind() in kinds and s != schema and s.signature() == wanted for s in others)

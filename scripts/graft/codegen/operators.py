@@ -51,7 +51,7 @@ class Operators:
     Args:
         base: the base's tree.
         entries: the entries of native_functions.yaml that add operators. They, and what torchgen generates from them,
-            are new. If there is no list, all operators are new.
+            are new. If None, all operators are new.
         formulas: the entries of derivatives.yaml that add formulas.
     """
 
@@ -96,7 +96,7 @@ class Operators:
         """Return the operators of the base whose kernels and derivative formulas these entries replace, and those with
         a formula that calls one of the functions ``helpers``.
 
-        Their ``whole`` has only these kernels, and the merged formulas with these in place of PyTorch's.
+        The ``whole`` of both selections has only these kernels, and all formulas, with these in place of PyTorch's.
         """
         whole = copy(self)
         parsed_entries = self._parsed(kernels)
@@ -107,7 +107,7 @@ class Operators:
         keys = [*self.backend_indices, *named]
         whole.backend_indices = torchgen.backend_indices({key: named.get(key, {}) for key in keys})
         names = {name for of_key in named.values() for name in of_key}
-        # With a kernel of its own, what was composed of others needs a formula, or an error in backward.
+        # An operator that was composed of others and gets a kernel needs a formula, or an error in backward.
         known = {f.func.name: f for f in self.functions}
         explicit = {f.func.name: f for f, _ in parsed_entries if is_explicit_now(f, known[f.func.name])}
         if explicit:
@@ -132,7 +132,7 @@ class Operators:
         return Replacements(Selection(whole, registered), Selection(whole, differing), [*calling])
 
     def _parsed(self, entries: Sequence[Entry]) -> list[tuple[NativeFunction, Kernels]]:
-        """Parse entries that take the place of PyTorch's own."""
+        """Parse entries that replace PyTorch's own."""
         texts = texts_of_entries(self.packaged / "ATen/native" / FUNCTIONS) if entries else {}
         return [parse_replacing(entry, fields_of(texts[entry.operator]), self._tags) for entry in entries]
 
@@ -162,7 +162,7 @@ class Operators:
             fields = derivatives_fields(entry.in_place_of(theirs).fields)
             with _located(entry):
                 schema, of_keys = torchgen.create_differentiability_info(fields, by_signature, by_schema, numbers, keys)
-            # grad_fn keeps its name.
+            # grad_fn keeps PyTorch's name.
             before = {key: info.op for key, info in infos.get(schema, {}).items() if info.op}
             infos[schema] = {key: replace(info, op=before.get(key, info.op)) for key, info in of_keys.items()}
             for group in self.view_groups:
@@ -228,7 +228,7 @@ class Selection:
 
     @property
     def added(self) -> Selection:
-        """Those of the functions that the base does not have."""
+        """The functions that the base does not have."""
         return Selection(self.whole, [f for f in self.functions if f in self.whole.new])
 
     @property
@@ -249,7 +249,7 @@ class Selection:
 
     @property
     def arguments(self) -> torchgen.Arguments:
-        """What torchgen's generators for ATen take of the functions."""
+        """The arguments of torchgen's generators for ATen, for the functions."""
         groups, indices = (self.grouped, self.view_groups), self.whole.backend_indices
         return torchgen.Arguments(self.whole.templates, self.functions, *groups, indices, self._names)
 
@@ -270,9 +270,9 @@ class Selection:
 
 
 class Replacements(NamedTuple):
-    """The operators of the base with a kernel of a native folder, and those with a derivative formula of one.
+    """The operators of the base whose kernels native folders replace, and those whose derivative formulas change.
 
-    ``calling`` has the names of those operators whose formulas are PyTorch's, and call a function of a native folder.
+    ``calling`` has the names of operators whose formulas are PyTorch's, but call a function of a native folder.
     """
 
     kernels: Selection
@@ -281,8 +281,8 @@ class Replacements(NamedTuple):
 
 
 def calls_of(helpers: Collection[str]) -> Callable[[Mapping[str, DifferentiabilityInfo] | None], list[str]]:
-    """Return a function that lists the operators whose formulas, of those that torchgen makes for one, call one of the
-    functions ``helpers``.
+    """Return a function that takes an operator's formulas by dispatch key, and lists the operators whose formulas call
+    one of ``helpers``.
     """
     if not helpers:
         return lambda _: []
@@ -310,13 +310,13 @@ def _located(entry: Entry) -> AbstractContextManager[None]:
 
 
 def parse_replacing(entry: Entry, theirs: Mapping[str, Any], tags: set[str]) -> tuple[NativeFunction, Kernels]:
-    """Parse an entry that takes the place of PyTorch's own, which has the values ``theirs``. Return the function, and
-    the kernels that the entry names.
+    """Parse an entry that replaces PyTorch's own, which has the values ``theirs``. Return the function, and the kernels
+    that the entry names.
     """
     fields = deepcopy(entry.in_place_of(theirs).fields)  # torchgen adds tags
     composite = str(DispatchKey.CompositeImplicitAutograd)
     if entry.kernels and composite not in entry.kernels:
-        fields["dispatch"].pop(composite, None)  # autograd no longer sees what it is composed of
+        fields["dispatch"].pop(composite, None)  # autograd no longer sees the operators that it calls
     native, kernels = NativeFunction.from_yaml(fields, torchgen.Location(str(entry.file), entry.line), tags, set())
     named = entry.kernels.keys() or {composite}
     return native, {key: of_key for key, of_key in kernels.items() if str(key) in named}

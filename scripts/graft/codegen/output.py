@@ -9,9 +9,7 @@ from ..core.files import remove_others, write_if_changed
 
 
 class Output:
-    """Writes files below a folder, only where their content changed, so that ninja rebuilds nothing else. Remembers
-    their names.
-    """
+    """Writes files below a folder, and records their names. Skips unchanged files, so ninja rebuilds nothing else."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -26,7 +24,7 @@ class Output:
         return (self.folder / name).read_text(encoding="utf-8")
 
     def prune(self, of: Iterable[str] = ("",)) -> None:
-        """Delete files below the folders ``of`` that only an earlier run wrote."""
+        """Delete the files below the folders ``of`` that this run did not write."""
         for folder in of:
             kept = {name.relative_to(folder) for name in self.names if name.is_relative_to(folder)}
             remove_others(self.folder / folder, kept)

@@ -1,6 +1,4 @@
-"""Kernels that follow from an operator's entry: batching rules, so that ``torch.vmap`` needs no loop or has one, and
-autocast.
-"""
+"""Generate kernels from operators' entries: batching rules for ``torch.vmap``, with or without a loop, and autocast."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ from .torchgen import (
 from .writing import is_writing, lacks_meta
 
 # Batching rules and autocast policies are registered only if the folder did not register its own, which is known only
-# after its initializers have run. In a grafted library they run before those of generated code (scripts/graft/compile).
-# In a source tree they run after, and replace the derived ones.
+# after its initializers have run. In a grafted library, these run before those of generated code
+# (scripts/graft/compile). In a source tree they run later, and replace the derived rules.
 
 _BLOCK = """\
 TORCH_LIBRARY_IMPL(aten, {key}, m) {{
@@ -60,13 +58,13 @@ def registration_block(keys: Sequence[str], statements: Sequence[tuple[NativeFun
 
 
 def replacement_block(keys: Sequence[str], statements: Sequence[tuple[NativeFunction, str]]) -> str:
-    """Return a C++ block like that of ``registration_block``, which replaces kernels that are there."""
+    """Return a C++ block like that of ``registration_block``, which replaces existing kernels."""
     lines = "\n".join(f"  {statement}" for _, statement in statements)
     return f"TORCH_LIBRARY_IMPL(aten, {keys[0]}, m) {{\n{lines}\n}}"
 
 
-# They are registered as decompositions: what a folder registers for FuncTorchBatched takes precedence, in any order. In
-# a source tree their files are linked before LegacyBatchingRegistrations.cpp, like upstream's: PyTorch 2.6 ignores
+# Rules are registered as decompositions: what a folder registers for FuncTorchBatched takes precedence, in any order.
+# In a source tree their files are linked before LegacyBatchingRegistrations.cpp, like upstream's: PyTorch 2.6 ignores
 # decompositions that are registered after the fallback (getRuntimeDispatchKeySet lacks their key).
 _BATCHED = ("FuncTorchBatchedDecomposition", "FuncTorchBatched")
 
@@ -115,7 +113,7 @@ def _keys_of(f: NativeFunction, selection: Selection) -> set[DispatchKey]:
 
 
 def _rule_of(f: NativeFunction, selection: Selection) -> str | None:
-    """Return the boxed rule of ``f``; composite operators are decomposed, and others are left to PyTorch's loop."""
+    """Return the boxed rule of ``f``; None for composite operators, and for those that PyTorch's own loop serves."""
     rules = {
         "writing": is_writing(f),
         "pointwise": is_batched_pointwise(f),
@@ -153,7 +151,7 @@ def is_batched_by_its_kernel(f: NativeFunction, selection: Selection) -> bool:
 
 
 def is_batched_in_a_loop(f: NativeFunction) -> bool:
-    """Return whether PyTorch's loop would take ``f``, but for lists of tensors among its arguments or results."""
+    """Return whether PyTorch's loop refuses ``f`` only because of lists of tensors in its arguments or results."""
     takes = [a.type for a in f.func.arguments.flat_all if a.type.is_tensor_like()]
     returns = [r.type for r in f.func.returns]
     has_lists = any(each.is_list_like() for each in (*takes, *returns))
@@ -190,7 +188,7 @@ _AUTOCAST_KEYS = {"AutocastCPU": "KERNEL_CPU", "Autocast": "KERNEL_CUDA"}
 
 
 def generate_autocast(selection: Selection, policies: Mapping[str, str], out: Output, folder: str = "ATen") -> None:
-    """Generate the registrations of ``policies``: for operators, those that ``torch.autocast`` casts arguments by."""
+    """Generate the registrations of ``policies``, by which ``torch.autocast`` casts arguments of operators."""
     listed = [
         (f, f"{str(f.func.name).replace('.', ', ')}, {policies[str(f.func.name)]}")
         for f in selection.functions
@@ -207,7 +205,7 @@ def generate_autocast(selection: Selection, policies: Mapping[str, str], out: Ou
 def read_policies(natives: NativeFolders) -> dict[str, str]:
     """Return the policy of each operator, by name with overload, in the files ``autocast.yaml`` of native folders.
 
-    They list operators by the names of upstream's policies: ``fp32: [my_loss]``.
+    The files list operators by the names of upstream's policies: ``fp32: [my_loss]``.
     """
     lists = [pair for text in natives.texts(AUTOCAST).values() for pair in (yaml.load(text, Loader) or {}).items()]
     return {name: policy for policy, names in lists for name in names}

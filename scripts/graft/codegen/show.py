@@ -1,7 +1,8 @@
-"""``python -m graft.codegen.show BASE NATIVES NAME OUT``: write what torchgen makes of the operators of one name below
-OUT, and print what each file is for as JSON.
+"""``python -m graft.codegen.show BASE NATIVES NAME OUT``: write the code that torchgen generates for the operators of
+one name below OUT, and print the purpose of each file as JSON.
 
-All operators are generated as a build generates new ones, also PyTorch's, of which a wheel has the headers only.
+A build generates code for new operators only, and a wheel has only headers for PyTorch's. This program generates code
+for both, as if they were new.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from .operators import Operators, Replacements, Selection
 from .output import Output
 from .torchgen import NativeFunction
 
-# What a generated file is for, by what its path ends with, in the order in which a call from Python comes through them.
-# {op} is the name, {key} a dispatch key.
+# The purpose of a generated file, by the end of its path. The order is that in which a call from Python passes the
+# files. {op} is the name, {key} a dispatch key.
 _PURPOSES = (
     (r"\.pyi", "the signatures in Python"),
     (r"/bindings\.cpp", "the Python functions: they parse arguments, release the GIL and call at::{op}"),
@@ -61,9 +62,9 @@ _PURPOSES = (
     (r"", ""),
 )
 
-# What only includes others, what torchgen reads, and what has all operators of PyTorch.
+# Files that only include others, files that torchgen reads, and files with all operators of PyTorch.
 _NOT_SHOWN = re.compile(r"/narrow/|/templates/|/merged/|^/include/|/(library|formulas|operators|cuda)\.cpp$")
-# What is written by hand for PyTorch's own.
+# Files whose code for PyTorch's own operators is written by hand.
 _BY_HAND = re.compile(r"OfAdded|/RegisterWriting\.cpp$")
 
 
@@ -85,7 +86,7 @@ def show(base: Path, natives: NativeFolders, name: str, out: Path) -> dict[str, 
     kernels, formulas = (natives.entries(file, replacing=True) for file in (FUNCTIONS, DERIVATIVES))
     replaced = operators.replaced_by(kernels, formulas, helpers_of(natives).names)
     is_new = chosen[0] in operators.new
-    # Generators take these for those that the base lacks.
+    # The generators treat these operators as new ones.
     operators.new = Selection(operators, chosen)
     generate_sources(operators, rules.read_policies(natives), output, output, KERNELS)
     of_kernels, of_formulas = (
@@ -108,7 +109,7 @@ def show(base: Path, natives: NativeFolders, name: str, out: Path) -> dict[str, 
 
 
 def _chosen(operators: Operators, name: str) -> list[NativeFunction]:
-    """Return the operators that have a name, or its overload."""
+    """Return all operators with the root name of the operator ``name``."""
     short = re.sub(r"^(torch\.ops\.aten\.|(torch\.)?(Tensor|nn\.functional)\.|torch\.|at::|aten::)", "", name.strip())
     spellings = {short, short.replace(".", "_")}
     found = [f for f in operators.functions if spellings & {str(f.func.name), str(f.func.name.name), f.root_name}]
@@ -144,8 +145,8 @@ def _described(operators: Operators, base: Path, natives: NativeFolders) -> Iter
 
 
 def _found(output: Output, name: str, root: str) -> tuple[int, str, int, str] | None:
-    """Return the place of a file in the list, its name, its first line about the operators of a root name, and what it
-    is for. Return None for a file without such a line.
+    """Return the position of a file's purpose in the list, its name, its first line about the operators of a root name,
+    and the purpose. Return None for a file without such a line.
     """
     if _NOT_SHOWN.search(f"/{name}"):
         return None

@@ -42,8 +42,8 @@ def generate_aten_sources(selection: Selection, out: Output) -> None:
 
 
 def generate_autograd_sources(selection: Selection, out: Output, *, is_replaced: bool = False) -> None:
-    """Generate the autograd nodes and kernels of the operators below ``out``; if ``is_replaced``, only what depends on
-    derivative formulas.
+    """Generate the autograd nodes and kernels of the operators below ``out``; if ``is_replaced``, only the code that
+    depends on derivative formulas.
     """
     target, templates = str(out.folder / "autograd"), selection.whole.autograd_templates
     yaml_files = "", ""  # torchgen does not read them here
@@ -57,7 +57,7 @@ def generate_autograd_sources(selection: Selection, out: Output, *, is_replaced:
             torchgen.gen_view_funcs(target, formulas, templates)
 
 
-# More operators than this are compiled in two units where edits matter: the headers cost as much as five operators.
+# A unit with more operators is divided in two where edits matter: the headers cost as much as five operators.
 LARGE = 5
 
 # The sources that depend on derivative formulas.
@@ -85,8 +85,9 @@ _SWITCHED = '#include "graft_replaced.h"\n'
 
 
 def write_library(out: Output, first: str = "", *, is_divided: bool = False) -> None:
-    """Write ``library.cpp``, the translation unit that includes the generated sources, behind the text ``first``. If
-    ``is_divided``, it has two parts, units of their own where edits matter; one has what depends on formulas.
+    """Write ``library.cpp``, the translation unit that includes the generated sources after the text ``first``. If
+    ``is_divided``, it includes two parts, which are compiled separately where edits matter; one has what depends on
+    formulas.
 
     Formulas come first because they include the most. Sources that forbid the header with all operators come last,
     because the others include it. Inner loops repeat declarations of ATen's headers, so they need a unit without those.
@@ -109,7 +110,7 @@ def _write_unit(out: Output, name: str, first: str, included: Iterable[str]) -> 
 
 
 def generate_cuda(selection: Selection, how: str, out: Output, first: str = "") -> None:
-    """Generate registrations for CUDA, behind the text ``first``.
+    """Generate registrations for CUDA, after the text ``first``.
 
     ``KERNELS`` writes ``cuda.cpp``, the translation unit that registers the folder's kernels, and complete kernels in
     ``cuda`` if the folder has only inner loops (``ufunc_inner_loop``). ``MISSING`` writes a source for ``library.cpp``

@@ -1,7 +1,7 @@
-"""torchgen, which comes with the base. This is the only module that imports it: it hands on the names that Graft uses.
+"""Export the names of torchgen that Graft uses. No other module imports torchgen, which comes with the base.
 
-It also holds everything that depends on torchgen's version: patches, code that runs in its modules, and patterns for
-its source. For a new release of PyTorch, compare this file and ``appended/torchgen``.
+This module also holds everything that depends on torchgen's version: patches, code that runs in its modules, and
+patterns for its source. For a new release of PyTorch, compare this file and ``appended/torchgen``.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ Wanted = Callable[[str], bool]
 
 # Devices whose library no official wheel for Linux contains. Registrations for them have nothing to call.
 ABSENT_DEVICES = ("MPS", "XPU", "HPU", "MTIA")
-# Those of their keys that torchgen's command line leaves out (torchgen/gen.py, main): the base's headers do not declare
-# kernels for them.
+# The keys of these devices that torchgen's command line leaves out (torchgen/gen.py, main): the base's headers do not
+# declare kernels for them.
 IGNORED_KEYS = {key for key in dispatch_keys if str(key) in (*ABSENT_DEVICES, "SparseMPS", "SparseCsrMPS")}
 # The dispatch keys of CUDA, dense and other: SparseCsrCUDA is one of them.
 CUDA_KEYS = [key for key in dispatch_keys if str(key).endswith("CUDA")]
-# Those of the other devices. Registrations for CUDA are written separately.
+# The dispatch keys of neither CUDA nor absent devices. Registrations for CUDA are written separately.
 KEYS_BUT_CUDA = [key for key in dispatch_keys if not str(key).endswith((*ABSENT_DEVICES, "CUDA"))]
 # The keys that have a <Key>Functions.h (torchgen/gen.py, main).
 FUNCTIONS_KEYS = {
@@ -143,14 +143,14 @@ FUNCTIONS_KEYS = {
 FORMULA_VARIABLES = frozenset(
     re.findall(r"\w+", FUNCTION_DEFINITION.pattern.partition("inline")[0] + WILL_RELEASE_VARIABLES.pattern)
 ) | {"grad", "grad_input_mask"}
-# Those of the loop over the tensors of a list.
+# The variables of its loop over the tensors of a list.
 LOOP_VARIABLES = frozenset(re.findall(r"\w+", DERIVATIVE_SINGLE_FOREACH.pattern))
 
 # Templates of our own.
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
-# Texts for the end of torchgen's files; those of them that give C++ types to written optionals, and that with the
-# results of Python functions.
+# Texts to append to torchgen's files. TYPES give C++ types to written optionals, and RESULTS is about the results of
+# Python functions.
 APPENDED = Path(__file__).resolve().parent / "appended"
 TYPES = ("torchgen/api/cpp.py", "torchgen/api/native.py")
 RESULTS = "torchgen/api/python.py"
@@ -221,7 +221,7 @@ def _by_content(definition: str, nodes: Collection[str], condition: str) -> str:
 
 
 def _nodes_of(header: str) -> tuple[str, list[str], str]:
-    """Return what is before the autograd nodes in a generated Functions.h, each definition, and what is behind them."""
+    """Return the text before the autograd nodes of a generated Functions.h, each definition, and the text after."""
     head, *nodes = re.split(r"^(?=#ifdef _WIN32\nstruct )", header, flags=re.M)
     if not nodes:
         return head, [], ""
@@ -235,12 +235,12 @@ def extend_modules(texts: Mapping[str, str]) -> None:
         exec(text, vars(import_module(file.removesuffix(".py").replace("/", "."))))
 
 
-# Whoever asks torchgen for C++ types, also for a check or a new operator, gets these.
+# All users of torchgen get these C++ types: builds, checks, and skeletons of new operators.
 extend_modules({file: (APPENDED / file).read_text(encoding="utf-8") for file in (*TYPES, RESULTS)})
 
 
 def accepted_without_out(names: Iterable[str]) -> AbstractContextManager[Any]:
-    """While the body runs, torchgen's grouping accepts these operators, which return no tensor."""
+    """Let torchgen's grouping accept these operators, which return no tensor, while the body runs."""
     name = "FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT"
     listed = FUNCTIONAL_OPS_THAT_CANNOT_GET_AN_OUT_VARIANT
     return patch.object(native_function_generation, name, [*listed, *names])
@@ -330,7 +330,7 @@ class SelectingFileManager(FileManager):
 
 
 def write_from_template(out: Output, name: str, env: Mapping[str, Any]) -> None:
-    """Write the file that our template of its name makes."""
+    """Write a file with our template of the same name."""
     path = Path(name)
     SelectingFileManager(path.parent, TEMPLATES, out=out).write(path.name, lambda: dict(env))
 
@@ -352,7 +352,7 @@ def template_env(generate: Callable[..., object], *arguments: object) -> dict[st
 
 
 class Arguments(NamedTuple):
-    """What torchgen's generators for ATen take of some operators.
+    """The arguments of torchgen's generators for ATen, for some operators.
 
     Args:
         templates: the folder of its templates.
@@ -372,7 +372,7 @@ class Arguments(NamedTuple):
 
     @property
     def selector(self) -> SelectiveBuilder:
-        """torchgen's mechanism for generating only some operators, set to these."""
+        """torchgen's selector, which generates code for these operators only."""
         chosen = {"is_root_operator": True, "is_used_for_training": True, "include_all_overloads": False}
         return SelectiveBuilder.from_yaml_dict({"operators": {name: dict(chosen) for name in sorted(self.names)}})
 
@@ -399,10 +399,10 @@ def gen_headers(
     others: Wanted | None = None,
     include: str = "torch/include",
 ) -> None:
-    """Run torchgen's ``gen_headers`` (torchgen/gen.py), for headers below ``include`` and there in ``ATen``.
+    """Run torchgen's ``gen_headers`` (torchgen/gen.py), for headers in the folder ``ATen`` below ``include``.
 
-    ``of_operators`` selects the files in ``ops``; without it none are computed, which takes longest. ``others`` selects
-    the other files.
+    ``of_operators`` selects the files in ``ops``. Without it, none of them are computed, which would take longest.
+    ``others`` selects the other files.
     """
 
     def manager(folder: str, wanted: Wanted | None) -> FileManager:
@@ -410,7 +410,7 @@ def gen_headers(
         return SelectingFileManager(target, given.templates, out=out, wanted=wanted or (lambda _: False))
 
     general = manager("", others)
-    # The folder of enum_tag.h, which is not generated here. Older versions of torchgen have one folder less.
+    # The folder of enum_tag.h, which is not generated here. Older versions of torchgen do not take it.
     more = {"headeronly_fm": general} if "headeronly_fm" in inspect.signature(gen.gen_headers).parameters else {}
     declare = gen.get_native_function_declarations if of_operators else lambda **_: []
     with patch.object(gen, "get_native_function_declarations", declare):
@@ -467,16 +467,14 @@ def autograd_writes(out: Output, wanted: str, shard: str = "graft") -> Iterator[
 
 
 def gen_factories(functions: Sequence[NativeFunction], out: str, templates: str) -> None:
-    """Run torchgen's ``gen_variable_factories`` on ``functions``; it would parse the YAML again."""
+    """Run torchgen's ``gen_variable_factories`` on ``functions``, without parsing the YAML again."""
     parsed = SimpleNamespace(native_functions=functions)
     with patch.object(gen_variable_factories, "parse_native_yaml", lambda *_: parsed):
         gen_variable_factories.gen_variable_factories(out, "", "", templates)
 
 
 def view_meta_env(groups: Iterable[NativeFunctionsViewGroup]) -> dict[str, list[str]]:
-    """Bind how functionalization replays views, so that compiled graphs can be saved. Before 2.9 that is only
-    registered.
-    """
+    """Return the bindings for replaying views, which saved compiled graphs need; empty before PyTorch 2.9."""
     bind = getattr(gen_functionalization_type, "gen_functionalization_view_meta_classes_binding", None)
     if bind is None:
         return {"view_meta_headers": [], "view_meta_bindings": []}

@@ -1,9 +1,9 @@
 """Operators that write positional arguments: ``foo(Tensor x, Tensor(a!) out) -> ()``.
 
-torchgen expects that what is written is returned, or that such an operator has a functional and an out variant. Without
-these, it is named in torchgen's lists of exceptions, and gets no kernel for functionalization: PyTorch's
-auto_functionalized_v2 makes one, as for an operator of TORCH_LIBRARY. The kernels for ADInplaceOrView, Autograd and
-Tracer are made of the written arguments by the texts in ``appended/torchgen``.
+torchgen expects that written arguments are returned, or that the operator has a functional and an out variant. Without
+these, the operator is added to torchgen's lists of exceptions, and gets no kernel for functionalization: PyTorch's
+auto_functionalized_v2 represents it, as it does operators of TORCH_LIBRARY. The texts in ``appended/torchgen`` generate
+its kernels for ADInplaceOrView, Autograd and Tracer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .torchgen import (
 def written(schema: FunctionSchema) -> list[Argument]:
     """Return the positional arguments that an operator writes and does not return.
 
-    torchgen derives all about an operator on lists called ``_foreach_x_`` from ``x``.
+    Empty for an operator on lists, ``_foreach_x_``: torchgen derives everything about it from ``x``.
     """
     if schema.name.name.base.startswith("_foreach_"):
         return []
@@ -47,11 +47,11 @@ def is_writing(f: NativeFunction) -> bool:
 
 
 def is_auto_functionalized(f: NativeFunction) -> bool:
-    """Return whether PyTorch's auto_functionalized_v2 stands for ``f`` in graphs."""
+    """Return whether PyTorch's auto_functionalized_v2 represents ``f`` in graphs."""
     return is_writing(f) and str(f.func.name) in MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION
 
 
 def lacks_meta(f: NativeFunction, keys: Iterable[DispatchKey]) -> bool:
-    """Return whether ``f``, with kernels for these keys, needs a kernel for Meta, and one that does nothing will do."""
+    """Return whether ``f``, with kernels for these keys, lacks a Meta kernel, and one that does nothing is enough."""
     given = {str(key) for key in keys}
     return is_writing(f) and not f.func.returns and not any(k == "Meta" or k.startswith("Composite") for k in given)

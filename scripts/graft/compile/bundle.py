@@ -1,5 +1,5 @@
-"""Copies of libraries, for what is built to contain: under names of their own, so that no other library that a process
-has is taken for one, and with a search path that finds those beside them. auditwheel repair does the same.
+"""Copy the libraries that are bundled with a build, as ``auditwheel repair`` does. Each copy gets a unique name, so
+that the loader takes no other library for it, and a search path that finds the copies beside it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..inputs.libraries import Bundled
 
 
 def bundle(libraries: Iterable[Bundled], folder: Path) -> dict[str, Path]:
-    """Copy libraries into ``folder``, and say which. Return the copies by name. A name stands for a content."""
+    """Copy libraries into ``folder``, and print which. Return the copies by name. A name identifies the content."""
     every = list(libraries)
     names = {each.soname: each.name for each in every}
     for each in every:

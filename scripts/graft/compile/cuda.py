@@ -1,4 +1,4 @@
-"""How a build handles CUDA, given its base, its native folder and this machine."""
+"""Decide how a build handles CUDA, given its base, its native folder and this machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Cuda:
     """How a build handles CUDA.
 
     Args:
-        how: what the generator is asked to generate.
+        how: the generator's output for CUDA: ``KERNELS``, ``MISSING`` or ``NO_CUDA``.
         nvcc: the compiler; None if nothing is compiled for CUDA.
-        note: that of the settings that give the same result again; empty if CUDA plays no part in it.
+        note: the note of the CUDA settings that give the same result again; empty if CUDA does not affect it.
     """
 
     how: str = NO_CUDA
@@ -32,15 +32,15 @@ class Cuda:
 
     @property
     def description(self) -> str:
-        """An identifier of the result; empty if CUDA plays no part in it."""
+        """Identifies the result; empty if CUDA does not affect it."""
         return "" if self.how == NO_CUDA else f"{self.how} {self.nvcc.description if self.nvcc else ''}"
 
 
 def find_cuda(
     snapshot: Snapshot, base: Base, natives: NativeFolders, wanted: CudaSettings, *, is_required: bool = False
 ) -> Cuda:
-    """Find a compiler for the folder's CUDA kernels. If there is none, print that and continue without, unless it is
-    required.
+    """Find a compiler for the folder's CUDA kernels. If there is none, print that and leave out the kernels; if
+    ``is_required``, raise the error.
     """
     found = kernels_for_cuda(natives)
     if is_required and not found:
@@ -66,7 +66,7 @@ def find_cuda(
         if is_required or not isinstance(error, UnavailableError):
             raise
         say(f"      CUDA kernels are not built: {error.what}; {error.todo}", WARNING)
-        return Cuda(MISSING, None, f"{wanted.note};{MISSING}")  # that of no settings: each build searches again
+        return Cuda(MISSING, None, f"{wanted.note};{MISSING}")  # matches no settings: each build searches
     targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
     line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")
     return Cuda(KERNELS, nvcc, wanted.note)

@@ -15,20 +15,20 @@ _FUNCTION = re.compile(r"\S+: In (?:\w+ )*(?:function|instantiation of|construct
 _ELSEWHERE = re.compile(r"\S+: (?:At|In) .*:$")
 _CHAIN = re.compile(r"\s*(?:In file included )?from (\S+?):(\d+)(?::\d+)?[,:]$")
 _REQUIRED = re.compile(r"(\S+?):(\d+)(?::(\d+))?:   (?:recursively )?required (?:from|by)")
-# Follows an error in a header: in a function that the compiler has to inline, or in a macro.
+# A note below an error in a header. It names the caller of an inlined function, or the use of a macro.
 _USED = re.compile(r"(\S+?):(\d+):(\d+): note: (?:called from here|in expansion of macro)")
-# g++ does not print where a macro that pastes names together is used.
+# For a macro that pastes names together, g++ prints its definition, but not its use.
 _DEFINED = re.compile(r"\S+: note: in definition of macro '(\w+)'")
 # nvcc prints the instantiation of a template after the error.
 _INSTANTIATED = re.compile(r"\s+.* at line (\d+) of (\S+)$")
 
-# Begins a line about the errors that follow.
+# Starts a line with the CPU capability that the errors below it are for.
 COMPILED_FOR = "compiled for "
 
 
 @dataclass
 class Diagnostic:
-    """An error.
+    """An error that a compiler, the assembler or the linker reports.
 
     Args:
         file: the file that the compiler names; for the driver and the assembler, the program or file that they name.
@@ -39,7 +39,7 @@ class Diagnostic:
         function: the function that contains it; empty outside of functions.
         user: the file and line in the native folder that cause it; None if unknown.
         note: the compiler's first note, with its place; may be empty.
-        compiled_for: the CPU capability, with its flags; empty for other sources.
+        compiled_for: the CPU capability, with its flags; empty for sources that are compiled once.
     """
 
     file: str
@@ -54,7 +54,9 @@ class Diagnostic:
 
     @property
     def kind(self) -> str:
-        """The message without names: similar errors have one kind. Macros stay: an unknown one causes other errors."""
+        """The message without quoted names, so that similar errors have one kind. Names of ``AT_`` macros stay, since
+        an unknown macro causes other errors.
+        """
         return re.sub(r"'(?!AT_)[^']*'|\"(?!AT_)[^\"]*\"", "''", re.sub(r"; did you mean .*", "", self.message))
 
 
@@ -68,7 +70,7 @@ def compiled_for(command: str) -> str:
 
 
 def diagnostics(output: Iterable[str], *folders: Path) -> list[Diagnostic]:
-    """Return the errors in the lines of a compiler, once each, with the user's lines in ``folders``."""
+    """Return each error in a compiler's output once, with the line of a file in ``folders`` that causes it."""
     once: dict[tuple[str, int, int, str], Diagnostic] = {}
     for each in _read(output, tuple(f"{folder}/" for folder in folders)):
         once.setdefault((each.file, each.line, each.column, each.kind), each)
@@ -90,7 +92,7 @@ def _read(output: Iterable[str], own: tuple[str, ...]) -> Iterator[Diagnostic]:
             current = Diagnostic(*place, match[match.re.groups], [], function, user, compiled_for=compiled_for)
             required, is_excerpt = None, True
         elif (match := _USED.match(text)) and current and match[1].startswith(own):
-            # The last of several expansions is the user's code.
+            # Of several nested expansions, the last is in the user's code.
             current.user = current.user if current.file.startswith(own) else (match[1], int(match[2]), int(match[3]))
             is_excerpt = False
         elif (match := _DEFINED.match(text)) and current and chain and not current.file.startswith(own):

@@ -1,4 +1,4 @@
-"""The link of an extension that stays a library of its own, as torch.utils.cpp_extension links it."""
+"""Link an extension that stays a separate library, as torch.utils.cpp_extension does."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..inputs.libraries import LinkedLibraries, is_elf
 from ..inputs.toolchain import Toolchain
 from .link import DEFINED_LATER, arguments_of, python_library
 
-# Those that extensions always load, and one that only some use.
+# PyTorch's libraries that extensions always load, and the one that only some use.
 _LINKED, _OFFERED = ("libc10.so", "libtorch.so", "libtorch_cpu.so"), ("libtorch_python.so",)
 _FOR_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
 
-# The names shown of symbols that nothing defines.
+# How many undefined symbols a warning names.
 _SHOWN = 3
 
 
@@ -30,9 +30,9 @@ class Link:
         objects: its objects.
         toolchain: the compiler that links it.
         torch: the folder of PyTorch's libraries.
-        cuda: those of the CUDA toolkit; empty if it has no CUDA kernels.
-        flags: its own flags.
-        libraries: its own libraries.
+        cuda: the CUDA toolkit's libraries; empty if the extension has no CUDA kernels.
+        flags: the linker flags of its settings.
+        libraries: the libraries of its settings.
         rpath: where it searches for libraries.
     """
 
@@ -55,7 +55,7 @@ class Link:
         return _FOR_CUDA if self.cuda else ()
 
     def link(self) -> None:
-        """Link it, and say which symbols nothing defines."""
+        """Link the extension, and warn about undefined symbols."""
         self.target.parent.mkdir(parents=True, exist_ok=True)
         partial = self.target.with_name(f"{self.target.name}.partial")
         done = run(self._command(partial), env=UNTRANSLATED, check=False)
@@ -76,8 +76,8 @@ class Link:
         return [*command, f"-Wl,-rpath-link,{self.torch}", *arguments_of(self.libraries, self.target.parent)]
 
     def _undefined(self) -> set[str]:
-        """Return the symbols that no library of its process would define. The loader looks for them as late as at the
-        first import, or call.
+        """Return the symbols that no library of the process would define. The loader would report them only at the
+        import, or at the first call.
         """
         every = [*map(SymbolFile, self.objects)]
         needed = {name for file in every for name in file.undefined()} - DEFINED_LATER

@@ -1,5 +1,5 @@
-"""The stub of an extension: a small library in its place that opens the extension for the torch that is there. A
-process may open it without Python's import, so it is C++, and acts when it is opened.
+"""The stub of an extension: a small library in its place that opens the extension for the torch of the process. It is
+C++ and acts when it is opened, since ``torch.ops.load_library`` opens it without Python's import.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SOURCE = Path(__file__).with_suffix(".cpp")
 # The folder in a package with the extensions for each torch.
 EXTENSIONS = "extensions"
 
-# It needs no version of a system's library: what it calls is looked up in the process.
+# The stub is linked to no library, so it needs no version of one. Its calls are resolved in the process.
 _FLAGS = (
     *("-O2", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-fno-exceptions", "-fno-rtti"),
     *("-shared", "-s", "-nostdlib", "-Wl,--unresolved-symbols=ignore-all", "-Wl,--build-id=sha1", "-Wl,-z,now"),
@@ -25,13 +25,13 @@ _FLAGS = (
 
 
 def folder_for(package: str, base: Base) -> str:
-    """Return the folder in a package with the extensions for a torch. Stubs find it by the build-id."""
+    """Return the folder in a package with the extensions for a torch. Stubs find it by libtorch_cpu.so's build-id."""
     return f"{package}/{EXTENSIONS}/{ElfFile(base.libraries / 'libtorch_cpu.so').build_id}"
 
 
 def extension_stub(toolchain: Toolchain, folder: Path, package: str, place: str) -> Path:
-    """Compile the stub of the extension at ``place`` below site-packages, whose libraries are in a package. Return the
-    file.
+    """Compile the stub of the extension at ``place`` below site-packages into ``folder``. Return the file. ``package``
+    has the extensions that the stub opens.
     """
     init = f"PyInit_{Path(place).name.partition('.')[0]}"
     texts = {

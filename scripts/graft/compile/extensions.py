@@ -1,5 +1,5 @@
-"""Extensions that stay libraries of their own: compiled where their sources are, as torch.utils.cpp_extension compiles
-them. They see PyTorch's headers as released, so an edit of a native folder compiles none of them.
+"""Compile and link extensions that stay separate libraries. Their sources are compiled in place, as by
+torch.utils.cpp_extension, with PyTorch's released headers: editing a native folder recompiles none of them.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _FOLDER = Path("objects/extensions")
 # PyTorch's own headers.
 _OF_BASE = tuple(each for each in INCLUDES if is_outside(each))
 
-# What Python and torch.utils.cpp_extension pass, but for what only affects messages.
+# The flags that Python and torch.utils.cpp_extension pass, except for those that only affect messages.
 _CXX_FLAGS = ("-fPIC", "-fwrapv", "-O3", "-DNDEBUG", "-Wno-psabi")
 _NVCC_FLAGS = (
     *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),
     *("-D__CUDA_NO_HALF2_OPERATORS__", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC"),
 )
 
-# What an older torch tells extensions about the pybind11 that it was built with.
+# pybind11's compiler, standard library and ABI, in libtorch_python.so. An older torch passes them to extensions.
 _PYBIND = re.compile(rb"__pybind11_internals_v\d+(_gcc)(_libstdcpp)(_cxxabi\d+)__")
 
-# How nvcc is told for which GPUs it compiles; the value may be the next word.
+# nvcc's flags for GPU architectures; the value may be the next word.
 _ARCHITECTURES = re.compile(r"(-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code)([=\s].*)?", re.S)
 
 
@@ -86,9 +86,9 @@ class Extensions:
     """The extensions of a build.
 
     Args:
-        libraries: the linked libraries, and those that they contain, by path below site-packages.
-        names: the paths of the extensions' own.
-        outside: what was read elsewhere.
+        libraries: the linked extensions, and the libraries bundled with them, by path below site-packages.
+        names: the paths of the extensions alone.
+        outside: the files outside of the build that compilers read.
     """
 
     libraries: Mapping[str, Path]
@@ -102,12 +102,12 @@ NO_EXTENSIONS = Extensions({}, (), Outside({}))
 def build_extensions(
     layout: Layout, snapshot: Snapshot, base: Base, jobs: int, line: StepLine, nvcc: Nvcc | None = None
 ) -> Extensions:
-    """Bring the libraries of extensions up to date: compile what the store of objects lacks, and link."""
+    """Bring the libraries of extensions up to date: compile the objects that the store lacks, and link."""
     return _Build(layout, snapshot, base, _nvcc(layout, snapshot, base, line, nvcc)).libraries(jobs, line)
 
 
 def _nvcc(layout: Layout, snapshot: Snapshot, base: Base, line: StepLine, found: Nvcc | None) -> Nvcc | None:
-    """Return the compiler for CUDA, if a source is for it. The operators may have ``found`` it."""
+    """Return nvcc if an extension has a CUDA source, else None. The build of the operators may have ``found`` it."""
     for extension, _ in snapshot.extensions:
         if source := next((path for path in extension.sources if path.suffix == ".cu"), None):
             if not base.cuda:
@@ -125,12 +125,12 @@ class _Build:
         self._base = base
         self._toolchain = snapshot.toolchain
         self._nvcc = _Nvcc(nvcc.folder, nvcc.host, nvcc.architectures, nvcc.linked) if nvcc else None
-        cxx: Compiler = _Cxx(self._toolchain)  # type: ignore[assignment]  # has what is used of one
+        cxx: Compiler = _Cxx(self._toolchain)  # type: ignore[assignment]  # has all the members that are used
         self._compilers = {CXX: cxx} | ({NVCC: self._nvcc} if self._nvcc else {})
         self._units = {extension.name: list(self._units_of(extension)) for extension, _ in snapshot.extensions}
 
     def libraries(self, jobs: int, line: StepLine) -> Extensions:
-        """Compile and link."""
+        """Compile the sources and link the extensions."""
         units = [unit for each in self._units.values() for unit in each]
         objects = self._compiled(units, jobs, line)
         suffix = self._base.extension.removeprefix("_C")
@@ -163,7 +163,7 @@ class _Build:
             return
         first = Path(os.path.commonpath([path.parent for path in extension.sources]))
         folders = dict.fromkeys((first, *extension.settings.include_dirs))
-        # The paths in objects, such as those in messages of TORCH_CHECK, do not depend on where the tree lies.
+        # Make the paths in objects, such as those in messages of TORCH_CHECK, independent of where the tree lies.
         places = [f"-ffile-prefix-map={path}={extension.name}/{number}" for number, path in enumerate(folders)]
         for number, source in enumerate(extension.sources):
             name = f"{number}-{source.name}.o"
@@ -189,7 +189,7 @@ class _Build:
         yield from self._of_pybind
 
     def _notes(self) -> Iterator[str]:
-        """Yield what to know about the GPU architectures that extensions name: those of the build count."""
+        """Yield a note for each extension whose flags name GPU architectures, since the build's are used instead."""
         for extension, _ in self._snapshot.extensions:
             theirs = without_architectures(extension.settings.flags.cuda_cflags)[1]
             if self._nvcc and theirs and any(path.suffix == ".cu" for path in extension.sources):
@@ -197,7 +197,7 @@ class _Build:
 
     @cached_property
     def _of_pybind(self) -> list[str]:
-        """The macros by which pybind11's objects are the same in torch and in extensions, if this torch passes them."""
+        """The macros with which torch and extensions share pybind11's objects, if this torch passes them."""
         text = (self._base.tree / "torch/utils/cpp_extension.py").read_text(encoding="utf-8")
         if "_PYBIND11_" not in text:
             return []
@@ -206,7 +206,7 @@ class _Build:
         return [f'-DPYBIND11_{name}="{found[n].decode()}"' for n, name in enumerate(names, 1)] if found else []
 
     def _compiled(self, units: Sequence[Unit], jobs: int, line: StepLine) -> Objects:
-        """Compile what the store lacks. Return the objects."""
+        """Compile the objects that the store lacks. Return all objects."""
         layout, snapshot, work = self._layout, self._snapshot, self._work
         files = self._files()
         files.begin()
@@ -232,7 +232,7 @@ class _Build:
 
     @property
     def _written(self) -> tuple[str, ...]:
-        """The folder of the headers that are laid over torch, if there are any."""
+        """The folder of the headers that are laid over torch's, if there are any."""
         return INCLUDES[:1] if self._snapshot.read.overlay else ()
 
     def _files(self) -> InputFiles:
@@ -268,7 +268,7 @@ class _Build:
 
 
 def without_architectures(flags: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return flags of nvcc without those that name GPU architectures, and these architectures, such as 90a."""
+    """Return nvcc's flags without those that name GPU architectures, and the named architectures, such as 90a."""
     kept: list[str] = []
     named: list[str] = []
     waiting = iter(flags)
@@ -282,9 +282,9 @@ def without_architectures(flags: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def note_of_architectures(name: str, theirs: Sequence[str], ours: Sequence[str]) -> str:
-    """Return what to say about an extension that names GPU architectures."""
+    """Return the note about an extension with flags for the architectures ``theirs`` that is compiled for ``ours``."""
     note = f"{name}: its flags are for the GPU architectures {' '.join(theirs)}; it is compiled for {' '.join(ours)}"
-    # Code for one of these uses instructions that others lack.
+    # Code for 90a uses instructions that 90 lacks.
     special = [each for each in theirs if each[-1:] in ("a", "f") and each[:-1] in ours and each not in ours]
     if not special:
         return note

@@ -1,7 +1,7 @@
-"""Sources that need more of the processor than others (``cpu-flags``): what is called where a processor has less.
+"""Guard sources that need extra processor features (``cpu-flags``): choose the code that other processors run.
 
-A kernel of a dispatch stub gives way to that of the next lower CPU capability. A source that is compiled once has no
-other: its functions get other names, and trampolines of the old names jump to them, or to a function that throws.
+A kernel of a dispatch stub is replaced by that of the next lower CPU capability. A source that is compiled once has no
+lower version: its functions are renamed, and trampolines with the old names jump to them, or to a function that throws.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Guard:
-    """A function that needs ``features``, the name that it gets, the source that has it, and whether it is exported."""
+    """A function that needs ``features``: its symbol, its new symbol, its source, and whether it is exported."""
 
     function: str
     renamed: str
@@ -43,7 +43,7 @@ class Guard:
 
 
 def variants_of(units: Iterable[Unit], defined: Collection[str], toolchain: Toolchain) -> list[Variant]:
-    """Return the kernels of dispatch stubs in ``units`` that need more; ``defined`` are the symbols of all units."""
+    """Return the kernels of dispatch stubs that need extra features. ``defined`` has the symbols of all ``units``."""
     found = []
     for unit in units:
         for member in sorted(SymbolFile(unit.target).defined()) if unit.features else ():
@@ -53,7 +53,7 @@ def variants_of(units: Iterable[Unit], defined: Collection[str], toolchain: Tool
 
 
 def _next_lower(member: str, defined: Collection[str], capabilities: Sequence[str]) -> str:
-    """Return the member of the same stub for the next lower capability that there is; empty if there is none."""
+    """Return the same stub's member for the next lower capability that is defined; empty if there is none."""
     own = re.search(rf"(\d+)({'|'.join(capabilities)})E$", member)
     lower = capabilities[: capabilities.index(own[2])] if own else ()
     names = (f"{member[: own.start()]}{len(each)}{each}E" for each in reversed(lower)) if own else ()
@@ -61,7 +61,7 @@ def _next_lower(member: str, defined: Collection[str], capabilities: Sequence[st
 
 
 def guards_of(units: Iterable[Unit]) -> list[Guard]:
-    """Return the functions that others may call in those of ``units`` that are compiled once and need more."""
+    """Return the global functions of the ``units`` that are compiled once and need extra features."""
     found = []
     for unit in filter(is_guarded, units):
         file, source = SymbolFile(unit.target), str(unit.source.relative_to(SOURCES))
@@ -73,12 +73,12 @@ def guards_of(units: Iterable[Unit]) -> list[Guard]:
 
 
 def is_guarded(unit: Unit) -> bool:
-    """Return whether the functions of a unit are called by trampolines."""
+    """Return whether the functions of a unit are called through trampolines."""
     return bool(unit.features) and not unit.capability
 
 
 def guarded_object(unit: Unit, guards: Iterable[Guard], toolchain: Toolchain) -> Path:
-    """Write the object of a unit with the new names of its functions. Return it."""
+    """Write a copy of a unit's object with its functions renamed. Return its path."""
     target = _FOLDER / unit.target.relative_to("objects")
     names = target.with_suffix(".names")
     write_if_changed(names, "".join(f"{each.function} {each.renamed}\n" for each in guards))

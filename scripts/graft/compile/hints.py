@@ -23,13 +23,13 @@ _NO_SUCH_NAME = (
 _MACRO = r"expected constructor, destructor, or type conversion before|has not been declared"
 
 _MISMATCH = "target specific option mismatch"
-# In the headers of g++, before functions for processors with a feature.
+# In g++'s headers, the condition above functions that need a processor feature.
 _GUARD = re.compile(r"^#if.*?\b(__\w+__)\b.*\n(?:#pragma GCC push_options\n)?#pragma GCC target", re.M)
 
 
 @dataclass(frozen=True)
 class Hint:
-    """A row of the table, whose fields ``hints.yaml`` describes; what a row does not have is empty."""
+    """A row of the table. ``hints.yaml`` describes the fields. A field that a row lacks is empty."""
 
     says: str
     line: str
@@ -71,7 +71,7 @@ def _rows(row: dict[str, str]) -> list[Hint]:
 
 
 def hint_of_capability(error: Diagnostic) -> str:
-    """Return the hint for a function of instructions that the capability of a source lacks; empty for other errors."""
+    """Return the hint for a call of an intrinsic that the source's CPU capability lacks; empty for other errors."""
     if _MISMATCH not in error.message:
         return ""
     guard = _guard_above(Path(error.file), error.line)
@@ -83,7 +83,7 @@ def hint_of_capability(error: Diagnostic) -> str:
 
 
 def _guard_above(header: Path, line: int) -> str:
-    """Return the macro that says whether the functions at a line of a compiler's header can be called."""
+    """Return the macro that guards the functions at a line of g++'s header; empty if there is none."""
     try:
         lines = header.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except OSError:

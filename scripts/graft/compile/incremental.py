@@ -1,4 +1,4 @@
-"""Bring libraries up to date: compile what the store of objects lacks, and link the libraries whose objects changed."""
+"""Bring libraries up to date: compile the objects that the store lacks, and link libraries with changed objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .products import LinkPlan, Product
 from .store import Store, objects_of_all
 from .units import INCLUDES, NVCC, Unit
 
-# How often a source is compiled whose headers change meanwhile.
+# How many times a source is compiled if its headers change during compilation.
 _TRIES = 3
 
 
@@ -39,23 +39,23 @@ def bring_up_to_date(
     line: StepLine,
     is_refused: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[str, Path], Outside]:
-    """Bring libraries up to date, and ``others``, which are in no library. Return the libraries, by path in the wheel,
-    and what was read elsewhere.
+    """Bring libraries up to date, and the units ``others``, which are in no library. Return the libraries, by path in
+    the wheel, and the files outside of the build that compilers read.
 
-    Another description of a compiler recompiles everything. At most ``jobs`` commands run at once; they are ended once
-    ``is_refused`` returns True.
+    A change of a compiler's description recompiles everything. At most ``jobs`` commands run at once. They are ended
+    once ``is_refused`` returns True.
     """
     work, toolchain = layout.work, snapshot.toolchain
     every = [*(unit for product in products for unit in product.units), *others]
-    # Each once. Mistakes are in the user's own, which come first; of them those for CUDA last, which take minutes. What
-    # is compiled once more for another CPU capability is at the end, since few mistakes are of one capability alone.
+    # Each unit once. The user's sources come first, since mistakes are there; of these, CUDA sources, which take
+    # minutes, come last. Sources for further CPU capabilities are at the end: few mistakes concern only one.
     again = set(toolchain.capabilities[1:])
     units = sorted(
         dict.fromkeys(every), key=lambda unit: (unit.capability in again, bool(unit.narrow), unit.compiler == NVCC)
     )
     files = _input_files(layout, snapshot, compilers)
     files.begin()
-    # Debug information has paths of the folder.
+    # Objects with debug information contain paths of this folder, so other folders cannot use them.
     store = Store(layout.own_objects if toolchain.has_debug_info else objects_of_all(), files)
     objects = Objects(units, work, files, store, compilers, is_for_edits=toolchain.is_for_edits)
     preambles = Preambles(work, files, toolchain.description)
@@ -83,8 +83,8 @@ def bring_up_to_date(
 
 
 def settle(objects: Objects, files: InputFiles, line: StepLine, attempt: Callable[[Sequence[Unit]], None]) -> set[Unit]:
-    """Call ``attempt`` with the units that must be compiled; again, for those whose headers change meanwhile. Return
-    all that were compiled.
+    """Call ``attempt`` with the units that must be compiled, and again with those whose headers changed during
+    compilation. Return all units that were compiled.
     """
     compiled: set[Unit] = set()
     for _ in range(_TRIES):
@@ -111,7 +111,7 @@ def _input_files(layout: Layout, snapshot: Snapshot, compilers: Mapping[str, Com
 
 
 def outside_of(objects: Objects, libraries: Iterable[Path]) -> Outside:
-    """Return what compilers read outside of the build, with the libraries' content where a manifest is not whole."""
+    """Return the files outside of the build that compilers read; if a manifest is not whole, hash libraries, too."""
     manifests = [found.manifest for found in objects.found.values()]
     outside = Outside.of(manifests)
     if all(each.is_whole for each in manifests):

@@ -1,7 +1,7 @@
 """Leave the initializers of a library to the program that opens it.
 
-The loader calls them while it opens a library, where an exception ends the process. Under another tag it does not find
-them: `templates/loads.cpp` calls them, and an exception is an error of the build.
+The loader calls initializers while it opens a library, where an exception ends the process. It does not find them under
+another tag: `templates/loads.cpp` calls them, and returns an exception as an error.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
-# As in templates/loads.cpp; the range is for operating systems, and the loader ignores what it does not know.
+# The tags in templates/loads.cpp. They are in the range for operating systems, and the loader ignores unknown tags.
 _TAGS = {"DT_INIT_ARRAY": 0x6FFFE001, "DT_INIT_ARRAYSZ": 0x6FFFE002}
 
 
 def leave_initializers(library: Path) -> None:
-    """Rename the tags of the library's array of initializers."""
+    """Change the tags of a library's array of initializers, so that the loader ignores it."""
     with library.open("r+b") as file:
         section = ELFFile(file).get_section_by_name(".dynamic")
         assert isinstance(section, DynamicSection), library

@@ -1,4 +1,4 @@
-"""Which libraries must be linked: those whose plan or objects have changed since they were linked."""
+"""Find the libraries that must be linked again, because their plan or their inputs have changed."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from .units import Unit
 
 
 class Libraries:
-    """The libraries with these ``plans``, in the folder ``work``. Beside each is a hash of what it was linked from."""
+    """The libraries of ``plans`` in the folder ``work``. A file beside each library holds a hash of its inputs."""
 
     def __init__(self, work: Path, plans: Sequence[LinkPlan]) -> None:
         self._work = work
         self._plans = plans
 
     def stale(self, found: Mapping[Unit, StoredObject]) -> list[Product]:
-        """Return the libraries that must be linked. They are deleted, since they were linked from other objects."""
+        """Return the libraries that must be linked, and delete their outdated files."""
         stale = []
         for plan, digest in self._digests(found):
             plan.write(self._work / plan.product.plan)
             library, note = self._work / plan.product.path, self._note(plan)
             if not (digest and library.is_file() and note.is_file() and note.read_text(encoding="utf-8") == digest):
-                # A build that fails may link it from objects that the next build does not have.
+                # If this build fails, it may have linked the library from objects that the next build does not use.
                 note.unlink(missing_ok=True)
                 library.unlink(missing_ok=True)
                 stale.append(plan.product)
         return stale
 
     def note(self, found: Mapping[Unit, StoredObject]) -> None:
-        """Note what the libraries were linked from."""
+        """Write the hash of each library's inputs."""
         for plan, digest in self._digests(found):
             write_if_changed(self._note(plan), digest)
 
@@ -42,9 +42,9 @@ class Libraries:
         return self._work / f"{plan.product.path}.inputs"
 
     def _digests(self, found: Mapping[Unit, StoredObject]) -> Iterator[tuple[LinkPlan, str]]:
-        """Yield a hash of what decides about each library; empty where an object is missing, or will be another."""
+        """Yield each plan with a hash of its inputs; empty if an object is missing, or its headers keep changing."""
         digests: dict[str, str] = {}
-        for plan in self._plans:  # those that a library loads come before it
+        for plan in self._plans:  # a library comes after those that it loads
             product = plan.product
             parts = [hash_of_builder(), repr(plan)]
             parts += [found[unit].state if unit in found else "" for unit in (*product.units, *product.provided)]

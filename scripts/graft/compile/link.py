@@ -1,4 +1,4 @@
-"""``python -m graft.compile.link PLAN``: link one library. ninja runs it for those that `Libraries` finds stale."""
+"""``python -m graft.compile.link PLAN``: link one library. ninja runs it for each one that `Libraries` finds stale."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Linker:
         partial = target.with_name(f"{target.name}.partial")
         objects = [table, *(self._object_of(unit, guards) for unit in self._product.units), *called]
         defined = [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
-        # The loader would resolve symbols that the base exports, too, to the base's. So they are local to this library.
+        # Make symbols that the base exports, too, local: the loader would resolve this library's uses to the base's.
         own = target.with_name(f"{target.name}.map")
         write_if_changed(own, "".join(["{\n  local:\n", *(f"    {name};\n" for name in self._in_both), "};\n"]))
         defined += [f"-Wl,--version-script={own}"] if self._in_both else []
@@ -105,12 +105,12 @@ class Linker:
 
     @cached_property
     def _in_both(self) -> list[str]:
-        """The names that both the product and a library of the base define for others."""
+        """The strong symbols that both the product and a library of the base export."""
         own = {name for _, file in self._objects for name in file.defined(weak=False, hidden=False)}
         return sorted(name for library in self._bound for name in library.find(own, EXPORTED))
 
     def stubs(self) -> dict[str, StubBindings]:
-        """Return the kernels and stubs that the product and the base both have, by library of the base."""
+        """Return the kernels and stubs that both the product and the base have, by the base's library."""
         sizes: dict[str, int] = {}
         names: set[str] = set()
         for _, file in self._objects:
@@ -119,8 +119,10 @@ class Linker:
         return {each.name: bindings_of(each, names, sizes, self._toolchain) for each in self._bound}
 
     def unresolved(self) -> set[str]:
-        """Return the symbols that the product needs and that neither it nor a library loaded with it exports. Refuse a
-        symbol that it defines twice.
+        """Return the symbols that the product uses, but neither defines nor finds exported by another library.
+
+        Raises:
+            BuildError: the product defines a symbol twice.
         """
         owners: dict[str, list[Unit]] = {}
         for unit, file in self._objects:
@@ -143,26 +145,26 @@ class Linker:
         return needed - self._toolchain.linked_in
 
     def _exported_by_libraries(self) -> Iterator[Iterable[str]]:
-        """Yield what the libraries of settings define for others."""
+        """Yield the symbols that each library of the settings exports or, if it is static, defines."""
         libraries = self._product.libraries
         every = {*libraries.linked, *(each.path for each in libraries.bundled)}
         yield from (SymbolFile(path).exported() for path in every if is_elf(path))
         yield from (self._toolchain.symbols_of(path) for path in libraries.archives)
 
     def _of_all_capabilities(self, unit: Unit, file: SymbolFile) -> Iterator[str]:
-        """Yield what other builds, which compile ``unit`` for each CPU capability, would define more than once."""
+        """Yield the symbols of ``unit`` that a build for several CPU capabilities would define more than once."""
         capability = self._toolchain.capabilities[0]
         if self._toolchain.is_for_edits and unit.capability:
-            # The names of members of DispatchStub, and of what is in the namespace of a capability, differ.
+            # Members of DispatchStub, and names in a capability's namespace, contain its name, so they differ.
             yield from (name for name in file.defined(weak=False) if f"{len(capability)}{capability}" not in name)
 
     def bound(self, unresolved: Iterable[str]) -> list[Bound]:
-        """Find ``unresolved`` symbols among the hidden functions of the base's libraries. Check that all are found: the
-        linker cannot, since the interpreter's symbols, too, are missing until it runs.
+        """Find ``unresolved`` symbols among the hidden functions of the base's libraries, and check that all are found.
+        The linker cannot check this: Python's symbols are undefined, too, until it loads the library.
         """
         bound = bind_hidden(unresolved, self._bound)
         if missing := set(unresolved).difference(*(functions for _, functions in bound)):
-            # Code accesses variables without a call.
+            # A trampoline cannot bind a variable, since code accesses it without a call.
             hides = [library.name for library in self._bound if library.find(missing, DATA)]
             cause = f"other libraries cannot use hidden variables of {' and '.join(hides)}" if hides else ""
             needs = [(unit, file.undefined()) for unit, file in self._objects]
@@ -172,10 +174,10 @@ class Linker:
         return bound
 
     def _require_own_helpers(self, bound: Iterable[str]) -> None:
-        """Check that no formula calls PyTorch's function where a folder has one: the check compares names of types, and
-        does not see which instantiations a template has.
+        """Check that no formula calls PyTorch's function where a folder defines one. The earlier check of the folder
+        compares only names of types, and does not see which instantiations a template has.
         """
-        from ..inputs.helpers import MANGLED, helpers_of, is_same  # tree-sitter, which few links need
+        from ..inputs.helpers import MANGLED, helpers_of, is_same  # imports tree-sitter, which few links need
 
         symbols = [name for name in bound if name.startswith(MANGLED)]
         own = helpers_of(self._natives).defined if symbols else ()
@@ -189,7 +191,7 @@ class Linker:
                 raise BuildError(what, todo=todo)
 
     def _named(self, symbols: Mapping[str, Iterable[Unit]]) -> dict[str, list[str]]:
-        """Return the demangled names of symbols, each with its sources as the user knows them."""
+        """Map the demangled name of each symbol to the user's files that its units compile."""
         names = run(["c++filt"], stdin="\n".join(symbols)).stdout.splitlines()
         return dict(zip(names, [list(map(self._user_file, units)) for units in symbols.values()], strict=True))
 
@@ -198,13 +200,13 @@ class Linker:
         return saved_natives(self._note)
 
     def _user_file(self, unit: Unit) -> str:
-        """Return the user's file that a unit compiles; the unit's own if it is generated."""
+        """Return the user's file that a unit compiles; the generated source if there is none."""
         is_own = unit.source.is_relative_to(SOURCES)
         return str(self._natives.file(unit.source.relative_to(SOURCES)) if is_own else unit.source)
 
     def _aliases(self, unresolved: Iterable[str]) -> dict[str, str]:
-        """Return the symbols of kernels for CPU capabilities that are not compiled, the static members ``AVX2`` etc. of
-        ``at::native::DispatchStub``, each with the symbol to use instead.
+        """Map unresolved kernels for CPU capabilities that are not compiled to the kernel of the one that is. Their
+        symbols are static members of ``at::native::DispatchStub``, such as ``AVX2``.
         """
         if not self._toolchain.is_for_edits:
             return {}
@@ -223,7 +225,7 @@ class Linker:
     def _compiled_table(
         self, bound: Iterable[Bound], stubs: Mapping[str, StubBindings], guards: Sequence[Guard]
     ) -> Path:
-        """Compile the table that binds hidden functions, and replaces kernels."""
+        """Compile the table that binds hidden functions and replaces kernels. Return its object file."""
         defined = {name for _, file in self._objects for name in file.defined()}
         table = trampoline_table(
             bound,
@@ -247,13 +249,13 @@ class Linker:
 
 
 def arguments_of(libraries: LinkedLibraries, beside: Path) -> Iterator[str | Path]:
-    """Yield the linker's arguments for what settings link: for the copies in ``beside`` of what is contained."""
+    """Yield the linker's arguments for the libraries of settings. Bundled ones are linked as copies in ``beside``."""
     copies = {each.path: beside / each.name for each in libraries.bundled}
     for path in libraries.linked:
-        # A library without a soname would be needed by its path here.
+        # For a library without a soname that is given by its path, the linker would record that path.
         is_elsewhere = path not in copies and is_elf(path)
         yield from [f"-L{path.parent}", f"-l:{path.name}"] if is_elsewhere else [copies.get(path, path)]
-    # What is linked in is not for others.
+    # Do not export the symbols of static libraries.
     yield from (f"-Wl,--exclude-libs,{path.name}" for path in libraries.archives)
     if copies:
         yield f"-Wl,-rpath-link,{beside}"

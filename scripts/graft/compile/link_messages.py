@@ -1,4 +1,4 @@
-"""What a link lacks, or has twice, in the words of the user: the place in the native folder, and what to do."""
+"""Explain undefined and repeated symbols of a link: their place in the native folder, and what to do."""
 
 from __future__ import annotations
 
@@ -36,13 +36,18 @@ def explain_undefined(callers: Mapping[str, Iterable[str]], natives: NativeFolde
 
 
 def explain_repeated(owners: Mapping[str, Iterable[str]], natives: NativeFolders) -> str:
-    """Return a line for each symbol that several sources define, its ``owners``, like ``explain_undefined``."""
+    """Return a line for each symbol that several sources define: where, and what to do.
+
+    Args:
+        owners: the sources that define each symbol, by its demangled name.
+        natives: the native folders.
+    """
     sources = _read_sources(natives)
     return "\n".join(_twice(symbol, [*dict.fromkeys(files)], sources) for symbol, files in owners.items())
 
 
 def _read_sources(natives: NativeFolders) -> list[Source]:
-    from ..inputs.cplusplus import read_sources  # tree-sitter, which no other error needs
+    from ..inputs.cplusplus import read_sources  # imports tree-sitter, which no other error needs
 
     return read_sources(natives)
 
@@ -85,7 +90,9 @@ def _twice(symbol: str, files: list[str], sources: list[Source]) -> str:
 
 
 def _defining(symbol: str, sources: list[Source], *, are_alike: bool) -> list[Definition]:
-    """Return the definitions of the function, or of all with its name, that other files can call."""
+    """Return the definitions of functions named like ``symbol`` that other files can call; if ``are_alike``, only those
+    in the same namespace with as many parameters.
+    """
     scope, name = symbol.partition("(")[0].rpartition("::")[0], _name_of(symbol)
     every = [each for source in sources for each in source.definitions]
     found = [each for each in every if each.name == name and not each.macro and not each.is_local]
@@ -104,7 +111,7 @@ def _name_of(symbol: str) -> str:
 
 def _asks_for(entry: Entry, symbol: str) -> bool:
     scope, _, kernel = symbol.partition("(")[0].rpartition("::")
-    if kernel in ("impl", "meta"):  # of a class
+    if kernel in ("impl", "meta"):  # a method of a structured kernel's class
         scope, _, kernel = scope.rpartition("::")
         kernel = kernel.removeprefix("structured_")
     names = (name.rpartition("::") for name in entry.kernels.values())

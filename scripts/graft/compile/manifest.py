@@ -1,8 +1,8 @@
-"""What a compiler looked for: the files that it read, and those that it would have read instead if they were there.
+"""Manifests of what a compiler looked for: files that it read, and files that it would have read if they existed.
 
-ccache's manifests hold the first. Here they also hold what was absent: a header that would hide one that was read, and
-what ``__has_include`` asked for. So an object is used again exactly while a compiler would find the same. Contents
-decide, never times: these go back with the clock, and packages and copies of files keep them.
+ccache's manifests list only the files that were read. These also list absent files: headers that would hide one that
+was read, and those that ``__has_include`` asked for. So an object is reused exactly as long as a compiler would find
+the same files. Files are compared by content, never by time: clocks go back, and packages and copies keep old times.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ABSENT = ""
 # The base. Its files are never changed in place.
 _BASE = "../base/"
 
-# What a text asks for by a name that is no include: group 1, 2 or 3; no group if the name is computed.
+# A file that a text names without ``#include``: in group 1, 2 or 3; in no group if the name is computed.
 _ASKS = re.compile(
     rb"""__has_include(?:_next)?[ \t]*\([ \t]*(?:["<]([^">\n]{1,250})[">])?"""
     rb"""|\.incbin\b(?:[ \t]*\\?"(/[^"\\\n]{1,250}))?"""
@@ -37,13 +37,13 @@ _QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]{1,250})"', re.M)
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an object was compiled from.
+    """The files that an object was compiled from.
 
     Args:
         looked: the hash of each file that the compiler looked for, by its path from the work folder.
-        named: the headers that the build wrote, in any folder, with the file name of one of these. A new one may hide a
-            header that was read.
-        is_whole: False if a source computes a name, so that other files may count.
+        named: by file name of ``looked``, the headers of that name that the build wrote, in any folder. A new one may
+            hide a header that was read.
+        is_whole: False if a source computes the name of a file, so that it may depend on unknown files.
     """
 
     looked: Mapping[str, str]
@@ -51,7 +51,7 @@ class Manifest:
     is_whole: bool = True
 
     def holds(self, files: InputFiles) -> bool:
-        """Return whether a compiler would find the same."""
+        """Return whether a compiler would find the same files."""
         return files.named(self.looked) == self.named and files.are(self.looked)
 
 
@@ -63,7 +63,7 @@ class InputFiles:
         written: the folders of the headers that a build writes, which are searched before others.
         searched: the other folders of headers, in the compiler's order.
         installed: other folders of headers that no user writes: Python's, the CUDA toolkit's.
-        given: those of ``searched`` that the user names, and may write.
+        given: the folders of ``searched`` that the user names, whose files may change.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class InputFiles:
         return all(self.hash(name) == hash_ for name, hash_ in hashes.items())
 
     def named(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """Return the headers that a build wrote with the names of these files, by name."""
+        """Return the headers that the build wrote under the file names of ``names``, by file name."""
         return {name: self._named[name] for name in map(_last, names) if name in self._named}
 
     def manifest(self, read: Sequence[str]) -> tuple[Manifest, list[str]]:
-        """Return the manifest of a compiler that read these files, and the files that may have changed meanwhile."""
+        """Return the manifest of a compilation that ``read`` files, and files that may have changed since ``begin``."""
         changed = self.changed(read)
         looked, is_whole = set(read), True
         for name in read:
@@ -116,7 +116,7 @@ class InputFiles:
         return Manifest({name: self.hash(name) for name in sorted(looked)}, self.named(looked), is_whole), changed
 
     def begin(self) -> None:
-        """Note the time, before files are read and compilers are started. It is that of the file system."""
+        """Record the file system's time, before files are read and compilers are started."""
         mark = self._work / "objects/began"
         write_atomically(mark, "")
         self._began = mark.stat().st_mtime_ns
@@ -124,7 +124,7 @@ class InputFiles:
     def changed(self, names: Iterable[str]) -> list[str]:
         """Return the files outside of the work folder that may have changed since ``begin``, and read them again.
 
-        The file system tells when a file changed last, or its links did, whatever its modification time is.
+        A file's change time, and a link's, are compared: programs can set modification times, but not change times.
         """
         changed = []
         for name in filter(is_outside, names):
@@ -140,7 +140,7 @@ class InputFiles:
         return changed
 
     def read(self) -> list[str]:
-        """Return what was read so far."""
+        """Return the files that were read so far."""
         return list(self._hashes)
 
     def _read(self, name: str) -> None:
@@ -154,13 +154,13 @@ class InputFiles:
         if any(word in data for word in _MAY_ASK):
             found = (next(filter(None, match.groups()), None) for match in _ASKS.finditer(data))
             asked += [os.fsdecode(each) if each else None for each in found]
-        if is_outside(name) and not name.startswith(self._installed):  # the compiler looks beside it first
+        if is_outside(name) and not name.startswith(self._installed):  # the compiler looks beside the file first
             asked += map(os.fsdecode, _QUOTED.findall(data))
         if asked:
             self._asked[name] = asked
 
     def _hiding(self, name: str) -> Iterator[str]:
-        """Yield the paths where the compiler looked for a header of its own folders before it found it."""
+        """Yield the paths in searched folders where the compiler looked for a header before it found ``name``."""
         for number, folder in enumerate(self._searched):
             if name.startswith(f"{folder}/"):
                 yield from (before + name.removeprefix(folder) for before in self._searched[:number])
@@ -190,8 +190,8 @@ def files_in(work: Path, folders: Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Outside:
-    """What a complete build read elsewhere: the system's headers, and what sources include or embed by its path. No
-    snapshot has these files.
+    """The files outside of a complete build that compilers read: the system's headers, and files that sources include
+    or embed by path. No snapshot has these files.
 
     Args:
         hashes: the hash of each file, by its path from the work folder.
@@ -203,7 +203,7 @@ class Outside:
 
     @classmethod
     def of(cls, manifests: Iterable[Manifest]) -> Outside:
-        """Return what was read elsewhere for objects."""
+        """Collect the files outside of the build from the manifests of its objects."""
         found: dict[str, str] = {}
         for each in manifests:
             found |= {name: hash_ for name, hash_ in each.looked.items() if is_outside(name)}
@@ -211,11 +211,11 @@ class Outside:
 
     @property
     def contents(self) -> str:
-        """A hash of this that does not depend on where this machine has the files."""
+        """A hash of this that does not depend on the folders of the files."""
         return _digest([self.made, sorted({(_last(name), hash_) for name, hash_ in self.hashes.items()})])
 
     def is_as_read(self, work: Path) -> bool:
-        """Return whether a build would read the same."""
+        """Return whether the files are unchanged, and all of them are known."""
         return not self.made and InputFiles(work).are(self.hashes)
 
 
@@ -224,9 +224,7 @@ def _digest(value: object) -> str:
 
 
 def inputs_of(depfile: Path) -> list[str]:
-    """Return the files that a compiler read, according to the file of dependencies that it wrote for make; none if
-    there is no such file.
-    """
+    """Return the files that a compiler read, from the dependency file that it wrote for make; none without a file."""
     try:
         text = depfile.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

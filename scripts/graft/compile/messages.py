@@ -1,5 +1,5 @@
-"""What compilers and linkers say, on one screen: the first error of each kind in each file, with the user's line that
-causes it and a hint.
+"""Show the errors of compilers and linkers on one screen: the first error of each kind in each file, with a hint and
+the user's line that causes it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _UNKNOWN = 30
 _KINDS = 6
 # The messages of g++ and nvcc for a missing semicolon, after which they skip code that later lines need.
 _UNFINISHED = re.compile(r"expected (?:initializer before|(?:.* or |a )?['\"];['\"])")
-# What g++ says when the kernel has killed the compiler proper, and ninja, when it has killed the driver.
+# The messages of g++ if Linux has killed the compiler proper, and of ninja if it has killed the driver.
 _KILLED = re.compile(r"Killed signal terminated program|^FAILED: \[code=137\]")
-# Characters shown of one message; those of templates can take pages.
+# Characters shown of one message. Messages about templates can take pages.
 _WIDTH = 300
 
 
 def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequence[Path]) -> NoReturn:
-    """End the build with a digest of ninja's ``output``, and hints at headers in the folders ``includes``. A log in
-    ``work`` has everything.
+    """Raise an error with a digest of ninja's ``output``, and write the complete messages to a log in ``work``. Hints
+    name only headers that the folders ``includes`` have.
     """
     natives, sources = snapshot.natives, snapshot.searched
     compiled, linked = relevant(output, sources)
-    # If no command printed anything, ninja says why it failed, and which command was killed.
+    # If no command printed anything, ninja's own messages say why it failed, or which command was killed.
     lines = [line.rstrip("\n") for line in ([*compiled, *linked] or output)]
     whole = "\n".join(lines)
     refuse_full(whole, work)
@@ -75,20 +75,18 @@ def _finding(error: Diagnostic, natives: NativeFolders, includes: Sequence[Path]
 
 
 def is_status(text: str) -> bool:
-    """Return whether ninja says with this line which command has ended, with ``NINJA_STATUS`` as in ``ninja.py``."""
+    """Return whether a line of ninja's reports the end of a command: ``[1/9] ...``, the format in ``ninja.py``."""
     return re.match(r"\[\d+/\d+\] ", text) is not None
 
 
 def named(text: str, natives: NativeFolders, sources: Path) -> str:
-    """Return ``text`` with the user's files instead of those in ``sources``, which compilers read."""
+    """Replace the paths of copies in ``sources``, which compilers read, by the paths of the user's files."""
     own = re.compile(rf"{re.escape(str(sources))}/([\w./+-]+)")
     return own.sub(lambda match: str(natives.found_at(Path(match[1]))), text)
 
 
 def relevant(output: Iterable[str], sources: Path) -> tuple[list[str], list[str]]:
-    """Return the messages of compilers and those of linkers, without ninja's own, and with absolute names of files in
-    ``sources``.
-    """
+    """Split output into messages of compilers and of linkers, without ninja's. Paths in ``sources`` become absolute."""
     compiled: list[str] = []
     linked: list[str] = []
     into = compiled
@@ -109,7 +107,7 @@ def relevant(output: Iterable[str], sources: Path) -> tuple[list[str], list[str]
 
 
 def digest(errors: Iterable[Diagnostic], natives: NativeFolders, includes: Sequence[Path]) -> list[str]:
-    """Return lines for the first error of each kind in each file, with hints at headers in the folders ``includes``."""
+    """Return lines for the first error of each kind in each file. Hints name only headers that ``includes`` have."""
     files: dict[str, dict[str, list[Diagnostic]]] = {}
     for each in errors:
         _blame_formula(each, natives)
@@ -160,7 +158,7 @@ def _blame_formula(error: Diagnostic, natives: NativeFolders) -> None:
 
 
 def _line_of_formula(entry: Entry, generated: str) -> int:
-    """Return the line of the formula with most words in common with generated code; if none, that of the entry."""
+    """Return the line of the formula that shares most words with generated code, or the entry's line if none does."""
     words = set(re.findall(r"[A-Za-z_]\w*", generated))
     shared = {key: len(words.intersection(re.findall(r"\w+", str(text)))) for key, text in entry.fields.items()}
     shared |= {"name": 0}
@@ -169,7 +167,7 @@ def _line_of_formula(entry: Entry, generated: str) -> int:
 
 
 def _of_kind(errors: list[Diagnostic], natives: NativeFolders, includes: Sequence[Path]) -> list[str]:
-    """Show the first of several similar ``errors``, and list the lines of the others."""
+    """Return lines that show the first of several similar ``errors``, and list the source lines of the others."""
     first = errors[0]
     file, line, _ = first.user or (first.file, first.line, first.column)
     lines = [_head(first)]
@@ -197,13 +195,13 @@ def _hint(error: Diagnostic, natives: NativeFolders, includes: Sequence[Path]) -
 
 
 def _in_lines(errors: Iterable[Diagnostic], but: int = 0) -> str:
-    """Return ``in lines 3, 5``: the lines of the user that cause ``errors``, without one; empty if none is known."""
+    """Return ``in lines 3, 5``: the user's lines that cause ``errors``, without the line ``but``; may be empty."""
     numbers = sorted({(each.user or (each.file, each.line))[1] for each in errors} - {but, 0})
     return f"in line{'s' * (len(numbers) > 1)} {_few(numbers)}" if numbers else ""
 
 
 def _short(text: str) -> str:
-    """Return ``text`` with the path of a header of PyTorch at its start as in an ``#include``."""
+    """Shorten the path of a PyTorch header at the start of ``text`` to its form in an ``#include``."""
     return re.sub(r"^\S*/include/(?=(?:ATen|c10|torch)/)", "", text)
 
 

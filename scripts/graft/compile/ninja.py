@@ -1,4 +1,4 @@
-"""The ninja file of a build, which says how to compile and link; and ninja's progress and errors."""
+"""Write the ninja file that compiles and links a build. Run ninja, and show its progress and errors."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from .nvcc import Compiler
 from .products import LINKED, Product
 from .units import INCLUDES, NVCC, Unit
 
-# The file for what stays apart from the operators.
+# The ninja file for extensions that stay separate libraries.
 EXTENSIONS = "extensions.ninja"
 
 _NINJA = Path(ninja.BIN_DIR) / "ninja"
 
-# The variable of the environment with what is put before each compiler.
+# The environment variable with the command that is put before each compiler, for example ccache.
 LAUNCHER = "GRAFT_LAUNCHER"
 
-# Seconds until an error is shown. At the end of the build all are shown, so one that ends it is not shown twice.
+# Seconds until an error is shown. The end of the build shows all errors, so one just before it is not shown twice.
 _SHOWN_AFTER = 1
 
-# Whether a compiler reports an error in a header. Narrow headers have all that the text of a source names, so errors in
-# the source are its own; but a header that it includes may need more.
+# Succeeds if a compiler reported an error in a header. Narrow headers declare all that the text of a source names, so
+# errors in the source are its own. But a header that it includes may need more.
 _LACKS = r"grep -q '^[^ :]*\.h:.* error: '"
 
 # For __DATE__ and __TIME__: 1980, the first date that a member of a wheel can have.
@@ -45,14 +45,14 @@ _EPOCH = "315532800"
 def text_of(units: Sequence[Unit], products: Iterable[Product], compilers: Mapping[str, Compiler]) -> str:
     """Return the ninja file that compiles units, in this order as far as parallel jobs allow, and links libraries."""
     text = io.StringIO()
-    writer = Writer(text)  # type: ignore[arg-type]  # says str
+    writer = Writer(text)  # type: ignore[arg-type]  # is annotated with TextIOWrapper
     _write_units(writer, units, compilers)
     _write_links(writer, products)
     return text.getvalue()
 
 
 def command_of(unit: Unit, compiler: Compiler) -> str:
-    """Return the command that compiles a unit, as a ninja file has it: ``$in`` is the source, ``$out`` the object."""
+    """Return the command that compiles a unit, for a ninja file: ``$in`` is the source, ``$out`` the object."""
     # The shell inserts the launcher, so that changing it recompiles nothing.
     command = f"SOURCE_DATE_EPOCH={_EPOCH} $${LAUNCHER} {_typed(compiler.compiler)}"
     flags = _typed(*compiler.flags)
@@ -60,7 +60,8 @@ def command_of(unit: Unit, compiler: Compiler) -> str:
     complete = "mv -f $out.part $out"
     wide = f"{command} {flags} {compiling}"
     if unit.is_tried:
-        # Some immediate operands are constants for the optimizer only, so errors are those of the wheel's build.
+        # If compiling without optimization fails, compile as for a wheel: only that makes some immediate operands
+        # constants.
         return f"{{ {wide} -O0 2>$out.errors || {wide}; }} && : >$out.part && {complete}"
     if unit.narrow:
         narrow = f"{command} {_typed(*(f'-I{folder}' for folder in unit.narrow))} {flags} {compiling} 2>$out.narrow"
@@ -70,14 +71,14 @@ def command_of(unit: Unit, compiler: Compiler) -> str:
 
 
 def _searched(unit: Unit) -> list[str]:
-    """Return the flags for the folders of headers; the flags of an extension's units have all of them."""
+    """Return the flags for the folders of headers; none for an extension's unit, whose own flags name them all."""
     quoted = quoted_flag(INCLUDES[0])
     own = [*(f"-I{folder}" for folder in INCLUDES), f"-Xcompiler={quoted}" if unit.compiler == NVCC else quoted]
     return [] if unit.is_of_extension else own
 
 
 def _write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, Compiler]) -> None:
-    """Write a rule for each command, and what it compiles."""
+    """Write a rule for each command, and a build statement for each unit."""
     rules: dict[str, str] = {}
     for unit in units:
         command = command_of(unit, compilers[unit.compiler])
@@ -88,12 +89,12 @@ def _write_units(writer: Writer, units: Sequence[Unit], compilers: Mapping[str, 
 
 
 def _typed(*words: str) -> str:
-    """Return words for a shell, in a ninja file."""
+    """Quote words for the shell, and escape them for a ninja file."""
     return escape(shlex.join(words))
 
 
 def _write_links(writer: Writer, products: Iterable[Product]) -> None:
-    """Write how libraries are linked, each as soon as its objects are there."""
+    """Write the links of libraries. Each runs as soon as its inputs are complete."""
     writer.rule("link", f"{_typed(sys.executable)} -m graft.compile.link $in", description="link $out")
     for product in products:
         inputs = [unit.target for unit in (*product.units, *product.provided)]
@@ -110,14 +111,14 @@ def run(
     keep: Callable[[], None],
     file: str = "build.ninja",
 ) -> tuple[bool, list[str]]:
-    """Run ninja for a ``file``, and show its progress, and the first error of each source while others are compiled.
-    Call ``keep`` when a command has ended. Return whether all succeeded, and ninja's output.
+    """Run ninja on ``file``. Show its progress, and the first error of each command while others run. Call ``keep``
+    after each command. End ninja once ``is_refused`` returns True. Return whether all succeeded, and the output.
     """
     output: list[str] = []
     command = [str(_NINJA), "-C", str(layout.work), "-f", file, "-j", str(jobs), "-k", "0"]
     of_one: list[str] = []  # what a command printed, up to its first error
     is_told = False
-    found: list[tuple[float, str]] = []  # errors to show, and when they were found
+    found: list[tuple[float, str]] = []  # when errors were found, and the errors to show
 
     def read(text: str) -> None:
         nonlocal is_told
@@ -144,5 +145,5 @@ def run(
         "NINJA_STATUS": "[%f/%t] ",
         "PYTHONPATH": python_path(),
     }
-    held = () if layout.launcher else held_locks()  # a launcher may leave a server
+    held = () if layout.launcher else held_locks()  # a launcher may leave a server running, which would keep them
     return follow(command, read, env=env, watch=show, held=held) == 0, output

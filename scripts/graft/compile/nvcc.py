@@ -53,7 +53,7 @@ class Nvcc:
     compiles for, like ``90a``.
 
     Args:
-        linked: the toolkit with the libraries, if that is another: one for the architecture of the host code.
+        linked: the toolkit with the libraries, if the host code is for another architecture; else None.
     """
 
     folder: Path
@@ -63,12 +63,12 @@ class Nvcc:
 
     @cached_property
     def description(self) -> str:
-        """The versions that it and its host compiler report."""
+        """The versions of nvcc and its host compiler, and the GPU architectures."""
         return f"{run([self.compiler, '--version']).stdout}; {self.host.description}; {' '.join(self.architectures)}"
 
     @property
     def compiler(self) -> str:
-        """Its path."""
+        """The path of nvcc."""
         return str(self.folder / "bin/nvcc")
 
     @property
@@ -91,7 +91,7 @@ class Nvcc:
             )
 
     def libraries(self, needed: tuple[str, ...]) -> list[Path]:
-        """Return the toolkit's libraries among those that a library of the base ``needed``."""
+        """Return the paths of the libraries ``needed`` that the toolkit has."""
         names = (f"targets/{self.host.architecture.cuda}/lib", "lib", "lib64")
         folders = [(self.linked or self.folder) / name for name in names]
         found = (next((each / name for each in folders if (each / name).is_file()), None) for name in needed)
@@ -102,7 +102,7 @@ Compiler: TypeAlias = Toolchain | Nvcc
 
 
 def sources_for_cuda(native: NativeFiles) -> list[Path]:
-    """Return what is compiled only if there is nvcc: sources for it, and what is C++ beside them."""
+    """Return the sources that are compiled only if there is nvcc: CUDA sources, and C++ sources in ``cuda/``."""
     return [file for file in native.cuda if file.suffix in COMPILED]
 
 
@@ -110,7 +110,7 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: CudaSettings, line:
     """Return the nvcc for ``base``.
 
     Raises:
-        UnavailableError: there is no toolkit, and pip cannot have one.
+        UnavailableError: there is no toolkit, and pip cannot install one.
     """
     folder = _find_toolkit(pin, base.cuda, wanted.home, line)
     is_native = host.machine == platform.machine()
@@ -126,11 +126,11 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: CudaSettings, line:
 
 
 def _find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine, machine: str = platform.machine()) -> Path:
-    """Return the folder of the toolkit for the version ``cuda`` on a ``machine``, and note in ``line`` which one it is.
-    That is ``home``, the value of ``CUDA_HOME``, if it is of this version.
+    """Return the folder of the toolkit of version ``cuda`` for a ``machine``, and set ``line.note`` to its origin.
+    ``home``, the value of ``CUDA_HOME``, is used if it has this version.
 
     Raises:
-        UnavailableError: there is none, and pip cannot have one.
+        UnavailableError: there is no toolkit, and pip cannot install one.
     """
     return _toolkit_of_user(cuda, home, line) or _toolkit_of_pin(pin, cuda, line, machine)
 
@@ -175,7 +175,7 @@ def _toolkit_of_pin(pin: Pin, cuda: str, line: StepLine, machine: str) -> Path:
             raise
         line.note = f"{len(packages)} packages from pip"
 
-    # Another list of packages gets another folder, so the files that compilers read now do not change.
+    # Each list of packages has a folder of its own, so that files which compilers are reading do not change.
     content = hashlib.sha256("\n".join(map(" ".join, packages.items())).encode()).hexdigest()
     folder = store() / f"cuda-toolkits/{cuda}-{content[:8]}"
     with held(folder, [Layer(content, add)]):

@@ -1,4 +1,4 @@
-"""The objects of a build: those that the store has, and those that must be compiled."""
+"""Find the objects of a build in the store, and the sources that must be compiled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .preambles import PREAMBLES
 from .store import Store, StoredObject, key_of
 from .units import Unit
 
-# The manifest of an object whose compiler wrote no dependencies, or whose headers go on changing.
+# The manifest of an object whose compiler wrote no dependencies, or whose headers keep changing.
 _UNKNOWN = Manifest({}, {}, is_whole=False)
 
 
@@ -22,8 +22,8 @@ class Objects:
         is_for_edits: whether objects that were compiled with a precompiled header may be used.
 
     Attributes:
-        found: the objects, by unit; without those that must be compiled.
-        taken: the units whose objects the store had and the work folder had not.
+        found: the objects, by unit. Units that must be compiled are missing.
+        taken: the units whose objects the work folder lacked and the store had.
         disturbed: a file that changed while a unit was compiled, by unit.
     """
 
@@ -47,7 +47,7 @@ class Objects:
         self.disturbed: dict[Unit, str] = {}
 
     def missing(self) -> list[Unit]:
-        """Look for the objects. Return the units that must be compiled, whose objects are deleted."""
+        """Look up the objects in the store. Return the units that must be compiled, and delete their old objects."""
         for unit, key in self._keys.items():
             if unit in self.found and self.found[unit].manifest.holds(self._files):
                 continue
@@ -62,10 +62,10 @@ class Objects:
         return [unit for unit in self._keys if unit not in self.found]
 
     def keep(self, compiled: Mapping[Unit, Unit]) -> None:
-        """Keep the objects that are there, so that a killed build loses no others.
+        """Store the objects that are complete, so that a killed build loses only the others.
 
         Args:
-            compiled: for each unit the one that was compiled, which may use a precompiled header.
+            compiled: by unit, the unit that was compiled in its place, which may use a precompiled header.
         """
         for unit, made in compiled.items():
             target = self._work / unit.target
@@ -81,6 +81,6 @@ class Objects:
                 self.found[unit] = self._store.keep(self._keys[unit], target, manifest, is_exact=not made.needed)
 
     def accept(self) -> None:
-        """Use objects whose headers go on changing, in this build alone."""
+        """Use the objects whose headers keep changing, in this build only."""
         for unit in self.disturbed:
             self.found[unit] = StoredObject(_UNKNOWN, "", is_new=True)

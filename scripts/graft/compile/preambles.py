@@ -1,9 +1,9 @@
 """Precompile the headers that a source includes first, once it was edited twice within an hour. This halves the time of
-its next compilations; a single edit would wait for nothing.
+its next compilations. After a single edit there may be none.
 
 A precompiled header of g++ holds the compiler's state after the preamble, and is valid only for the same flags. The
-source is unchanged: its own ``#include`` lines find that everything was read already. A source that includes a file
-without a guard, such as another source, has no such header.
+source is unchanged: include guards make its own ``#include`` lines read nothing again. A source whose preamble includes
+a file without a guard, such as another source, has no precompiled header.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from .units import CXX, Unit
 # The folder of precompiled headers, in the work folder.
 PREAMBLES = "preambles"
 
-# How many are kept in a work folder: each has up to half a gigabyte.
+# How many precompiled headers are kept in a work folder. Each takes up to half a gigabyte.
 _KEPT = 2
 
-# How many seconds after an edit another one shows that someone works on the source.
+# Two edits within this many seconds show that someone works on the source.
 _SOON = 3600
 
 # The lines that a preamble may consist of; any other line ends it.
 _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\n]*|define[^\n\\]*|pragma once)\n)*')
 
-# An include by a path, and what lets a file be read once only.
+# An include by an absolute path, and the guard of a file that is read only once.
 _ELSEWHERE = re.compile(r'#[ \t]*include[ \t]*"(/[^"\n]+)"')
 _GUARD = re.compile(
     r"^[ \t]*#[ \t]*pragma[ \t]+once\b"
@@ -56,14 +56,14 @@ class Preambles:
         self.makers: list[Unit] = []
 
     def use(self, units: Iterable[Unit]) -> dict[Unit, Unit]:
-        """Return for each unit that is compiled the one that uses its precompiled header, if it is valid. If not, and
-        the source was edited twice, one is made meanwhile, for the next time.
+        """Map each unit to the unit to compile in its place, which uses a precompiled header if there is a valid one.
+        If there is none, and the source was edited twice, ``makers`` gets a unit that makes one for the next build.
         """
         self.makers = []
         return {unit: self._with_preamble(unit) for unit in units}
 
     def note(self) -> None:
-        """Note what the headers were made from that were precompiled. Delete all but those that were used last."""
+        """Write the manifests of the headers that this build precompiled. Delete all but the last used headers."""
         for maker in self.makers:
             note = self._work / maker.source.with_suffix(".json")
             read = inputs_of(self._work / f"{maker.target}.d")
@@ -81,7 +81,7 @@ class Preambles:
         preamble = f"{first}{preamble_of(text)}"
         if not is_own or "#include" not in preamble or not self._is_read_once(unit.source, preamble, _searched(unit)):
             return unit
-        # No header that the source includes has this name: compilers look beside the preamble first.
+        # Compilers look for quoted headers beside the preamble first. No header that a source includes has this name.
         header = Path(PREAMBLES, *unit.target.with_suffix(".preamble.h").parts[1:])
         made, note = header.with_name(f"{header.name}.gch"), self._work / header.with_suffix(".json")
         stamp = hashlib.sha256("\0".join([preamble, self._compiler, *unit.flags]).encode()).hexdigest()
@@ -100,14 +100,14 @@ class Preambles:
             return replace(unit, flags=(*others, "-include", str(header)), needed=(made,))
         (self._work / made).unlink(missing_ok=True)
         if is_edited_again:
-            # Compiled under the source's name: messages name the source, and it may include files next to it.
+            # Messages name the source, not the preamble. The preamble may include files next to the source.
             write_if_changed(self._work / header, f'{first}#line 1 "{unit.source}"\n{preamble_of(text)}')
             flags = (*others, "-iquote", str(unit.source.parent), "-x", "c++-header")
             self.makers.append(Unit(header, made, flags))
         return unit
 
     def _is_read_once(self, source: Path, preamble: str, searched: Sequence[Path]) -> bool:
-        """Return whether the source's own ``#include`` lines read nothing again that the preamble has."""
+        """Return whether the user's files in the preamble have guards, so that the source reads none of them again."""
         place = SOURCES
         own = included_directly(texts_in(self._work / place), source.relative_to(place), preamble, searched)
         paths = [*(self._work / place / name for name in own), *map(Path, _ELSEWHERE.findall(preamble))]
@@ -123,8 +123,8 @@ def _searched(unit: Unit) -> list[Path]:
 
 
 def _included_first(flags: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Return flags without ``-include``, and lines that include the same. Compilers use one precompiled header only,
-    before any other.
+    """Return flags without ``-include``, and ``#include`` lines for the same headers. Compilers use only one
+    precompiled header, and only as the first header.
     """
     names = [name for flag, name in pairwise(flags) if flag == "-include"]
     others = (flag for before, flag in pairwise(("", *flags)) if "-include" not in (before, flag))
@@ -132,6 +132,6 @@ def _included_first(flags: Sequence[str]) -> tuple[tuple[str, ...], str]:
 
 
 def preamble_of(text: str) -> str:
-    """Return the leading lines with only includes and macros."""
+    """Return the leading lines of a source, which only include files and define macros."""
     found = _PREAMBLE.match(text)
     return found[0] if found else ""

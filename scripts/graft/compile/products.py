@@ -1,4 +1,4 @@
-"""The libraries of a build: which objects go into each, what it loads, and how it is linked."""
+"""Plan the libraries of a build: the objects in each, the libraries that it loads, and how it is linked."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ..inputs.toolchain import Toolchain
 from .nvcc import Nvcc
 from .units import Unit, Units
 
-# Those of each library, of the module torch._C, and of a thin wheel's module, which extends the existing one.
+# The fixed sources of each library, of the module torch._C, and of a thin wheel's module, which extends torch._C.
 _COMMON = ("compatibility.cpp", "trampolines.cpp")
 _MODULE = ("bindings.cpp", "units_of_bindings.cpp", "module.cpp")
 _THIN_MODULE = ("bindings.cpp", "units_of_bindings.cpp", "thin_module.cpp")
-# What a process that loads operators has once, and what each library that it loads has.
+# For graft.load: the fixed sources of the library that a process loads once, and of each library with operators.
 _LOADS = ("compatibility.cpp", "loads.cpp", "bindings.cpp", "loaded_bindings.cpp")
 _LOADED_MODULE = ("units_of_bindings.cpp", "loaded_module.cpp")
 
 _OF_TORCH, _CUDA = ("libtorch_cpu.so", "libc10.so"), "libtorch_cuda.so"
 
 # Loaded by libtorch.so. It does not link to libtorch.so, since libraries that load each other have no initialization
-# order. Its calls are resolved in the running process.
+# order. Its calls of libtorch.so are resolved in the running process.
 OPERATORS_FOR_CUDA = "torch/lib/libtorch_operators_cuda.so"
 
 # The folder of the linked libraries, in the work folder.
@@ -41,14 +41,14 @@ class Product:
         name: its path in the wheel.
         units: the units in it.
         bound: libraries of the base whose functions it calls, exported or hidden.
-        like: a library with the same search path for other libraries.
+        like: a library whose search path for other libraries it gets.
         linked: additional libraries of the base that it loads.
         loaded: libraries of other products that it loads.
         offered: libraries that it loads only if it uses them.
         provided: units of another product that it calls.
         is_python_extension: whether Python loads it.
         is_loaded: whether its initializers are left to the process that loads it.
-        libraries: what settings link it with.
+        libraries: the libraries of settings that it is linked with.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Product:
 
     @property
     def folder(self) -> str:
-        """The folder in the wheel where the libraries lie that it contains."""
+        """The folder of the library in the wheel. The copies of bundled libraries are there, too."""
         return str(Path(self.name).parent)
 
     @property
@@ -80,20 +80,20 @@ class Product:
 
 
 def with_libraries(products: Sequence[Product], libraries: LinkedLibraries) -> list[Product]:
-    """Return products of which those with the folder's own sources are linked with libraries."""
+    """Return the products. Those that contain sources of the user are linked with ``libraries``."""
     own = {product.name for product in products if any(unit.is_own for unit in product.units)}
     return [replace(product, libraries=libraries) if product.name in own else product for product in products]
 
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """What decides about a library, beside the contents of its inputs.
+    """All that a link depends on, except for the contents of its input files.
 
     Args:
         product: the library.
         libraries: the folder of the base's libraries.
         toolchain: the compiler that links it.
-        natives: the file from which messages learn the user's files, ``Snapshot.note``.
+        natives: the file from which messages take the paths of the user's files, ``Snapshot.note``.
     """
 
     product: Product
@@ -102,12 +102,12 @@ class LinkPlan:
     natives: Path
 
     def write(self, path: Path) -> None:
-        """Write this for the process that links the library."""
+        """Write the plan to a file, for the process that links the library."""
         write_if_changed(path, pickle.dumps(self))
 
     @staticmethod
     def read(path: Path) -> LinkPlan:
-        """Return what ``write`` wrote."""
+        """Read a plan that ``write`` wrote."""
         plan: LinkPlan = pickle.loads(path.read_bytes())
         return plan
 
@@ -136,7 +136,7 @@ def products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product
 
 
 def thin_products(package: str, folder: str, units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
-    """Return the libraries of a thin wheel, in a folder of its package. C++ programs use the first without Python."""
+    """Return the libraries of a thin wheel, in a folder of its package. C++ programs use all but the last."""
     beside = Library((), "$ORIGIN", "--enable-new-dtags")
     cuda = _products_for_cuda(f"{package}/{folder}/lib{package}_cuda.so", units, base, nvcc, beside)
     library = Product(
@@ -153,12 +153,12 @@ def thin_products(package: str, folder: str, units: Units, base: Base, nvcc: Nvc
     return [*cuda, library, extension]
 
 
-# The library that all libraries of `loaded_products` call, in a process once.
+# The library that the libraries with operators of `loaded_products` call. A process loads it once.
 LOADS = "loaded/libgraft_loads.so"
 
 
 def loaded_products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[Product]:
-    """Return the libraries that a running process loads. It has loaded those of the base already."""
+    """Return the libraries that a running process loads. The process has already loaded the base's libraries."""
     nowhere = Library((), "", "")
     loads = Product(LOADS, units.named(_LOADS), _OF_TORCH, nowhere, is_python_extension=True)
     cuda: dict[str, Any] = {}
@@ -181,8 +181,8 @@ def loaded_products(units: Units, base: Base, nvcc: Nvcc | None = None) -> list[
 def _products_for_cuda(
     name: str, units: Units, base: Base, nvcc: Nvcc | None, like: Library | None = None
 ) -> list[Product]:
-    """Return the library of the CUDA kernels, if there is one. It searches for other libraries as ``like`` does, or as
-    the base's does.
+    """Return the library of the CUDA kernels, if there are any. It gets the search path of ``like``, or else that of
+    the base's library of CUDA kernels.
     """
     if nvcc is None or not units.cuda:
         return []

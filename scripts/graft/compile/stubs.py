@@ -16,11 +16,11 @@ from ..base.symbols import DATA, SymbolFile, SymbolIndex
 from ..inputs.toolchain import Toolchain
 from .units import Unit
 
-# The symbol of a member begins so, and names a class that ends so.
+# The start of a member's symbol, and the end of the name of a class in it.
 _MEMBER, _CLASS = "_ZN2at6native12DispatchStubI", "_DECLARE_DISPATCH_type"
 
 
-# The end of the symbol of such a member if it is to be PyTorch's (templates/ATen/native/DispatchStub.h).
+# The end of the symbol of a member that gets PyTorch's kernel (templates/ATen/native/DispatchStub.h).
 _STOCK = re.compile(r"NS0_5StockI(.+)EE(E\d+[A-Z0-9]+E)$")
 
 
@@ -32,13 +32,13 @@ class Stub(NamedTuple):
 
     @property
     def symbols(self) -> list[str]:
-        """The symbols that it may have."""
+        """The symbols that it may have: in its namespaces, or in an anonymous one there."""
         scopes, name = f"_ZN2at6native{self.scopes}", f"{len(self.name)}{self.name}E"
         return [f"{scopes}{name}", f"{scopes}12_GLOBAL__N_1{name}"]
 
 
 class ReplacedKernel(NamedTuple):
-    """The symbol of a kernel, and the addresses in the base of the member to write and of the stub."""
+    """A kernel that replaces one of the base's: its symbol, and the addresses of the base's member and stub."""
 
     symbol: str
     member: int
@@ -61,7 +61,7 @@ def stub_of(member: str) -> Stub | None:
 
 
 class SharedStub(NamedTuple):
-    """The symbol of a stub that a source defines again, its address in the base, and its size in bytes."""
+    """A stub that a source defines again: its symbol, its address in the base, and its size in bytes."""
 
     symbol: str
     stock: int
@@ -69,14 +69,14 @@ class SharedStub(NamedTuple):
 
 
 class StockKernel(NamedTuple):
-    """The symbol of a member that gets PyTorch's kernel, and the address in the base of PyTorch's member."""
+    """A member that gets PyTorch's kernel: its symbol, and the address of PyTorch's member in the base."""
 
     symbol: str
     member: int
 
 
 class StubBindings(NamedTuple):
-    """What a product has of the dispatch stubs of a library of the base."""
+    """The kernels and stubs of a product that belong to dispatch stubs of a library of the base."""
 
     kernels: list[ReplacedKernel]
     stubs: list[SharedStub]
@@ -86,16 +86,16 @@ class StubBindings(NamedTuple):
 def bindings_of(
     library: SymbolIndex, names: Iterable[str], sizes: Mapping[str, int], toolchain: Toolchain
 ) -> StubBindings:
-    """Return the kernels and stubs that both a library and a product have.
+    """Return the kernels and stubs that both a library of the base and a product have.
 
-    If the product has kernels for one CPU capability only, they stand for all. A stub that is declared but not defined
-    is not called.
+    If the product has kernels for one CPU capability only, they replace those of all. A stub that the library does not
+    define is left out, since the library does not call it.
 
     Args:
-        library: the library.
+        library: the library of the base.
         names: the symbols that the product defines or uses.
         sizes: the sizes of the variables that it defines.
-        toolchain: what compiles it.
+        toolchain: the compiler of the product.
     """
     kernels: list[ReplacedKernel] = []
     shared: set[SharedStub] = set()
@@ -116,7 +116,7 @@ def bindings_of(
 
 
 def stock_member(symbol: str) -> str:
-    """Return the symbol of PyTorch's member whose kernel the member ``symbol`` gets; empty for other symbols."""
+    """Return the symbol of the PyTorch member whose kernel the member ``symbol`` gets; empty for other symbols."""
     found = _STOCK.search(symbol) if symbol.startswith(_MEMBER) else None
     return f"{symbol[: found.start()]}{found[1]}{found[2]}" if found else ""
 

@@ -1,6 +1,6 @@
-"""Bind functions that the base's libraries define but hide: where they are, and the table that a library has of them.
+"""Bind hidden functions of the base's libraries: find their addresses, and write them into a table in C++.
 
-``templates/trampolines.cpp`` reads the table when the library is loaded.
+``templates/trampolines.cpp`` reads the table when the library that contains it is loaded.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .stubs import StubBindings
 
 _TABLE = Path(__file__).with_name("templates") / "table.cpp.in"
 
-# How the symbols of PyTorch's kernels start in a folder, and in PyTorch. The parts of a symbol: a literal, the length
-# of an identifier, the number of a part that it repeats, or one character.
+# The start of the symbols of PyTorch's kernels, as a folder names them and in PyTorch. A part of a symbol is a literal,
+# the length of an identifier, a reference to an earlier part by its number, or one character.
 _STOCK, _NATIVE = "_ZN2at6native5stock", "_ZN2at6native"
 _PART = re.compile(r"L[a-z]n?\d+E|(?P<length>\d+)|S(?P<number>[0-9A-Z]+)_|.")
 
@@ -30,7 +30,11 @@ Bound = tuple[SymbolIndex, dict[str, int]]
 
 
 def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list[Bound]:
-    """Find each of ``needed`` among the hidden functions of ``libraries``, in this order. Refuse an ambiguous name."""
+    """Find the symbols ``needed`` among the hidden functions of ``libraries``, in this order.
+
+    Raises:
+        BuildError: a library has several functions of one name.
+    """
     left, bound = {name: in_pytorch(name) for name in sorted(needed)}, []
     for library in libraries:
         found = library.find({*left.values()}, FUNCTION)
@@ -47,10 +51,11 @@ def bind_hidden(needed: Iterable[str], libraries: Iterable[SymbolIndex]) -> list
 
 
 def in_pytorch(symbol: str) -> str:
-    """Return the symbol of PyTorch's function of this name: ``at::native::foo`` for ``at::native::stock::foo``.
+    """Return a symbol without the namespace ``stock``: that of ``at::native::foo`` for ``at::native::stock::foo``.
 
-    ``S_``, ``S0_``, ``S1_`` stand for the first, second and third of the name's parts ``at``, ``at::native`` and
-    ``at::native::stock``, and so on, for which there is one less in PyTorch's (Itanium C++ ABI, "Compression").
+    ``S_``, ``S0_``, ``S1_`` and so on refer to the earlier parts of the symbol: ``at``, ``at::native``,
+    ``at::native::stock``. PyTorch's symbol lacks the third part, so the later references are lower by one (Itanium C++
+    ABI, "Compression").
     """
     if not symbol.startswith(_STOCK):
         return symbol
@@ -72,8 +77,8 @@ def trampoline_table(
     guards: Sequence[Guard] = (),
     variants: Sequence[Variant] = (),
 ) -> str:
-    """Return the C++ table of what ``templates/trampolines.cpp`` binds at load time: functions, with a ``jump`` to each
-    (see ``Architecture``), kernels, and what needs more of the processor.
+    """Return the C++ table that ``templates/trampolines.cpp`` binds at load time: hidden functions, each with a
+    ``jump`` to it (see ``Architecture``), kernels of dispatch stubs, and code that needs extra processor features.
     """
     trampolines: list[str] = []
     declared: list[str] = []
@@ -123,7 +128,7 @@ def trampoline_table(
 
 
 def _guard(guard: Guard, slot: int) -> str:
-    """Return C++ that fills the slot of a function that not every processor can run."""
+    """Return C++ that sets the slot of a guarded function: to it if the processor can run it, else to an error."""
     lacks = f"which this processor lacks: {guard.source} was compiled for it (cpu-flags in pyproject.toml)"
     message = json.dumps(f"this needs {' and '.join(guard.features)}, {lacks}")
     throws = f"+[] {{ throw std::runtime_error({message}); }}"
@@ -136,7 +141,7 @@ def _has(features: Iterable[str]) -> str:
 
 
 def _trampoline(name: str, jump: str, slot: int, *, is_exported: bool = False) -> str:
-    """Return the assembly of the function ``name``, which jumps to the address in a slot."""
+    """Return the assembly of a function ``name`` that jumps to the address in a slot."""
     hidden = "" if is_exported else f".hidden {name}\n"
     return (
         f".globl {name}\n{hidden}.type {name}, %function\n.p2align 4\n"

@@ -1,4 +1,4 @@
-"""The translation units of a build: the sources of a native folder and what is generated from it, with their flags."""
+"""Find the translation units of a build: sources of native folders and generated sources, with their flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..inputs.toolchain import Toolchain
 from .nvcc import DEFINITIONS, Nvcc, sources_for_cuda
 from .views import Views
 
-# Headers: the folder's own at its place in PyTorch, those of the new operators, those that wheels lack, the base's.
+# Folders of headers: the native folder's, at its path in PyTorch; new operators'; those that wheels lack; the base's.
 INCLUDES = (
     *("src", "generated/include", "operators", "fixed"),
     *("../base/tree/torch/include", "../base/tree/torch/include/torch/csrc/api/include"),
@@ -27,17 +27,17 @@ INCLUDES = (
 # Messages about macros in generated sources are not shown to users; not tracking macros saves time.
 _GENERATED = ("-ftrack-macro-expansion=0",)
 
-# For what is being edited. They save a fifth to a third of the compile time; calls take 3 to 6 % longer.
+# For generated sources in builds for edits. They save a fifth to a third of compile time. Calls take 3 to 6 % longer.
 _QUICK = ("-O1", "-finline-small-functions", "-findirect-inlining", "-fpartial-inlining")
 _QUICK_REGISTRATIONS = ("-include", "graft_registered.h")
 
-# The parts of a large ``library.cpp``, which are units of their own where edits matter.
+# The parts of a large ``library.cpp``, which are separate units in builds for edits.
 _PARTS_OF_LIBRARY = ("formulas", "operators")
 
 # The names of the compilers in the ninja file.
 CXX, NVCC = "cxx", "nvcc"
 
-# Functions of the processor's own instructions: of x86, of ARM's SVE and NEON.
+# Calls of intrinsics: of x86, and of ARM's SVE and NEON.
 _INTRINSIC = re.compile(r"\b(?:_mm\d*_|__builtin_ia32_|sv\w+_[bfsux]\d|v\w+q?_[bfpsu]\d)\w*\s*\(")
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -50,14 +50,14 @@ class Unit:
     Args:
         source: relative to the work folder.
         target: the object file, relative to the work folder.
-        flags: flags in addition to those of every source.
+        flags: additional flags; those of the compiler apply to every source.
         narrow: folders of headers that declare less than the base's and are much faster to parse, relative to the work
             folder. A source that needs more is compiled without them.
         needed: files that must be built first, relative to the work folder.
         is_tried: whether it is compiled only to find errors; the target stays empty.
-        is_of_extension: whether it belongs to an extension, whose flags have all folders of headers.
+        is_of_extension: whether it belongs to an extension, whose flags name all folders of headers.
         capability: the CPU capability that it is compiled for; empty if it is compiled once.
-        features: what the processor must have besides, as g++ calls it.
+        features: the processor features that it needs in addition, by g++'s names.
     """
 
     source: Path
@@ -90,7 +90,7 @@ class Units:
         library: the operators.
         bindings: the Python bindings.
         cuda: the CUDA kernels; empty if they are not built.
-        tried: sources for the CPU capabilities that are in no library.
+        tried: sources that are compiled only to find errors, for CPU capabilities that no library has.
     """
 
     fixed: Mapping[str, Unit]
@@ -100,12 +100,12 @@ class Units:
     tried: Sequence[Unit] = ()
 
     def named(self, names: Iterable[str]) -> list[Unit]:
-        """Return those of ``fixed`` with these names."""
+        """Look up fixed units by name."""
         return [self.fixed[name] for name in names]
 
 
 class UnitFinder:
-    """Finds the units of ``natives`` in ``layout``, where all sources are written; without ``nvcc``, none for CUDA."""
+    """Finds the units of ``natives``, whose sources are below ``layout``. Without ``nvcc`` none are for CUDA."""
 
     def __init__(
         self, layout: Layout, natives: NativeFolders, base: Base, toolchain: Toolchain, nvcc: Nvcc | None = None
@@ -132,7 +132,7 @@ class UnitFinder:
             for name in templates
             if name.endswith(".cpp")
         }
-        # Registrations run in link order, and derived ones check what the folder registers.
+        # Registrations run in link order. Derived ones check what the folder registers, so they come later.
         library = [*own, *(unit for folder in folders for unit in self._operators(folder))]
         library += [self._unit(path, f"generated/{path.stem}") for path in sorted(units.glob("*/ATen/UfuncCPU_*.cpp"))]
         vectorized = [(native_folder / name, f"native/{name}") for name in native.vectorized]
@@ -143,7 +143,7 @@ class UnitFinder:
             for capability in self._toolchain.capabilities
             for source, name in vectorized
         ]
-        # Of several copies of an inline function, the linker keeps the first.
+        # Of several copies of an inline function, the linker keeps the first. It must run on every processor.
         library.sort(key=lambda unit: bool(unit.features))
         bound = [folder for folder in folders if (folder / "bindings.cpp").is_file()]
         return Units(
@@ -155,8 +155,9 @@ class UnitFinder:
         )
 
     def _tried(self, source: Path, name: str) -> Iterator[Unit]:
-        """Yield the units that only find errors in a source with intrinsics, for the other CPU capabilities of a wheel:
-        each has some instructions, and the compiler rejects others where it inlines functions, not where it parses.
+        """Yield the units that only find errors in a source with intrinsics, for the CPU capabilities that only a wheel
+        has. The compiler rejects an instruction that a capability lacks when it inlines the intrinsic, not when it
+        parses it.
         """
         text, toolchain = self._text(source), self._toolchain
         if toolchain.is_for_edits and _INTRINSIC.search(text):
@@ -166,8 +167,8 @@ class UnitFinder:
                     yield replace(unit, target=unit.target.with_suffix(".tried"), is_tried=True)
 
     def _for_capability(self, source: Path, name: str, capability: str) -> Unit:
-        """Return the unit of a source for a CPU capability. What is being edited is linked for one capability only, so
-        it must do without more.
+        """Return the unit of a source for a CPU capability. A build for edits links kernels of one capability. They get
+        no extra features, since there are no lower kernels to fall back on.
         """
         toolchain, more = self._toolchain, self._cpu_flags(source)
         unit = self._unit(source, f"{name}.{capability}", toolchain.capability_flags(capability))
@@ -183,7 +184,7 @@ class UnitFinder:
         return folder.settings.cpu_flags.get(folder.place(name), ())
 
     def _cuda(self, native: NativeFiles, folders: list[Path]) -> list[Unit]:
-        """Return the units of the CUDA kernels. Their registrations follow what they call, as in ``library``."""
+        """Return the units of the CUDA kernels. Registrations follow the kernels that they call, as in ``library``."""
         if self._nvcc is None:
             return []
         flags = (*(f"-D{name}" for name in DEFINITIONS), f"-I{self._nvcc.folder}/include")
@@ -199,7 +200,7 @@ class UnitFinder:
     def _unit(self, source: Path, name: str, flags: Iterable[str] = ()) -> Unit:
         text = self._text(source)
         include = self._view_of(text)
-        # What is registered for operators of PyTorch can be switched off.
+        # With this header, kernels that are registered for PyTorch's operators can be switched off.
         if any(not self._views.is_new(name) for each in registrations(text) for name in each.names[-1:]):
             include += ["-include", "graft_replaced.h"]
         is_own = source.is_relative_to(self._layout.sources)
@@ -207,7 +208,7 @@ class UnitFinder:
         return Unit(self._relative(source), self._object(name), (*flags, *include, *own))
 
     def _own_flags(self, source: Path) -> Iterator[str]:
-        """Yield the flags that a source of the user's has: those of its folder, then those of this build."""
+        """Yield the flags of one of the user's sources: those of its folder, then those of this build."""
         is_for_nvcc = source.suffix == ".cu"
         yield from () if is_for_nvcc else self._toolchain.optimization
         folder = self._natives.owner(source.relative_to(self._layout.sources))
@@ -215,7 +216,7 @@ class UnitFinder:
             yield from extra.cuda_cflags if is_for_nvcc else extra.cflags
         below = [SOURCES / name for name in folder.searched]
         if searched := [*below, *folder.searched_elsewhere, *self._layout.extra.include_paths]:
-            # Compilers search the first of the same folders: PyTorch's own before another PyTorch's.
+            # Compilers ignore a folder that is repeated. PyTorch's own folders come first, before another PyTorch's.
             yield from (f"-I{each}" for each in (*INCLUDES, *searched))
         yield from () if is_for_nvcc else self._toolchain.debugging
 
@@ -228,7 +229,7 @@ class UnitFinder:
         return [self._generated(folder, kind) for kind in kinds]
 
     def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
-        """Return the unit of the generated source ``kind`` in ``folder``, and of those that it includes."""
+        """Return the unit of the generated source ``kind`` in ``folder``, which may include other sources."""
         source, is_python = folder / f"{kind}.cpp", kind == "bindings"
         special: list[str] = [self._python_include] if is_python else []
         if self._toolchain.is_for_edits and not self._toolchain.sanitizers:
@@ -258,18 +259,18 @@ class UnitFinder:
 
 
 def _needing(unit: Unit, flags: Iterable[str]) -> Unit:
-    """Return a unit with flags for features of the processor."""
+    """Return a unit with flags for extra processor features."""
     words = tuple(flags)
     return replace(unit, flags=(*unit.flags, *words), features=tuple(word.removeprefix("-m") for word in words))
 
 
 def _stem(source: Path) -> str:
-    """Return the name of an object: two sources may differ in their suffix alone."""
+    """Return the stem of an object. Suffixes other than ``.cpp`` stay: two sources may differ in them alone."""
     return str(source.with_suffix("") if source.suffix == ".cpp" else source)
 
 
 def link_operators(layout: Layout) -> None:
-    """Show compilers the wheel's new headers of single operators. The others list all operators."""
+    """Let compilers find the wheel's new headers of single operators, but not its headers that list all operators."""
     operators = layout.work / "operators/ATen/ops"
     if not operators.is_symlink():
         operators.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from typing import Any
 from ..codegen import OPERATOR_HEADERS
 from ..core.files import write_if_changed
 
-# Headers of functions, their namespace, and the fragments added there.
+# Headers with a function for each operator, their namespace, and the kind of fragments added there.
 _OF_FUNCTIONS = (
     ("RedispatchFunctions", "at::redispatch", "redispatch"),
     ("VmapGeneratedPlumbing", "at::functorch", "plumbing"),
@@ -27,8 +27,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Views:
-    """The header views of one build: folders in ``folder``, made of the base's headers and the generator's
-    ``fragments.json`` with the parts of each new operator.
+    """The header views of one build: folders below ``folder`` with headers. They are made of those of ``base`` and of
+    the generator's ``fragments``, a file with the parts of each new operator.
     """
 
     def __init__(self, base: Path, fragments: Path, folder: Path) -> None:
@@ -38,11 +38,11 @@ class Views:
         self._roots = {name: root for root, each in self._fragments.items() for name in each["names"]}
 
     def is_new(self, operator: str) -> bool:
-        """Return whether an operator is in the native folder, by its name with or without overload."""
+        """Return whether the native folder adds an operator, which is named with or without overload."""
         return operator.partition(".")[0] in self._fragments
 
     def of(self, text: str) -> Path | None:
-        """Return the folder of headers that a source with this text needs before the base's, or None."""
+        """Return the folder of headers that a source with this text must search before the base's, or None."""
         roots = sorted({self._roots[word] for word in _WORD.findall(text) if word in self._roots})
         if not roots:
             return None

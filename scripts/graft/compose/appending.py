@@ -21,12 +21,12 @@ from .docs import docstring, docstring_texts
 
 _OURS = Path(__file__).resolve().parent / "appended"
 _FOR_EXTENSIONS = _OURS.with_name("of_extensions")
-# The native folder's text for these files uses names that ours define, or has the last word, so ours come first.
+# In these files our text comes first, since the native folder's uses names that ours defines, or overrides ours.
 _BEFORE_FOLDERS = ("torch/_decomp/decompositions.py", "torch/distributed/tensor/_ops/_pointwise_ops.py")
 
 
 def our_files() -> dict[str, Path]:
-    """Return the texts that every wheel gets, by the path of their file in the wheel."""
+    """Return the files of ``appended/``, whose texts every wheel gets, by path in the wheel."""
     return {f"torch/{file.as_posix()}": _OURS / file for file in files_below(_OURS) if file.suffix == ".py"}
 
 
@@ -42,7 +42,7 @@ def files_extended(tree: Path, natives: NativeFolders) -> list[str]:
 
 
 def texts_of_extensions(natives: NativeFolders) -> dict[str, str]:
-    """Return the texts for extensions that are delivered beside torch, by path in the wheel; none without such."""
+    """Return the texts for extensions that are delivered beside torch, by path in the wheel; may be empty."""
     names = [extension.name for folder in natives.folders for extension in folder.settings.extensions]
     text = (_FOR_EXTENSIONS / "_ops.py").read_text(encoding="utf-8") if names else ""
     return {"torch/_ops.py": text.replace("(EXTENSIONS)", f"({names!r})")} if names else {}
@@ -52,7 +52,8 @@ def appended_texts(natives: NativeFolders, description: Description) -> dict[str
     """Return the texts to append to torch's own Python files, and new files, by path in the wheel.
 
     The order is: docstrings and public names; the native folder's ``python/``, which mirrors the ``torch`` package;
-    and last the texts in ``appended/``, which every wheel gets, since they read what the others define.
+    then the texts in ``appended/``, which every wheel gets, since they read what the others define; and the texts for
+    extensions. ``_BEFORE_FOLDERS`` lists the exceptions.
     """
     texts = docstring_texts({bound: docstring(bound, natives) for bound in description.bound})
     ours = {name: path.read_text(encoding="utf-8") for name, path in our_files().items()}
@@ -84,8 +85,9 @@ def behind(upstream: str | None, text: str, ours: str = "") -> str:
     Args:
         upstream: the file's text so far; None if there is none.
         text: what to append.
-        ours: the part of ``text`` that every wheel gets. A base that was built from the fork has it already. At the end
-            of the file it stays at the end; elsewhere, before the texts of folders, it is not appended again.
+        ours: the part of ``text`` that every wheel gets. A base that was built from the fork has it already. If the
+            file ends with it, ``text`` takes its place. If it is elsewhere, before the texts of folders, ``text`` is
+            appended without it.
     """
     if ours and upstream and upstream.endswith(ours):
         if text == ours:
@@ -101,7 +103,7 @@ def require_names(tree: Path, texts: Mapping[str, Path] | None = None, note: Pat
 
     Args:
         tree: the unpacked base.
-        texts: by the file that they are appended to; None for those that every wheel gets.
+        texts: the files with texts, by the file that each is appended to; None for the texts that every wheel gets.
         note: a file next to the base that records a successful check; None to check again.
     """
     stamp = hash_of_builder()

@@ -1,4 +1,4 @@
-"""What is delivered beside torch: extensions that stay libraries of their own, and Python packages."""
+"""Collect the files that are delivered beside torch: extensions that stay separate libraries, and Python packages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def beside_torch(made: Made, snapshot: Snapshot) -> dict[str, bytes]:
 
 
 def links_beside_torch(made: Made, snapshot: Snapshot) -> dict[str, bytes | Path]:
-    """Return the same, with the user's own Python files, to be linked to."""
+    """Return the same files for a tree, which links to the user's own files of packages."""
     libraries = {name: path.read_bytes() for name, path in made.extensions.libraries.items()}
     return {**snapshot.carried, **libraries}
 
 
 def beside_thin(made: Made, snapshot: Snapshot, base: Base, package: str) -> dict[str, bytes]:
-    """Return the files of a package that may be for several torches: the extensions for this one, and stubs in their
-    places.
+    """Return the files beside torch of a thin wheel: Python packages, the extensions for this torch, and stubs in their
+    places, since the wheel may be for several torches.
     """
     stubs = {
         name: extension_stub(snapshot.toolchain, snapshot.work / "objects/extensions/stubs", package, name)

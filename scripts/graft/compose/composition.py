@@ -1,4 +1,4 @@
-"""Compose the files that differ from the base's: those of a wheel of torch, or of a tree.
+"""Compose the files of a wheel of torch, or of a tree, that differ from the base's.
 
 A text file is upstream's text with patches, insertions and appended texts, always composed anew from these.
 """
@@ -31,18 +31,18 @@ _NOTE = "torch/_graft.json"
 
 @dataclass(frozen=True)
 class Made:
-    """What was built from a native folder.
+    """The results of a build, before they are composed into files to deliver.
 
     Args:
         hash_: a hash of the inputs.
-        outside: what was read elsewhere.
+        outside: the files outside of the build that compilers read.
         natives: the native folders.
         description: the description of its operators.
         patched: the files that patches change, with the patches applied.
         generated: the folder of the generated files that are delivered.
         libraries: the linked libraries, by path below site-packages.
-        cuda_note: that of the CUDA settings that give the same result again; empty if CUDA plays no part in it.
-        extensions: the extensions that stay libraries of their own.
+        cuda_note: the note of the CUDA settings that give the same result again; empty if CUDA does not affect it.
+        extensions: the extensions that stay separate libraries.
     """
 
     hash_: str
@@ -61,7 +61,7 @@ class Composition:
 
     Args:
         tree: the unpacked base.
-        patched: the files that patches change, with the patches applied, and those laid over the base's.
+        patched: the files that patches change, with the patches applied, and the files laid over the base's.
         generated: the folder of the generated files that are delivered.
     """
 
@@ -78,7 +78,7 @@ class Composition:
         return None if content is None else content.decode("utf-8")
 
     def insert(self, natives: NativeFolders, description: Description) -> None:
-        """List the added operators, also in files that upstream generates: stubs, and arguments for tests."""
+        """Insert the added operators into the list of operators, and into upstream's stubs and arguments for tests."""
         self._put(ADDED, description.module(self.text(ADDED) or ""))
         documented = {(b.namespace, b.name): docstring(b, natives) for b in description.bound}
         for each in NAMESPACES:
@@ -151,8 +151,8 @@ def installed_headers(tree: Path, natives: NativeFolders) -> dict[str, bytes]:
 
 
 def describe_additions(tree: Path, base: str, made: Made) -> str:
-    """Return the notice that is added to PyTorch's licenses: what was added to the version ``base``, which is unpacked
-    in ``tree``, and from where.
+    """Return the notice that is added to PyTorch's licenses. It lists the operators added to the version ``base``,
+    which is unpacked in ``tree``, and the parts that were replaced or extended.
     """
     description = made.description
     names = sorted({bound.public for bound in description.bound})

@@ -102,7 +102,7 @@ def insert_classes(text: str, definitions: Mapping[str, list[str]]) -> str:
 
 
 def _place_for(name: str, same: list[ast.FunctionDef], functions: list[ast.FunctionDef], scope: ast.AST) -> int:
-    """Return the number of lines before a new definition of ``name``."""
+    """Return the line after which a new definition of ``name`` is inserted."""
     if same:
         return same[-1].end_lineno or 0
     following = next((node for node in functions if node.name > name), None)
@@ -128,8 +128,8 @@ def _exports(module: ast.Module, names: Iterable[str]) -> list[tuple[int, str]]:
 
 def _insert_lines(text: str, insertions: Iterable[tuple[int, str]]) -> str:
     lines = text.splitlines(keepends=True)
-    # Insert from the end, so that earlier line numbers stay valid. At the same line, text that belongs to what follows
-    # goes first, then the later name.
+    # Insert from the end, so that earlier line numbers stay valid. At one line, insert `@overload` first, since it
+    # belongs to the definition below, and then names in reverse order.
     ordered = sorted(insertions, key=lambda item: (item[0], item[1].strip() == _OVERLOAD.strip(), item[1]))
     for line, block in reversed(ordered):
         lines.insert(line, block)

@@ -1,5 +1,5 @@
-"""What compiled code has baked in: the schema and the formulas of an operator, the C++ that runs while a graph is made,
-functions that formulas call, and Python. Kernels are not.
+"""Hash what ``torch.compile`` inlines into compiled code: an operator's schema and formulas, the C++ that runs while a
+graph is traced, functions that formulas call, and Python code. Kernels are not inlined.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COMPOSITE = {"CompositeImplicitAutograd", "CompositeImplicitAutogradNestedTenso
 
 
 def facts_of(natives: NativeFolders) -> dict[str, str]:
-    """Return a hash of what is baked in, by the operator's name with its namespace and without overload, or by file."""
+    """Map each operator, by name with namespace and without overload, and each file to a hash of what is inlined."""
     entries: dict[str, list[Entry]] = defaultdict(list)
     for file in (FUNCTIONS, DERIVATIVES):
         for entry in natives.entries(file):
@@ -38,7 +38,7 @@ def _fields(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _sources(natives: NativeFolders, entries: Iterable[Entry]) -> Iterator[str]:
-    """Yield the C++ that runs while a graph is made: meta functions and composite kernels, and the headers of both."""
+    """Yield the C++ that runs while a graph is traced: meta functions, composite kernels, and the headers of both."""
     patterns = []
     for entry in entries:
         name = entry.operator.partition(".")[0].rpartition("::")[2]

@@ -1,5 +1,5 @@
-"""Compose what extends an installed torch by what a grafted torch contains: the package of a thin wheel, at import, and
-what a running process loads.
+"""Compose the files that add operators to an installed torch: the package of a thin wheel, which ``import torch``
+loads, and the files that a running process loads.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _CODECACHE = "torch/_inductor/codecache.py"
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 
-# The delivery in a note, for `python -m torch._graft`.
+# The name of the delivery in a note, for `python -m torch._graft`.
 THIN = "thin wheel"
 
-# Their sizes and build-ids identify the torch that the package was built for.
+# The libraries whose sizes and build-ids identify the torch that the package was built for.
 _TOLD_BY = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so", "libc10.so")
 
 
 @dataclass(frozen=True)
 class Extending:
-    """What extends an installed torch: its texts, by their place beside the library, and the note that names them."""
+    """The texts that extend an installed torch, by their path beside the library, and the note that lists them."""
 
     texts: Mapping[str, str]
     note: Mapping[str, Any]
 
 
 def extending(base: Base, made: Made, given: Mapping[str, str], name: str, delivery: str) -> Extending:
-    """Return what extends the torch ``base`` when it is imported, or later; ``given`` are the appended texts."""
+    """Return the texts that extend the torch ``base``, and their note. ``given`` has the appended texts, by path."""
     own = {_CODECACHE: _shipped("codecache.py")} if delivery == THIN else {}
     if made.description.annotated:
         own[ANNOTATED] = f"annotated_args.update({{\n{''.join(made.description.annotated)}}})\n"
@@ -116,15 +116,15 @@ def compose_thin(base: Base, made: Made, name: str, requires: str, platform: str
 def compose_loaded(
     base: Base, made: Made, name: str, snapshot: Snapshot, flags: Sequence[str], owner: str
 ) -> dict[str, bytes]:
-    """Compose what a running process loads.
+    """Compose the files that a running process loads.
 
     Args:
-        base: its torch.
+        base: the torch of the process.
         made: the linked build.
         name: the name of the load.
-        snapshot: its inputs.
-        flags: what the user added to the flags of compilers.
-        owner: identifies the builds of texts.
+        snapshot: the inputs of the build.
+        flags: the flags that the user added for compilers.
+        owner: identifies the builds of sources that are given as texts; else empty.
     """
     extended = extending(base, made, appended_texts(made.natives, made.description), name, "load")
     texts = json.dumps(sorted(extended.texts.items()))
@@ -144,7 +144,7 @@ def compose_loaded(
 
 
 def _stubs(base: Base, made: Made, texts: Mapping[str, str]) -> dict[str, bytes]:
-    """A partial stub package (PEP 561): for files that it lacks, type checkers use torch's."""
+    """Return a partial stub package (PEP 561). For files that it lacks, type checkers use torch's."""
     composition = Composition(base.tree, {}, made.generated)
     composition.insert(made.natives, made.description)
     composition.append({path: text for path, text in texts.items() if path.endswith(".pyi") or _is_public(path)})
@@ -162,7 +162,7 @@ def _stubs(base: Base, made: Made, texts: Mapping[str, str]) -> dict[str, bytes]
 
 
 def _identity(path: Path) -> list[int | str] | None:
-    """Return what ``load.py`` compares: the size of a library, and a hash of its start, which holds its build-id."""
+    """Return the size of a library, and a hash of its start, which holds its build-id. ``load.py`` compares both."""
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -170,7 +170,7 @@ def _identity(path: Path) -> list[int | str] | None:
 
 
 def _is_public(path: str) -> bool:
-    """Return whether this is a Python file of a module that users import."""
+    """Return whether a path is the Python file of a public module."""
     names = path.removesuffix(".py").split("/")
     return path.endswith(".py") and not any(name.startswith("_") and name != "__init__" for name in names)
 
@@ -181,7 +181,7 @@ def module_of(path: str) -> str:
 
 
 def star_importers(tree: Path, modules: Iterable[str]) -> Mapping[str, list[str]]:
-    """For each of ``modules``, return the modules of torch that import all its names, directly or indirectly."""
+    """Map each of ``modules`` to the modules of torch that import ``*`` from it, directly or indirectly."""
     direct = _direct_star_importers(tree)
     found = {}
     for module in modules:
@@ -204,7 +204,7 @@ def _direct_star_importers(tree: Path) -> Mapping[str, list[str]]:
         if "import *" not in text:
             continue
         relative = path.relative_to(tree)
-        for node in ast.walk(ast.parse(text)):  # it may be below an `if`
+        for node in ast.walk(ast.parse(text)):  # the import may be below an `if`
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
                 source = resolve_name("." * node.level + (node.module or ""), ".".join(relative.parts[:-1]))
                 direct.setdefault(source, []).append(module_of(relative.as_posix()))

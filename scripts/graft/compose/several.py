@@ -11,7 +11,7 @@ from ..core.files import files_below
 
 # The list of the builds, which the package reads when torch is imported.
 BUILDS = "builds.json"
-# The folder of the files that are the same for all.
+# The folder of the files that are the same for all builds.
 SHARED = "shared"
 
 
@@ -26,9 +26,9 @@ def is_library(name: str) -> bool:
 
 
 def together(package: str, builds: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
-    """Return the files of one package for all of ``builds``, each of which is a package for one torch.
+    """Merge ``builds``, each a package for one torch, into the files of one package.
 
-    Files outside of the builds' folders are those of the last build: the stubs are those of the newest torch.
+    Files outside of the builds' folders are taken from the last build, so the stubs are those of the newest torch.
     """
     files: dict[str, bytes] = {}
     listed, contents = [], []
@@ -49,7 +49,7 @@ def together(package: str, builds: Sequence[Mapping[str, bytes]]) -> dict[str, b
 
 
 def read_together(package: str, folders: Sequence[Path]) -> dict[str, bytes]:
-    """Return ``together`` of the packages in ``folders``."""
+    """Merge the packages in ``folders`` into the files of one package."""
     builds = [{name.as_posix(): (folder / name).read_bytes() for name in files_below(folder)} for folder in folders]
     return together(package, builds)
 

@@ -1,1 +1,1 @@
-"""What every stage uses: errors, commands, progress, files, locks and the layout of folders."""
+"""Modules that every stage uses: errors, commands, progress, files, locks and the layout of folders."""

@@ -1,4 +1,4 @@
-"""Processor architectures: all that a build does differently for each."""
+"""Processor architectures, with everything in a build that depends on them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Architecture:
         name: its name in the tags of wheels, and the first word of ``g++ -dumpmachine``.
         elf: its name in ELF files, as pyelftools has it.
         loader: the dynamic loader, which exports a function for thread-local variables.
-        jump: assembly that jumps to the address in the variable ``{slot}``. It keeps the registers with arguments.
+        jump: assembly that jumps to the address in the variable ``{slot}``. It preserves the argument registers.
         definitions: macros for every source. They decide which members ``DispatchStub`` has, and how it is called.
         capabilities: the flags of each of ATen's CPU capabilities, from PyTorch's cmake/Codegen.cmake. DEFAULT comes
             first: of several copies of an inline function, the linker keeps the first, and that must run on every
             processor.
         cuda: its name in the folders of a CUDA toolkit.
-        edited: the capability that gives the best result for its compile time, for sources that are being edited.
-        needed: the processor features that this one needs (ATen/native/DispatchStub.cpp), by their names in Linux.
+        edited: the capability for sources that are being edited: fast code for a short compile time.
+        needed: the processor features that ``edited`` needs (ATen/native/DispatchStub.cpp), by their names in Linux.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Architecture:
 
 
 def _sve(bits: int) -> tuple[str, ...]:
-    # PyTorch says armv8-a, with which g++ 12 does not inline functions of bfloat16. Every processor with SVE has 8.2.
+    # PyTorch passes armv8-a, with which g++ 12 does not inline bfloat16 functions. Every SVE processor has armv8.2.
     flags = ("-O3", "-march=armv8.2-a+sve+bf16", f"-msve-vector-bits={bits}")
     return (*flags, "-D__ARM_FEATURE_BF16", "-DCPU_CAPABILITY_SVE")
 
@@ -81,7 +81,7 @@ ARCHITECTURES = {
                 "AVX512": ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c"),
             },
             cuda="x86_64-linux",
-            edited="AVX2",  # AVX512 takes half as long again
+            edited="AVX2",  # AVX512 takes 1.5 times as long to compile
             needed=frozenset({"avx2", "fma", "f16c"}),
         ),
         Architecture(
@@ -121,8 +121,8 @@ def require_program(compiler: str) -> None:
 
 @functools.cache
 def machine_of(compiler: str) -> str:
-    """Return the name of the architecture that a compiler compiles for: this machine's if the compiler does not run,
-    which ``find_toolchain`` reports.
+    """Return the name of the architecture that a compiler compiles for; this machine's if the compiler does not run
+    (``find_toolchain`` reports that).
     """
     try:
         return run([compiler, "-dumpmachine"]).stdout.partition("-")[0].strip()

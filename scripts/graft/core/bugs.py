@@ -1,4 +1,4 @@
-"""What a user sees of an error. An exception that Graft does not expect is a mistake of Graft itself."""
+"""Errors as users see them. An unexpected exception is reported as a bug of Graft."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ def say_error(error: Exception) -> int:
 
 
 def traced(error: BaseException) -> str:
-    """Return the traceback of an error, after those of the errors that led to it.
+    """Return the tracebacks of an error and of the errors that led to it, the first cause first.
 
-    Without the message of the error, which is printed after it, and those of other errors of Graft, which have the same
-    text.
+    Leave out the message of the error, which is printed next, and those of Graft's other errors, which repeat it.
     """
     chain = [error]
     while cause := chain[-1].__cause__ or (None if chain[-1].__suppress_context__ else chain[-1].__context__):
@@ -55,7 +54,7 @@ def traced(error: BaseException) -> str:
 
 
 def _bug(error: Exception) -> BugError:
-    """Describe an unexpected exception. Its traceback goes into a file."""
+    """Return the error for an unexpected exception. Write its traceback into a file."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [(Path(each.filename), each.lineno) for each in frames if Path(each.filename).is_relative_to(PACKAGE)]
     stage = ""
@@ -71,7 +70,7 @@ def _bug(error: Exception) -> BugError:
 
 
 def _described(error: Exception) -> Path:
-    """Write what a bug report needs, and return the file."""
+    """Write a file for a bug report: the command, the versions and the traceback. Return its path."""
     said = [
         f"command: {shlex.join([sys.executable, *sys.argv])}",
         f"folder: {Path.cwd()}",

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from .wording import as_typed
 
-# Of the module logging, which takes as long to import as this package.
+# The levels of the module logging, which takes as long to import as this package.
 DEBUG, INFO, WARNING = 10, 20, 30
 
-# Takes the lines of a build in place of the terminal, each with its level. A process runs one build at a time.
+# Receives the lines of a build instead of the terminal, each with its level. A process runs one build at a time.
 Listener = Callable[[int, str], object]
 _listener: Listener | None = None
 
@@ -125,9 +125,7 @@ class StepLine:
 
 
 def say(text: str, level: int = INFO) -> None:
-    """Print one line of information, in one piece: another thread may print a line of progress. What is for debugging
-    is not printed.
-    """
+    """Print one line in one write: another thread may print progress. Levels below ``INFO`` are for the listener only."""
     if _listener is not None:
         _listener(level, as_typed(text))
     if _listener is not None or level < INFO:

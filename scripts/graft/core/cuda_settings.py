@@ -1,4 +1,4 @@
-"""What a user sets for CUDA: the GPU architectures to compile for, and a toolkit."""
+"""The user's settings for CUDA: the GPU architectures to compile for, and a toolkit."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ class CudaArchs(str):
 
     @property
     def wrong(self) -> list[str]:
-        """The words that are no architectures. ``none`` is right if it is the only word."""
+        """The words that are not architectures. ``none`` and ``no-gpu`` are valid as the only word."""
         return [name for name in self.names if not _ARCHITECTURE.fullmatch(name) and self not in (NO_KERNELS, NO_GPU)]
 
 
 OF_BASE = CudaArchs("")
 # Compiles no CUDA source.
 NO_KERNELS = CudaArchs("none")
-# Does the same. It is used if the user sets nothing, and the torch supports no GPU of this machine.
+# Does the same. It is the default if this machine has no GPU that torch supports.
 NO_GPU = CudaArchs("no-gpu")
 
 
 @dataclass(frozen=True)
 class CudaSettings:
-    """``CUDA_ARCHS``; and ``CUDA_HOME``, a toolkit that is used if it is of the base's version."""
+    """The values of ``CUDA_ARCHS`` and ``CUDA_HOME``. That toolkit is used only if its version is the base's."""
 
     archs: CudaArchs = OF_BASE
     home: str = ""
 
     @property
     def note(self) -> str:
-        """The settings as builds record them. ``noted`` reads this."""
+        """The settings as text, for the record of a build. ``noted`` parses it."""
         return f"{self.archs};{self.home}"
 
     @classmethod
     def noted(cls, note: str) -> CudaSettings:
-        """Return the settings with this note."""
+        """Parse the text of ``note``."""
         archs, _, home = note.partition(";")
         return cls(CudaArchs(archs), home)
 

@@ -1,4 +1,4 @@
-"""Virtual environments, the builder's own above all. Uses only the standard library, which is all there is at first."""
+"""Virtual environments, mainly the builder's own. Uses only the standard library: packages are not installed yet."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ ENVIRONMENTS = "environments"
 
 _REQUIREMENTS = "requirements.txt"
 
-# Lines of pip's that report no error.
+# The beginnings of lines of pip's output that report no error.
 _PROGRESS = ("Collecting ", "  Downloading ", "  Using cached ", "Requirement already ", "Looking in ", "Processing ")
 
 
-# The program that another Python runs to enter its environment. Its first argument is the folder of this package.
+# The program that another Python runs to enter its environment. Its first argument is the parent folder of this
+# package.
 _ENTER = (
     "import sys; sys.path.insert(0, sys.argv[1]); from graft.core.environments import enter; "
     "sys.exit(enter(sys.argv[2], sys.argv[3:], sys.argv[1]))"
@@ -42,7 +43,7 @@ _ENTER = (
 
 
 def command_on(python: str | Path, module: str | Path) -> list[str | Path]:
-    """Return the command that runs a module of the builder on another Python, in an environment of its own."""
+    """Return the command that runs a module of the builder on another Python, in a virtual environment for it."""
     if IS_CHECKOUT:
         return [python, REPOSITORY / "scripts/environment.py", module]
     os.environ["GRAFT_HOME"] = str(HOME)
@@ -50,8 +51,8 @@ def command_on(python: str | Path, module: str | Path) -> list[str | Path]:
 
 
 def package_alone() -> Path:
-    """Return a folder where another Python finds this package, and the list of what it needs. The other packages
-    beside an installed one are for this Python.
+    """Return a folder from which another Python can import this package, with a list of its requirements. An installed
+    package cannot be imported from its own folder: the packages beside it are for this Python.
     """
     if IS_CHECKOUT:
         return PACKAGES
@@ -67,7 +68,7 @@ def package_alone() -> Path:
 def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES) -> int:
     """Replace this process by ``python -m module`` with ``arguments``. Return an exit code if that fails.
 
-    ``packages`` is the folder with this package, and with the list of what it needs.
+    ``packages`` is the folder with this package and its requirements.txt.
     """
     # The user's modules may have the names of the builder's.
     for name in (os.environ.keys() - environment().keys()) | {"PYTHONPATH"}:
@@ -98,14 +99,14 @@ def enter(module: str, arguments: Sequence[str], packages: str | Path = PACKAGES
 
 
 def shared_environment(purpose: str, content: str) -> Path:
-    """Return the place in the store of an environment of this Python. What it contains is a part of its name: clones of
-    other versions have others.
+    """Return the folder in the store for an environment of this Python. Its name includes a hash of its content, since
+    clones of other versions need other environments.
     """
     return store() / ENVIRONMENTS / f"{purpose}-{name_of_python()}-{content[:12]}"
 
 
 def require_all() -> None:
-    """Refuse a machine that lacks what builds need of it: name all that is missing, and the packages to install."""
+    """Check that this machine has all tools that builds need. The error lists the missing ones and their packages."""
     compiler = os.environ.get("CXX") or "g++"
     require_program(compiler)
     python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -116,7 +117,7 @@ def require_all() -> None:
     target = f"-{cross[1]}" if cross else ""
     compilers = (f"g++{target}", f"gcc-c++{target}") if cross or compiler == "g++" else ()
     another = f"set PYTHON to another Python: {sys.executable} was installed without it"
-    # For each: its name in messages, whether it is there, its packages in Debian and in Fedora, and what else can help.
+    # For each: its name in messages, whether it is there, its packages in Debian and in Fedora, and another remedy.
     wanted: list[tuple[str, object, tuple[str, ...], str]] = [
         (compiler, shutil.which(compiler), compilers, "set CXX to a g++"),
         ("git", shutil.which("git"), ("git", "git"), ""),
@@ -147,8 +148,8 @@ def make_virtual_environment(folder: Path) -> None:
 
 
 def install(environment: Path, *arguments: str | Path, what: str) -> None:
-    """Install packages with the pip of a virtual environment, and show what is downloaded. Bytecode is compiled at the
-    first import. Messages call the packages ``what``.
+    """Install packages with the pip of a virtual environment, and show the progress. Bytecode is compiled at the first
+    import. ``what`` names the packages in messages.
     """
     start, line, output = time.perf_counter(), StepLine(f"  installing {what}"), [""]
 

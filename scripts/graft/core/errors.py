@@ -19,7 +19,7 @@ class Finding:
         what: what is wrong.
         todo: what to write instead; may be empty.
         is_warning: whether a build continues, because the text alone is not conclusive.
-        code: what kind it is, for programs; empty for a kind that none asks for.
+        code: the kind of finding, for programs that look for one; empty for other kinds.
     """
 
     file: Path
@@ -63,11 +63,10 @@ class GraftError(Exception):
 
 
 class BuildError(GraftError):
-    """The native folder, or what is built from it, is wrong: a check, torchgen, the compiler or the linker says so, or
-    the wheel cannot be written.
+    """The build failed: a check, torchgen, the compiler or the linker reports an error, or the wheel cannot be written.
 
     Args:
-        findings: what is known as objects, for callers from Python. The message has it, too.
+        findings: the errors as objects, for callers from Python. The message contains them, too.
     """
 
     def __init__(self, what: str, *, cause: str = "", todo: str = "", findings: Sequence[Finding] = ()) -> None:
@@ -76,7 +75,7 @@ class BuildError(GraftError):
 
 
 class UsageError(GraftError):
-    """What was given cannot be used: an option, a folder, a pin, a patch, a torch, a source tree."""
+    """An input cannot be used: an option, a folder, a pin, a patch, a torch, a source tree."""
 
     exit_code = 2
 
@@ -103,8 +102,8 @@ def run_all(*steps: Callable[[], Any]) -> list[Any]:
     """Run every step even if an earlier one fails, so that the user sees all errors at once. Return the results.
 
     Raises:
-        GraftError: the only error. Of several, one that lists them all: a ``BuildError`` if there are findings, or one
-            with the exit code of the first.
+        GraftError: a step failed. If several failed, the error lists all errors: a ``BuildError`` if there are
+            findings, otherwise one with the exit code of the first.
     """
     results: list[Any] = []
     failures: list[GraftError] = []
@@ -123,7 +122,7 @@ def run_all(*steps: Callable[[], Any]) -> list[Any]:
 
 
 def _of_kind(error: GraftError, text: str) -> GraftError:
-    """Return an error with another text that ends the command with the same exit code."""
+    """Return an error with another text and the same exit code."""
     several = GraftError(text)
     several.exit_code = error.exit_code
     return several

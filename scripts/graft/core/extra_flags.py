@@ -16,14 +16,14 @@ _OF_BUILD = "the build passes what the compiler does, reads and writes"
 _OF_LIBRARIES = "PyTorch's libraries were compiled without it, and would pass other objects than such a source expects"
 _OF_LINK = "objects with it need the same flag at the link, and compiler flags never reach the link"
 
-# What is refused, by the whole flag: why, and what to do instead. The compilers' flags that a source may have are too
+# The refused flags: a pattern of the whole flag, the reason, and the remedy. The flags that a source may have are too
 # many to list.
 _REFUSED = tuple(
     (re.compile(pattern), why, todo)
     for pattern, why, todo in (
         (r"-[DU]_GLIBCXX_USE_CXX11_ABI\b.*", "it decides what std::string is; it is set as for PyTorch", _LEAVE_OUT),
         (r"-D_GLIBCXX_DEBUG\b.*|-D_GLIBCXX_DEBUG_PEDANTIC\b.*", _OF_LIBRARIES, "write -D_GLIBCXX_ASSERTIONS"),
-        # at::RecordFunction has one member more.
+        # With it, at::RecordFunction has an additional member.
         (r"-UNDEBUG", _OF_LIBRARIES, "write `#undef NDEBUG` and `#include <cassert>` below the source's includes"),
         (
             r"-fabi-version=.*|-fpack-struct.*|-fshort-(enums|wchar)|-f(pcc|reg)-struct-return"
@@ -65,7 +65,7 @@ _REFUSED = tuple(
     )
 )
 
-# Flags whose value may be the next word, and what joins the two.
+# Flags whose value may be the next word, and the text that joins the two.
 _VALUED = {
     **dict.fromkeys(("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter", "-o", "-x", "-l", "-L", "-B"), ""),
     **dict.fromkeys(("-std", "--std", "--param", "-Xcompiler", "--compiler-options", "-Xptxas", "-Xcudafe"), "="),
@@ -73,7 +73,7 @@ _VALUED = {
 _INCLUDE = "-include"
 _FOLDER = re.compile(r"-(?:I|isystem)(.+)", re.S)
 _STANDARD = re.compile(r"--?std=(?:c|gnu)\+\+(\w\w)")
-# The names of standards before they were final.
+# The years of C++98 and C++03, and of later standards by their working names.
 _YEARS = {"98": 1998, "03": 2003, "0x": 2011, "1y": 2014, "1z": 2017, "2a": 2020, "2b": 2023, "2c": 2026}
 _OF_HOST = re.compile(r"-(?:Xcompiler=|-compiler-options=|Wp,)(.*)", re.S)
 OF_THIS_PROCESSOR = re.compile(r"-m(?:arch|cpu|tune)=native")
@@ -82,7 +82,7 @@ _SOURCE = re.compile(r".*\.(c|cc|cpp|cxx|cu|o|a|so)")
 
 @dataclass(frozen=True)
 class ExtraFlags:
-    """Flags for the sources of native folders: not for generated code, nor for the link. ``extra_flags`` makes them.
+    """Flags for the sources of native folders, not for generated code or the link. ``extra_flags`` creates them.
 
     Args:
         cflags: for the C++ compiler.
@@ -96,13 +96,13 @@ class ExtraFlags:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What of this decides about a build; nothing if there are no flags."""
+        """The flags as JSON, for the stamp and ``from_settings``; empty if there are none."""
         given = [self.cflags, self.cuda_cflags, [*map(str, self.include_paths)]]
         return (json.dumps(given),) if any(given) else ()
 
     @classmethod
     def from_settings(cls, settings: Sequence[str]) -> ExtraFlags:
-        """Return the flags with these ``settings``."""
+        """Parse the flags in ``settings``."""
         if not settings:
             return NO_EXTRA
         cflags, cuda_cflags, include_paths = json.loads(settings[0])
@@ -115,7 +115,7 @@ class ExtraFlags:
                 raise _refusal(word, f"this PyTorch's headers need {standard.replace('c', 'C', 1)}", _LEAVE_OUT)
 
     def of_newer_standards(self, standard: str, *, is_cuda: bool = False) -> tuple[str, ...]:
-        """Return the flags of a compiler without those that choose an older C++ than ``standard``."""
+        """Return the flags of a compiler without flags that choose an older C++ than ``standard``."""
         words = self.cuda_cflags if is_cuda else self.cflags
         return tuple(word for word in words if not _is_older(word, standard))
 
@@ -128,7 +128,7 @@ def extra_flags(
     cuda_cflags: Iterable[str] | None = None,
     include_paths: Iterable[str | Path] | None = None,
 ) -> ExtraFlags:
-    """Return a user's flags, each a word as for a compiler's command line. ``-I`` among them is an include path.
+    """Validate a user's flags, given as words of a command line. ``-I`` and ``-isystem`` add include paths.
 
     Raises:
         UsageError: names a flag that cannot be used, or a folder that does not exist.
@@ -142,7 +142,7 @@ def extra_flags(
 
 
 def _listed(given: Iterable[str | Path] | None, what: str, types: tuple[type, ...] = (str,)) -> list[str]:
-    """Return a list's elements as text, without empty ones."""
+    """Return the non-empty elements of a list as strings."""
     if isinstance(given, str | Path):
         raise UsageError(f"{what}: {str(given)!r} is not a list", todo=f"write [{str(given)!r}]")
     try:
@@ -156,7 +156,7 @@ def _listed(given: Iterable[str | Path] | None, what: str, types: tuple[type, ..
 
 
 def _words(given: Iterable[str] | None, what: str) -> list[str]:
-    """Return flags with the values that are words of their own. Only that of ``-include`` remains one."""
+    """Join two-word flags (``-I dir`` becomes ``-Idir``), except ``-include``."""
     words: list[str] = []
     left = iter(_listed(given, what))
     for word in left:
@@ -171,7 +171,7 @@ def _words(given: Iterable[str] | None, what: str) -> list[str]:
 
 
 def _placed(name: str) -> str:
-    """Return the absolute path of a file in the current folder; compilers run in another."""
+    """Return a name as an absolute path if it is a file: compilers run in another folder."""
     path = Path(name).expanduser()
     return str(path.absolute()) if path.is_file() else name
 
@@ -184,7 +184,7 @@ def _folder(text: str) -> Path:
 
 
 def _checked(words: Sequence[str], *, is_cuda: bool = False) -> Iterator[str]:
-    """Yield flags that a source may have; for this processor, with a flag that names it."""
+    """Validate flags and yield all but include folders. For ``-march=native``, add a macro that names the processor."""
     before = ""
     for word in words:
         is_value = before == _INCLUDE or (is_cuda and before.startswith("-") and not _SOURCE.fullmatch(word))
@@ -197,12 +197,12 @@ def _checked(words: Sequence[str], *, is_cuda: bool = False) -> Iterator[str]:
             yield word
         before = word
     if any(OF_THIS_PROCESSOR.fullmatch(flag) for word in words for flag in host_flags(word)):
-        # Another processor's objects are no use here: folders of builds may be shared.
+        # Machines may share a build folder, and must not use objects for another processor.
         yield f"-DGRAFT_PROCESSOR={_processor()}"
 
 
 def host_flags(word: str) -> list[str]:
-    """Return the flags in a word: nvcc passes several to the C++ compiler, and that one some to its preprocessor."""
+    """Return the flags in a word: ``-Xcompiler=`` of nvcc and ``-Wp,`` of g++ pass on several."""
     passed = _OF_HOST.fullmatch(word)
     return re.split(r"[,\s]+", passed[1].strip("\"'")) if passed else [word]
 

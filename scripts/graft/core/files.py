@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, locks, and folders that are costly to create."""
+"""Atomic writes, locks, and folders that are costly to create."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from typing import IO, Any
 from .console import WARNING, say
 from .errors import UsageError
 
-# The file that describes the content of such a folder. It is written last, and deleted first.
+# The file that describes the content of a folder of ``held``. It is written last, and deleted first.
 STAMP = "holds.json"
 
-# Seconds until a process says for which other process it waits.
+# Seconds until a waiting process prints which process it waits for.
 _SAID_AFTER = 5.0
 
 # The variable with the seconds after which a process gives up waiting for another.
 _TIMEOUT = "GRAFT_LOCK_TIMEOUT"
 
-# What flock says where a file system has no locks.
+# flock's errors on a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
-# The files that this process has locked.
+# The descriptors of the files that this process has locked.
 _held: list[int] = []
 
 
@@ -59,7 +59,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     try:
         partial.unlink(missing_ok=True)
-        with partial.open("xb") as file:  # which follows no link
+        with partial.open("xb") as file:  # mode x follows no link
             file.write(data)
         partial.replace(path)
     finally:
@@ -67,7 +67,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def note_use(path: Path) -> None:
-    """Make a file or folder the one that was used last. Where it cannot be written to, nothing is deleted either."""
+    """Set the time of a file or folder, to mark it as used. Ignore errors: read-only folders are never cleaned up."""
     with suppress(OSError):
         path.touch()
 
@@ -94,7 +94,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def delete(path: Path) -> None:
-    """Delete a file, or a folder with all that is below it, if it exists. Of a link only the link is deleted.
+    """Delete a file, or a folder with all that is below it, if it exists. A link is deleted, not its target.
 
     If this is interrupted, a folder of ``held`` does not look complete.
     """
@@ -106,8 +106,8 @@ def delete(path: Path) -> None:
 
 
 def require_no_link(folder: Path) -> None:
-    """Check that ``folder`` is no link, so that nothing elsewhere is written or deleted. Folders above it may be links:
-    a user's home or build may be on another disk.
+    """Check that ``folder`` is not a link, so that nothing elsewhere is written or deleted. Folders above it may be
+    links: a user's home or build may be on another disk.
     """
     if folder.is_symlink():
         raise UsageError(
@@ -156,11 +156,11 @@ def build_lock(folder: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def file_lock(path: Path, busy: str) -> Iterator[None]:
-    """Hold the lock on the file ``path``, which is created if needed. While another process holds it, wait; say
+    """Hold the lock on the file ``path``, which is created if needed. While another process holds it, wait; print
     ``busy`` after some seconds, unless it is empty.
 
     Raises:
-        UsageError: it has waited for as long as ``GRAFT_LOCK_TIMEOUT`` says.
+        UsageError: the lock was not free within ``GRAFT_LOCK_TIMEOUT`` seconds.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
@@ -177,15 +177,15 @@ def file_lock(path: Path, busy: str) -> Iterator[None]:
             yield
         finally:
             _held.remove(file.fileno())
-            fcntl.flock(file, fcntl.LOCK_UN)  # for processes that have it, too
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child may have the file open, too
 
 
 def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
-    """Lock an open file. While another process holds it, wait; after some seconds say ``busy``, unless it is empty,
+    """Lock an open file. While another process holds it, wait; after some seconds print ``busy``, unless it is empty,
     with that process's id if the file has it.
 
     Raises:
-        UsageError: it has waited for as long as ``GRAFT_LOCK_TIMEOUT`` says.
+        UsageError: the lock was not free within ``GRAFT_LOCK_TIMEOUT`` seconds.
     """
     began, is_said, patience = time.monotonic(), not busy, _patience()
     while True:
@@ -206,7 +206,7 @@ def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
 
 
 def _has_locks(file: IO[str]) -> bool:
-    """Return whether the file system has locks."""
+    """Return whether the file system supports locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_UN)
     except OSError as error:
@@ -217,7 +217,7 @@ def _has_locks(file: IO[str]) -> bool:
 
 
 def held_locks() -> Sequence[int]:
-    """Return the files that this process has locked. One that inherits them keeps the locks if this one is killed."""
+    """Return the descriptors of this process's locks. A child that inherits them keeps the locks if this is killed."""
     return tuple(_held)
 
 
@@ -238,7 +238,7 @@ def _patience() -> float:
 
 
 def _beside_no_locks(path: Path) -> Path:
-    """Return a file that stands for ``path``, whose file system has no locks, for the processes of this machine."""
+    """Return a file to lock instead of ``path``, whose file system has no locks. It is for this machine only."""
     folder = Path(tempfile.gettempdir()) / f"graft-locks-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
@@ -263,7 +263,7 @@ class Layer:
 def held(folder: Path, layers: Sequence[Layer]) -> Iterator[int]:
     """Bring ``folder`` up to date and keep it unchanged while the body runs. Yields the descriptor of the lock.
 
-    If only later layers than the first changed, they are added; otherwise the folder is created again. Processes that
+    If the first layer is unchanged, the changed ones are added; otherwise the folder is created again. Processes that
     need the same content share the lock; a process that needs other content waits for them.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)

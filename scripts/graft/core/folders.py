@@ -1,4 +1,4 @@
-"""What makes a folder a native folder. Uses only the standard library."""
+"""Recognize native folders. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 
 FUNCTIONS, DERIVATIVES, PYTHON, DOCS = "native_functions.yaml", "derivatives.yaml", "python", "docs"
 
-# A folder that was written from a checkout of PyTorch has a note of this name, and a folder with the files that take
-# the place of torch's own, by their paths below site-packages.
+# In a native folder that was written from a checkout of PyTorch: the file that describes the checkout, and the folder
+# of files that replace torch's own, by their paths below site-packages.
 CHECKOUT, OVERLAY = "checkout.json", "overlay"
 
-# Functions that formulas call, as PyTorch has them in torch/csrc/autograd.
+# The source of functions that derivative formulas call. PyTorch's own is in torch/csrc/autograd.
 HELPERS = "FunctionsManual.cpp"
 
-# Batching rules, autocast policies and kernels of stubs need no entry.
+# Registrations that need no entry: batching rules, autocast policies and kernels of stubs.
 _REGISTERS = re.compile(rb"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,|^[ \t]*REGISTER_\w*DISPATCH\(", re.M)
 
-# The folders of sources, where PyTorch's own build compiles them (aten/src/ATen/CMakeLists.txt).
+# The folders in which PyTorch's own build compiles sources (aten/src/ATen/CMakeLists.txt).
 OF_SOURCES = (
     *("ao_sparse", "cpu", "cuda", "cudnn", "mkl", "mkldnn", "nested", "quantized", "sparse", "transformers", "utils"),
     "xnnpack",
@@ -28,9 +28,8 @@ OF_SOURCES = (
 
 
 def is_native(folder: Path) -> bool:
-    """Return whether ``folder`` has what a build can begin with: entries, vectorized kernels, functions for formulas,
-    Python files for torch, or a source that registers something for operators of PyTorch; or was written from a
-    checkout.
+    """Return whether ``folder`` is a native folder: it has entries, vectorized kernels, functions for formulas, Python
+    files for torch, or a source that registers something for operators of PyTorch; or it was written from a checkout.
     """
     return (
         _has_operators(folder)
@@ -46,18 +45,18 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 
 def not_native(folders: Sequence[Path]) -> list[Path]:
-    """Return those of ``folders`` that are no native folders. Since they are built together, one may have docstrings
-    alone, of operators that another has.
+    """Return the members of ``folders`` that are not native folders. Beside a native folder, a folder may have
+    docstrings alone: they are built together.
     """
     others = [folder for folder in folders if not is_native(folder)]
     return others if len(others) == len(folders) else [folder for folder in others if not (folder / DOCS).is_dir()]
 
 
 def is_one_below(folder: Path, *, is_part: bool) -> bool:
-    """Return whether ``folder``, which is below a native folder, is a native folder of its own, and no part of that.
+    """Return whether ``folder``, which is below a native folder, is a separate native folder and not a part of it.
 
-    Python files or a source alone do not make it one. ``is_part`` says that it is below a folder that belongs to the
-    native folder, such as ``quantized``: there, neither do kernels in ``cpu``.
+    Python files or a source alone do not make it one. With ``is_part``, it is in a subfolder that belongs to the native
+    folder, such as ``quantized``; there, kernels in ``cpu`` do not make it one either.
     """
     is_package = (folder / "__init__.py").exists()
     return _has_entries(folder) if is_part or is_package else _has_operators(folder)
@@ -72,7 +71,7 @@ def _has_operators(folder: Path) -> bool:
 
 
 def shown(folder: Path) -> str:
-    """Return the name of a native folder in messages: that of the checkout that it was written from, if it was."""
+    """Return the path of a native folder for messages: if it was written from a checkout, the checkout's path."""
     try:
         return str(json.loads((folder / CHECKOUT).read_text(encoding="utf-8"))["tree"])
     except (OSError, ValueError):

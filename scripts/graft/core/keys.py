@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 FILE = "pyproject.toml"
 
-# The sources that can be compiled, in any folder.
+# The suffixes of sources that can be compiled, in any folder.
 COMPILED = (".cpp", ".cu", ".cc", ".cxx", ".c++", ".C")
 
 
 class Key(NamedTuple):
-    """A key of the table: what it holds, and what for."""
+    """A key of the table: the type of its value, and its purpose."""
 
     holds: str
     help: str
@@ -39,14 +39,14 @@ KEYS = {
     "extensions": Key("tables", "extensions that stay libraries of their own"),
 }
 
-# Those of an extension alone, a table of the list `extensions`.
+# The keys of an extension alone: a table in the list `extensions`.
 OF_EXTENSIONS = {
     "name": Key("a name with dots", "by which Python imports it: their_package._C"),
     "suffix": Key("a text", "the end of its file's name, such as .so or .abi3.so; by default that of Python"),
     "link-flags": Key(_FLAGS, "for its link"),
 }
 
-# Other keys that these tables have, with the same meaning. Paths in them may lead out of the folder of pyproject.toml.
+# The keys that extensions share with [tool.graft]. Their paths may lead out of the folder of pyproject.toml.
 SHARED_WITH_EXTENSIONS = (
     *("sources", "exclude", "include-dirs", "define", "cxx-flags", "nvcc-flags"),
     *("libraries", "library-dirs", "exclude-libraries", "license-files"),

@@ -1,5 +1,5 @@
-"""The layout of folders. What a build writes is below ``HOME``, except for the wheel, and for what all builds of a user
-share, which is below ``store()``.
+"""The layout of folders. Builds write below ``HOME``, except for the wheel, and for files that all builds of a user
+share, which are below ``store()``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .folders import shown
 
 # The name under which pip installs this package.
 DISTRIBUTION = "torch-graft"
-# The folder of this package, and the one in which Python finds it.
+# The folder of this package, and its parent folder, from which Python imports it.
 PACKAGE = Path(__file__).resolve().parents[1]
 PACKAGES = PACKAGE.parent
 # Whether this package is used in its checkout, rather than installed.
@@ -29,8 +29,8 @@ REPOSITORY = PACKAGES.parent if IS_CHECKOUT else PACKAGE / "repository"
 
 
 def store() -> Path:
-    """Return the folder of what all builds of a user share, whatever their clone, checkout or environment: base wheels,
-    objects, the builder's environments, and what is read once of each torch. It is ``GRAFT_HOME``, or a folder below
+    """Return the folder that all builds of a user share, whatever their clone, checkout or environment: base wheels,
+    objects, the builder's environments, and data read once from each torch. It is ``GRAFT_HOME``, or a folder below
     XDG_CACHE_HOME or ~/.cache.
 
     Raises:
@@ -50,22 +50,22 @@ def store() -> Path:
 def _working_folder() -> Path:
     try:
         return Path.cwd()
-    except FileNotFoundError:  # it was deleted, which matters only to those who use it
+    except FileNotFoundError:  # it was deleted: an error only where it is used
         return Path()
 
 
-# The folder of what is built: of work folders, and of environments for tests.
+# The folder of builds: work folders, and environments for tests.
 HOME = REPOSITORY / "build" if IS_CHECKOUT and not os.environ.get("GRAFT_HOME") else store()
 # Installed pins are not written to: `graft pin` copies them.
 OWN_PATCHES = REPOSITORY / "patches" if IS_CHECKOUT else HOME / "patches"
 PATCHES = OWN_PATCHES if OWN_PATCHES.is_dir() else REPOSITORY / "patches"
-# Where wheels go if nothing else is given.
+# The default output folder of wheels.
 DIST = (REPOSITORY if IS_CHECKOUT else _working_folder()) / "dist"
 # The bytecode cache of the builder and of the tests that it runs.
 BYTECODE = HOME / "bytecode"
 
-# The folder in a work folder that compilers search first for headers, and that of the native folders' C++ in it: its
-# path in PyTorch's source tree.
+# In a work folder: the folder that compilers search first for headers, and in it the folder of the native folders' C++,
+# with the same path as ATen's own.
 SEARCHED = Path("src")
 SOURCES = SEARCHED / "ATen/native"
 
@@ -99,7 +99,8 @@ class TorchVersion(str):
 def native_folders(text: str) -> tuple[Path, ...]:
     """Split ``NATIVE`` into folders at spaces. Names that contain spaces may be quoted; they must be if others follow.
 
-    Text is one name if it is that of a folder, or if no part of it is, and one behind a space is no absolute path.
+    The text is one name if this folder exists. It is also one name if no part exists, and some part behind a space does
+    not begin with ``/``, ``~`` or ``.``.
     """
     try:
         words = [] if expanded(text).is_dir() else shlex.split(text)
@@ -112,7 +113,7 @@ def native_folders(text: str) -> tuple[Path, ...]:
 
 
 def expanded(text: str | Path) -> Path:
-    """Return the absolute path of ``path``, with ``~`` expanded. An unknown ``~name`` is kept."""
+    """Return the absolute path of ``text``, with ``~`` expanded. An unknown ``~name`` is kept."""
     try:
         return Path(text).expanduser().resolve()
     except RuntimeError:
@@ -127,20 +128,20 @@ class Layout:
     """The folders of one build.
 
     Args:
-        pin: the version of the PyTorch that is built on.
+        pin: the version of the PyTorch to build on.
         natives: the native folders.
         out: the folder for the wheel.
         kind: the kind of build: empty for what ships, or ``SANITIZED``, ``DEVELOP``,
             ``DEBUG``, ``LOADED`` or ``LOADED_SANITIZED``.
-        pin_folder: the pin file, the series and the patches; None for the repository's of that release.
+        pin_folder: the folder of the pin file, the series and the patches; None for the release's in ``PATCHES``.
         interpreter: the ABI of the interpreter to build for, for example ``cp312``; other values than this process's
             are for reading only.
         installed: identifies the installed torch used as the base; empty for a wheel.
-        launcher: what is put before each compiler, for example ccache.
-        cuda: what the user sets for CUDA.
+        launcher: the command put before each compiler, for example ccache.
+        cuda: the user's settings for CUDA.
         cxx: the C++ compiler.
-        extra: what the user adds to the flags of compilers.
-        owner: identifies the builds that follow each other in one folder, if that is not the path of the native folder.
+        extra: the user's additional compiler flags.
+        owner: identifies the builds that share a work folder; empty if the paths of the native folders identify them.
     """
 
     pin: TorchVersion
@@ -157,7 +158,7 @@ class Layout:
     owner: str = ""
 
     def sanitized(self) -> Layout:
-        """The layout of the same build with sanitizers. It shares only the base."""
+        """Return the layout of the same build with sanitizers. It shares only the base."""
         return replace(self, out=HOME / f"sanitized/{self.name}", kind=SANITIZED)
 
     @property
@@ -182,28 +183,28 @@ class Layout:
 
     @property
     def patches(self) -> Path:
-        """The pin file, the series and the patches."""
+        """The folder of the pin file, the series and the patches."""
         return self.pin_folder or PATCHES / self.pin.release
 
     @property
     def pin_build(self) -> Path:
-        """What all builds for one pin, one Python and one architecture share."""
+        """The folder that all builds for one pin, one Python and one architecture share."""
         machine = "" if self.machine == "x86_64" else self.machine
         return HOME / self.pin / "-".join(filter(None, (self.interpreter, machine, self.installed)))
 
     @property
     def base(self) -> Path:
-        """Links to the base wheel and to what is unpacked of it, and what is derived from that."""
+        """The folder of links to the base wheel and its unpacked tree, and of data derived from them."""
         return self.pin_build / "base"
 
     @property
     def own_objects(self) -> Path:
-        """The objects that are of use in this folder only."""
+        """The folder of objects that only this work folder can use."""
         return self.work / "store"
 
     @property
     def work(self) -> Path:
-        """What is built from the native folders.
+        """The folder of everything that is built from the native folders.
 
         All work folders have the same depth: compilers write relative paths into objects, and the same input must give
         the same bytes.
@@ -212,15 +213,15 @@ class Layout:
 
     @property
     def sources(self) -> Path:
-        """The C++ of the native folders, as read when the build began. Compilers see these paths."""
+        """The folder of copies of the native folders' C++, as read when the build began. Compilers see these paths."""
         return self.work / SOURCES
 
     @property
     def generated(self) -> Path:
-        """What torchgen generates from the native folder."""
+        """The folder of the code that torchgen generates from the native folders."""
         return self.work / "generated"
 
     @property
     def objects(self) -> Path:
-        """Object files and new libraries."""
+        """The folder of object files and new libraries."""
         return self.work / "objects"

@@ -1,4 +1,4 @@
-"""The make that runs Graft, and whether it was told to work in another folder. Not every make says so in MAKEFLAGS."""
+"""Find the make that runs Graft, and whether it has the option -C. Not every make passes that in MAKEFLAGS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command_of_make() -> list[str]:
 
 
 def changes_folder(command: Sequence[str]) -> bool:
-    """Return whether a command line of make has ``-C folder``, also among others: ``-kC folder``."""
+    """Return whether a command line of make has ``-C folder``, also combined with other options: ``-kC folder``."""
     return any(_has_c(word) for word in command[1:])
 
 

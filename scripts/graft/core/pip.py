@@ -1,4 +1,4 @@
-"""What pip would install, and what it downloads and installs."""
+"""Run pip: look up, download and install packages."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .errors import MissingError
 from .process import follow, run
 from .system_errors import refuse_full
 
-# pip's messages if there is no such package, a constraint forbids it, the network is down, or a file is another one.
+# pip's messages if there is no such package, a constraint forbids it, the network is down, or a hash differs.
 _MISSING = "No matching distribution found"
 _CONSTRAINED = re.compile(r"The user requested \(constraint\) \S*?([<>=!~][^\s;]*)")
 _UNREACHABLE = "Retrying (Retry("
 _MISMATCH = "DO NOT MATCH THE HASHES"
 
-# pip's variables, and those that uv reads in their place.
+# pip's variables, and uv's variables for the same settings.
 _OF_UV = {"PIP_INDEX_URL": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"), "PIP_FIND_LINKS": ("UV_FIND_LINKS",)}
 
 # How messages name the index.
 INDEX = "PIP_INDEX_URL or UV_DEFAULT_INDEX"
 _AGAIN = f"check the network; if another index has it, name that in {INDEX}; then run the same command again"
 
-# What Python says if pip is not installed. uv's environments have none.
+# Python's message if pip is not installed. uv's environments have no pip.
 _NO_PIP = "No module named pip"
 
 _QUIETLY = ("--no-input", "--no-color", "--progress-bar=off", "--disable-pip-version-check", "--only-binary=:all:")
@@ -49,7 +49,7 @@ class Distribution:
 
 
 class UnavailableError(MissingError):
-    """pip cannot have a package, so that another may be tried.
+    """pip cannot get a package; the caller may try another one.
 
     Args:
         brief: the reason in a few words.
@@ -63,10 +63,10 @@ class UnavailableError(MissingError):
 
 
 def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
-    """Return what pip would install for ``requirement``, also from ``index``, which may be empty.
+    """Return the packages that pip would install for ``requirement``, also from ``index`` unless it is empty.
 
     Raises:
-        UnavailableError: pip cannot have it.
+        UnavailableError: pip cannot get it.
         MissingError: pip failed.
     """
     with TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def ask_pip(requirement: str, index: str, *options: str) -> list[Distribution]:
 
 
 def indexes_of_uv() -> dict[str, str]:
-    """Return pip's variables with the indexes that uv's have, unless pip's own are set."""
+    """Return pip's variables of indexes that are not set, with the values of uv's variables."""
     found = {}
     for name, theirs in _OF_UV.items():
         given = next(filter(None, map(os.environ.get, theirs)), "")
@@ -91,24 +91,24 @@ def indexes_of_uv() -> dict[str, str]:
 
 
 def index_option(index: str) -> list[str]:
-    """Return pip's option for an index in addition to its configuration, which may be empty."""
+    """Return pip's option for an additional index; no option if ``index`` is empty."""
     return [f"--extra-index-url={index}"] if index else []
 
 
 def pip_into(folder: Path, verb: str, packages: Mapping[str, str], line: StepLine, *options: str) -> None:
-    """Download or install ``packages``, without those they require, into ``folder``, and show how much there is.
+    """Download or install ``packages`` into ``folder``, without their dependencies, and show the downloaded size.
 
-    pip retries, and does not download again what its cache has.
+    pip retries failed downloads, and takes files from its cache.
 
     Args:
         folder: an existing folder. pip's temporary files are there, too: /tmp may be too small.
         verb: ``download`` for the wheels, ``install`` for their files.
-        packages: requirements, with the sha256 of their files; where it is empty, pip takes the index's.
+        packages: the requirements, each with the sha256 of its file; if that is empty, pip uses the index's.
         line: shows the progress.
         options: additional options of pip.
 
     Raises:
-        UnavailableError: pip cannot have one of them.
+        UnavailableError: pip cannot get one of them.
         MissingError: pip failed, or a file has another hash.
         RefusedError: the disk is full.
     """
@@ -118,7 +118,7 @@ def pip_into(folder: Path, verb: str, packages: Mapping[str, str], line: StepLin
     output: list[str] = []
 
     def watch() -> None:
-        with suppress(OSError):  # pip renames and deletes files meanwhile
+        with suppress(OSError):  # pip renames and deletes files at the same time
             line.update(f"{sum(path.stat().st_size for path in folder.rglob('*.whl')) >> 20} MB")
 
     into = {"download": "--dest", "install": "--target"}[verb]
@@ -168,7 +168,7 @@ def _refusal(requirement: str, output: str, act: str) -> MissingError:
         return UnavailableError(
             f"pip finds no {requirement} for this Python", cause=" ".join(errors[:1]), brief="not found"
         )
-    # A file that was cut off has another hash, too.
+    # A truncated download has another hash, too.
     owner = "; if this remains, ask whoever runs the index, or its mirror, why it has another file"
     todo = f"{_AGAIN}{owner if _MISMATCH in output else ''}"
     return MissingError(what, cause=output.strip()[-2000:], todo=todo)

@@ -1,4 +1,4 @@
-"""What Graft wrote outside of the store, and for whom: noted there, so that `graft clean --all` finds it."""
+"""Places that Graft uses outside of the store. The store records them, so that `graft clean --all` finds them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 from .files import write_if_changed
 from .layout import store
 
-# The kinds of places: folders of builds, site-packages with `make develop`, and what is the user's: wheels, editable
+# The kinds of places: folders of builds, site-packages with `make develop`, and the user's own: wheels, editable
 # installs, native folders.
 BUILDS, DEVELOPED, WHEEL, EDITABLE, NATIVE = "builds", "developed", "wheel", "editable", "native"
 
 
 def note_place(kind: str, path: Path) -> None:
-    """Note that Graft wrote something there."""
+    """Record a place in the store."""
     with suppress(OSError):  # a store that cannot be written to
         write_if_changed(_note(kind, path), str(path))
 
 
 def forget_place(kind: str, path: Path) -> None:
-    """Forget a place where nothing is left."""
+    """Delete the record of a place."""
     with suppress(OSError):
         _note(kind, path).unlink(missing_ok=True)
 
 
 def places(kind: str) -> list[Path]:
-    """Return the places of a kind that still exist. Forget the others."""
+    """Return the places of a kind that still exist. Delete the records of the others."""
     found = [Path(note.read_text(encoding="utf-8")) for note in sorted((store() / "places").glob(f"{kind}-*"))]
     for path in found:
         if not path.exists():

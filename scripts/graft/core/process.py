@@ -70,8 +70,8 @@ def run(
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment variables of this process that a build may depend on, and ``more``. The sanitizer of this
-    process is not that of compilers.
+    """Return the environment variables of this process that a build may depend on, and ``more``. A preloaded sanitizer
+    is left out: it is not meant for compilers.
     """
     kept = {name: value for name, value in os.environ.items() if not _UNSET.fullmatch(name)}
     if "libasan" in kept.get("LD_PRELOAD", ""):
@@ -80,7 +80,7 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def python_path(*first: Path) -> str:
-    """Return the ``PYTHONPATH`` of another process that finds the builder as this one does, but ``first`` before all.
+    """Return a ``PYTHONPATH`` for another process to find the builder: ``first``, then the path of this process.
 
     A build frontend may have put the builder on the path of this process alone.
     """
@@ -105,7 +105,7 @@ def follow(
 
     ``watch`` is called several times a second, to show progress. If it returns True, the command is ended. If this
     process is killed, the command is ended, too: a compiler must not write an object into the next build. If both are
-    killed, what the command has started keeps the locks ``held``.
+    killed, processes that the command has started keep the locks ``held``.
     """
     with subprocess.Popen(
         [str(word) for word in command],

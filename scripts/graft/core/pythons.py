@@ -11,10 +11,10 @@ from pathlib import Path
 from .errors import CommandError, UsageError
 from .process import run
 
-# The parts of `INTERPRETER` in layout.py, and the mark of a free-threaded Python.
+# Prints the version, and the parts of `INTERPRETER` and `ABI` in layout.py.
 _PROBE = "import sys; print(*sys.version_info[:3], sys.implementation.name, 'flags' + sys.abiflags)"
 
-# Where programs that install Pythons put them, below the home folder.
+# The folders below the home folder where other programs install Pythons.
 _BELOW_HOME = (
     ".local/share/uv/python/cpython-*/bin",
     "mini*3/bin",
@@ -64,7 +64,7 @@ def find_pythons(words: Sequence[str]) -> list[Python]:
 
 
 def find_python(word: str) -> Python | None:
-    """Return the first matching Python that runs. pyenv has shims for versions that are not installed, too."""
+    """Return the first matching Python that runs, or None. pyenv has shims for versions that are not installed, too."""
     wanted = tuple(map(int, word.split("."))) if re.fullmatch(r"\d+(\.\d+)+", word) else ()
     for path in _places(word, wanted):
         python = probed(path) if os.access(path, os.X_OK) and path.is_file() else None

@@ -16,7 +16,7 @@ _TEMPORARY = Path(os.environ.get("TMPDIR", "/tmp"))
 
 
 def refused(error: OSError) -> RefusedError:
-    """Convert an error of the operating system: its message, its file and a remedy."""
+    """Convert an ``OSError``: keep its message and its file, and add a remedy."""
     where = f"{error.filename}: " if error.filename else ""
     return RefusedError(f"{where}{error.strerror or error}", todo=remedy(error))
 

@@ -1,4 +1,4 @@
-"""How messages spell commands and options: as they are typed where Graft runs."""
+"""Spell commands and options in messages as the user types them: for make, for ``graft``, or for a build frontend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPELLED: dict[str, tuple[str, str]] = {}
 
 @contextmanager
 def spelling(names: Mapping[str, tuple[str, str]]) -> Iterator[None]:
-    """Spell make's variables in this way while the body runs."""
+    """While the body runs, spell make's variables as ``names`` says."""
     before = dict(SPELLED)
     SPELLED.update(names)
     try:
@@ -47,6 +47,6 @@ def as_typed(text: str) -> str:
 
 
 def _spelled(place: int, name: re.Match[str]) -> str:
-    """Return a variable as it is spelled in a command, or elsewhere: before a value if ``=`` follows it."""
+    """Return a variable's spelling in a command (``place`` 0) or elsewhere (1). A flag's ``=`` becomes a blank."""
     spelled = SPELLED[name[1]][place]
     return spelled + (" " if name[2] and spelled.startswith("--") else name[2])

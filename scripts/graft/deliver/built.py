@@ -1,4 +1,4 @@
-"""Notes of builds: what each delivered, and from which inputs. A build with the same inputs has nothing to do."""
+"""Notes of builds: the result of each, and its inputs. A build with the same inputs has nothing to do."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Built:
 
     Args:
         stamp: the stamp of its snapshot.
-        path: what it delivered: a wheel or a folder.
-        fingerprint: identifies the content of that.
-        cuda_note: that of the CUDA settings; empty if CUDA plays no part in the result.
-        outside: what was read elsewhere.
+        path: the wheel or folder that it delivered.
+        fingerprint: identifies the content of ``path``.
+        cuda_note: the note of the CUDA settings; empty if CUDA does not affect the result.
+        outside: the files outside of the build that compilers read.
     """
 
     stamp: str
@@ -42,7 +42,7 @@ class Built:
     outside: Outside = field(default_factory=lambda: Outside({}))
 
     def is_there(self, identify: Callable[[Path], str] = fingerprint_of) -> bool:
-        """Return whether what was delivered is still there, unchanged."""
+        """Return whether the delivered file or folder is still there, unchanged."""
         return self.fingerprint == identify(self.path)
 
 
@@ -59,7 +59,7 @@ def builds_of(layout: Layout, kind: str) -> Iterator[Built]:
 
 
 def forget_gone(layout: Layout, kind: str) -> None:
-    """Delete the notes of builds whose kinds begin with ``kind``, and whose results are gone."""
+    """Delete the notes of builds whose kinds begin with ``kind`` and whose results no longer exist."""
     for note in _notes(layout, kind):
         built = _read(note)
         if built is None or not built.path.exists():
@@ -67,7 +67,7 @@ def forget_gone(layout: Layout, kind: str) -> None:
 
 
 def save_built(layout: Layout, built: Built, kind: str = GRAFT) -> None:
-    """Write the note of a build. If the one before delivered a wheel of another name, delete that."""
+    """Write the note of a build. If the previous build delivered a wheel of another name, delete that wheel."""
     before = load_built(layout, kind)
     fields = {**asdict(built), "path": str(built.path)}
     write_atomically(_note(layout, kind), json.dumps(fields, indent=1) + "\n")
@@ -78,7 +78,7 @@ def save_built(layout: Layout, built: Built, kind: str = GRAFT) -> None:
 def unchanged(
     layout: Layout, snapshot: Snapshot, kind: str = GRAFT, identify: Callable[[Path], str] = fingerprint_of
 ) -> Built | None:
-    """Return the note of the last build, if a build would read the same and what was delivered is still there."""
+    """Return the note of the last build if its inputs are unchanged and its result is still there; else None."""
     built = load_built(layout, kind)
     if not (
         built
@@ -88,7 +88,7 @@ def unchanged(
         and built.outside.is_as_read(layout.work)
     ):
         return None
-    note_use(_note(layout, kind))  # which makes it the last build
+    note_use(_note(layout, kind))  # makes it the last build
     return built
 
 

@@ -1,4 +1,4 @@
-"""What a build returns and prints."""
+"""The result of a build, and the messages about it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Delivered:
 
 
 def announce(wheel: Path, seconds: float) -> None:
-    """Print what was built."""
+    """Print the wheel's path, size and sha256, the time of the build, and how to install the wheel."""
     note_place(WHEEL, wheel)
     say(f"{wheel}\n  {wheel.stat().st_size:,} bytes, sha256 {sha256_of_file(wheel)}\n  {seconds:.1f} s in all")
     say(how_to_install(wheel))

@@ -1,9 +1,9 @@
 """Add operators to an installed torch without changing it: a separate tree that Python finds first.
 
 The tree consists of links to the files of the installed torch, plus the composed files. Each build writes a new tree,
-and one ``.pth`` file names the current tree. A killed build leaves the previous one in use. Each process locks its
-tree, and no build changes or deletes a locked tree. A variable names the tree to child processes, unless Python ignores
-variables.
+and one ``.pth`` file names the current tree. A killed build leaves the previous tree in use. Each process locks its
+tree, and no build changes or deletes a locked tree. An environment variable names the tree to child processes, unless
+Python ignores such variables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..core.system_errors import remedy
 _PTH = "torch_graft.pth"
 _START = "_torch_graft_start"
 _START_FILE = Path(__file__).with_name("shipped") / "start.py"
-# Set in a process that imported torch: the name of its tree, for its children.
+# The environment variable with the name of a process's tree, for its children. It is set when torch is imported.
 VARIABLE = "TORCH_GRAFT_TREE"
 
 # The file in a tree that records its inputs.
@@ -56,7 +56,7 @@ def current_tree(packages: Path) -> Path | None:
 
 
 def note_of(tree: Path | None) -> dict[str, Any]:
-    """Return what a tree records: the base, the native folders and the hash of each file; empty if it is not whole."""
+    """Return the note of a tree: base, native folders and hash of each file; empty if the tree is incomplete."""
     return read_json(tree / _NOTE) if tree else {}
 
 
@@ -98,7 +98,7 @@ def write_tree(
 
 
 def use_tree(environment: Environment, tree: Path) -> None:
-    """Make Python find a tree first. Keep the one before, which the next tree is made of, and those in use."""
+    """Make Python find ``tree`` first. Delete all others but those in use and the previous one, for the next build."""
     old, pth = current_tree(environment.packages), environment.packages / _PTH
     before, note = note_of(old).get("natives", []), note_of(tree)
     if not note:
@@ -113,7 +113,7 @@ def use_tree(environment: Environment, tree: Path) -> None:
     if left_out := [folder for folder in before if shown(Path(folder)) not in there]:
         every = dict.fromkeys([*before, *now])
         checkouts = {shown(Path(folder)) for folder in every} - every.keys()
-        # Only one checkout is built at a time.
+        # A build takes only one checkout.
         todo = f"; {_options(every, '{}='.format)} adds all of them" if len(checkouts) < 2 else ""
         say(f"the operators of {' '.join(map(shown, map(Path, left_out)))} are no longer there{todo}")
     for other in tree.parent.iterdir():
@@ -169,7 +169,7 @@ def _is_used(tree: Path) -> bool:
 
 
 def _pth_text(name: str) -> str:
-    """Return a ``.pth`` file, which may have one line of code. In a virtual environment it runs twice; the second run
+    """Return the text of the ``.pth`` file: one line of code. In a virtual environment it runs twice. The second run
     does nothing.
 
     The line finds the tree beside its file, also in a copy of the environment: ``sitedir`` is a variable of the
@@ -249,14 +249,14 @@ def _fill(target: Path, environment: Environment, base: Base) -> None:
 
 
 def _change(tree: Path, environment: Environment, files: Mapping[str, bytes | Path]) -> None:
-    """Write the tree's own files, and delete own files of an earlier build."""
+    """Write the tree's own files. Delete own files of an earlier build, or link to torch's in their places."""
     before = note_of(tree).get("files", {})
     for name in {*before, *files}:
         path = tree / name
         if name in files and before.get(name) == _hash(files[name]):
             continue
         for stale in (path, *path.parent.glob(f"__pycache__/{path.stem}.*.pyc")):
-            stale.unlink(missing_ok=True)  # it is a link; its target stays
+            stale.unlink(missing_ok=True)  # if it is a link, its target stays
         is_of_torch = Path(name).parts[0] in PACKAGES
         if name in files:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -269,7 +269,7 @@ def _change(tree: Path, environment: Environment, files: Mapping[str, bytes | Pa
 
 
 def _prune(folder: Path, tree: Path, site: Path | None) -> None:
-    """Delete folders without files that torch does not have: Python would treat them as packages."""
+    """Delete empty folders that torch does not have, from ``folder`` upwards: Python would treat them as packages."""
     while folder != tree and folder.is_dir() and not (site and (site / folder.relative_to(tree)).is_dir()):
         if any(path.name != "__pycache__" for path in folder.iterdir()):
             return
@@ -293,7 +293,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _link_symbolically(source: Path, target: Path) -> None:
-    """Make a link that in a copy of the environment leads to the copy."""
+    """Make a symbolic link. In a copy of the environment it leads to the copy's file, if that is in site-packages."""
     packages = next(parent.parent for parent in target.parents if parent.name == TREES)
     real = Path(os.path.realpath(source))
     is_beside = real.is_relative_to(os.path.realpath(packages))
@@ -301,7 +301,7 @@ def _link_symbolically(source: Path, target: Path) -> None:
 
 
 def _siblings(base: Base) -> set[str]:
-    """Return the folders next to ``torch`` where its libraries search for others: ``nvidia``."""
+    """Return the folders next to ``torch`` where its libraries search for others, such as ``nvidia``."""
     libraries = [path.name for path in base.libraries.glob("libtorch*.so")]
     paths = [base.library(f"lib/{name}").rpath for name in libraries]
     return {found for text in paths for found in re.findall(r"\$ORIGIN/\.\./\.\./([\w.]+)", text)}

@@ -1,4 +1,4 @@
-"""Write what a running process loads: a folder for each content, since what is open must not change."""
+"""Write the files that a running process loads. Each content has its own folder, since open files must not change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.errors import RefusedError
 from ..core.files import delete, lay_out_files, note_use
 from ..core.system_errors import remedy
 
-# The number of folders kept of each native folder: a process may have loaded one, and start others that load it, too.
+# The number of folders kept for each native folder. A process that loaded one may start others that load it, too.
 _KEPT = 8
 
 

@@ -35,15 +35,15 @@ TAKEN = frozenset(
     | sys.stdlib_module_names
 )
 
-# The beginning of members that pip installs into site-packages, although the wheel has them elsewhere.
+# The start of the path of members below ``*.data`` that pip installs into site-packages.
 _SCHEME = re.compile(r"^[^/]+\.data/(?:(?:pure|plat)lib|data/(?:.*/)?(?:site|dist)-packages)/")
 
-# Releases of PyTorch have had at most this many bug-fix releases, in addition to the first, since 2.0.
+# Since 2.0, each minor release of PyTorch has had at most this many bug-fix releases.
 _FIXES = 2
 
 
 class _Builder(WheelBuilder):
-    """A builder of wheels with files from elsewhere, for one Python and platform."""
+    """Builds wheels for one Python and platform, with the files in the folder ``operators`` added."""
 
     def __init__(self, root: Path, metadata: ProjectMetadata[PluginManager], operators: Path, tag: str) -> None:
         super().__init__(str(root), metadata=metadata)
@@ -77,8 +77,8 @@ def package_name(name: str, folder: Path) -> str:
 
 
 def thin_version(version: str, torches: Sequence[str]) -> str:
-    """Return the version of a thin wheel. That for one torch names it, so that wheels for several can share a folder;
-    one for several has no local part, since package indexes take no such version.
+    """Return the version of a thin wheel. A wheel for one torch names it in the local part, so that wheels for
+    different torches can share a folder. A wheel for several has no local part, since package indexes accept none.
     """
     try:
         parsed = Version(version)
@@ -94,7 +94,7 @@ def thin_version(version: str, torches: Sequence[str]) -> str:
 
 
 def requirement(versions: Sequence[str]) -> str:
-    """Return the requirement of a wheel for ``versions`` of torch: that one, or a range without what is missing.
+    """Return the requirement of a wheel for ``versions`` of torch: one version, or a range without missing releases.
 
     A range names no local version, since wheels on package indexes have none.
     """
@@ -126,7 +126,7 @@ def write_wheel(
 
     Args:
         root: the folder of the project; None if there is none.
-        config: what its pyproject.toml says.
+        config: the content of its pyproject.toml.
         operators: the files of the operators, by path in the wheel.
         package: the package that PyTorch loads them from, at the end of ``import torch``.
         requires: the requirements in addition to the project's own.
@@ -138,11 +138,11 @@ def write_wheel(
     kind = "editable" if is_editable else "standard"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        # Beside the wheel, so that it is there whole or not at all.
+        # Build beside the final path, so that the wheel is there whole or not at all.
         with TemporaryDirectory(prefix=".graft-", dir=out) as name, _explained(root):
             lay_out_files(Path(name, "operators"), operators)
             for library in Path(name, "operators").rglob("*.so*"):
-                library.chmod(0o755)  # as torch's own
+                library.chmod(0o755)  # the mode of torch's own
             project = root or Path(name, "project")
             _name_hooks(WheelBuilder(str(project), metadata=_hatchling(project, config)))
             metadata = _metadata(project, config, package, requires)
@@ -155,8 +155,8 @@ def write_wheel(
 
 
 def write_sdist(root: Path, config: Mapping[str, Any], out: Path, *, without: Iterable[Path] = ()) -> Path:
-    """Write the sdist into ``out``: the files of the project that git does not ignore, ``without`` some folders. Return
-    its path.
+    """Write the sdist into ``out``: the files of the project that git does not ignore, except for the folders
+    ``without``. Return its path.
     """
     changed = copy.deepcopy(dict(config))
     left_out = [f"/{folder.relative_to(root)}" for folder in without if folder.is_relative_to(root)]
@@ -184,7 +184,7 @@ def _name_hooks(builder: WheelBuilder | SdistBuilder) -> None:
 
 
 def _check_members(wheel: Path, root: Path) -> None:
-    """Check that a wheel installs nothing outside of site-packages, or below the packages of others."""
+    """Check that no member of a wheel leads out of it, or belongs to a package in ``TAKEN``."""
     with ZipFile(wheel) as archive:
         refused = [name for name in archive.namelist() if _is_of_others(name)]
     if refused:
@@ -197,13 +197,13 @@ def _check_members(wheel: Path, root: Path) -> None:
 
 def _is_of_others(member: str) -> bool:
     parts = PurePosixPath(_SCHEME.sub("", member)).parts
-    # The first word counts: of typing_extensions.py, numpy.libs and torch-2.13.0.dist-info, but not of torch-stubs.
+    # A name ends at a dot or hyphen, as in typing_extensions.py and torch-2.13.0.dist-info, but not in torch-stubs.
     return ".." in parts or parts[0] == "/" or re.split(r"\.|-(?!stubs)", parts[0])[0] in TAKEN
 
 
 @contextmanager
 def _explained(root: Path | None) -> Iterator[None]:
-    """Raise hatchling's errors about metadata as errors of the user's file. It has no class for them."""
+    """Raise hatchling's errors about metadata, which have no class of their own, as errors of the user's file."""
     try:
         yield
     except (ValueError, TypeError, OSError) as error:
@@ -216,7 +216,7 @@ def _explained(root: Path | None) -> Iterator[None]:
 def _metadata(
     root: Path, config: Mapping[str, Any], package: str, requires: Iterable[str]
 ) -> ProjectMetadata[PluginManager]:
-    """Return the project's metadata with what the operators need."""
+    """Return the project's metadata with the requirements and the entry point of the operators."""
     changed = copy.deepcopy(dict(config))
     project = changed["project"]
     project["dependencies"] = [*project.get("dependencies", ()), *requires]

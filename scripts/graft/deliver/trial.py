@@ -27,7 +27,7 @@ _FAILED = "cannot import:"
 # A thin wheel that is not loaded prints a line with this and the reason.
 _NOT_ADDED = "its operators were not added to torch"
 
-# They need packages that torch does not.
+# Modules below this need packages that torch does not.
 _OF_TESTS = "torch/testing/"
 
 # Editable installs must not build: they would wait for this build.
@@ -46,13 +46,13 @@ for name in {modules!r}:
 
 
 def require_import(environment: Environment, tree: Path, natives: NativeFolders) -> None:
-    """Check that torch can be imported from ``tree``, and each module that the folder changed since the current tree,
-    which torch may import later. If no Python file changed, nothing is imported. Print again which thin wheels are not
-    loaded.
+    """Check that torch can be imported from ``tree``, and so can each module of the folder that differs from the
+    current tree's: torch may import it later. If no Python file changed, import nothing. Print the messages about thin
+    wheels that are not loaded.
     """
     new, old = _python(note_of(tree)), _python(note_of(current_tree(environment.packages)))
     if new == old:
-        return  # an import takes longer than a kernel
+        return  # an import takes longer than compiling a kernel
     files = [f"torch/{name.relative_to(PYTHON).as_posix()}" for name in natives.python if name.suffix == ".py"]
     laid_over = [name for name in natives.overlay if name.endswith(".py") and not name.startswith(_OF_TESTS)]
     files += laid_over
@@ -83,13 +83,13 @@ def _import(environment: Environment, folder: Path, modules: list[str]) -> subpr
 
 
 def _python(note: dict[str, dict[str, str]]) -> dict[str, str]:
-    """Return the hashes of a tree's own Python files, without the version's, which always differs."""
+    """Return the hashes of a tree's own Python files, except for the version file, which always differs."""
     files = note.get("files", {})
     return {name: files[name] for name in files if name.endswith(".py") and name != VERSION_FILE}
 
 
 def _place(tree: Path, name: str, line: int, natives: NativeFolders) -> str:
-    """Return the user's file and line that a line of a file in the tree comes from; empty if of none."""
+    """Return the user's file and line from which a line of a file in the tree comes; empty if it is not the user's."""
     if name in natives.overlay:
         user, copy = natives.overlay[name]
         if line <= copy.read_text(encoding="utf-8").count("\n"):

@@ -34,7 +34,7 @@ class _WheelWriter:
 
     Args:
         archive: receives the members.
-        date: that of new members. The same input gives the same bytes.
+        date: the date of new members. It is given, so that the same input gives the same bytes.
     """
 
     def __init__(self, archive: ZipFile, date: _Date) -> None:
@@ -49,11 +49,11 @@ class _WheelWriter:
         self._write(name, content, mode)
 
     def copy(self, base: ZipFile, member: ZipInfo, name: str) -> None:
-        """Copy a member of another wheel with its compressed bytes, which would take long to make again."""
+        """Copy a member of another wheel without compressing it again, which would take long."""
         copied, compressed = ZipInfo(name, member.date_time), copy(member)
         for attribute in ("compress_type", "create_system", "external_attr", "CRC", "compress_size", "file_size"):
             setattr(copied, attribute, getattr(member, attribute))
-        # zipfile reads them as the content of a member that is not compressed.
+        # Let zipfile read the compressed bytes as the content of a member that is not compressed.
         compressed.compress_type, compressed.file_size = ZIP_STORED, member.compress_size
         del compressed.CRC
         out = self._archive.fp
@@ -87,10 +87,10 @@ class _WheelWriter:
 
 @contextmanager
 def _writing(target: Path, owner: str) -> Iterator[ZipFile]:
-    """Write a wheel to a file beside ``target``, which is renamed to it when the body has ended. Delete what killed
-    builds of ``owner`` left.
+    """Yield an archive beside ``target``, which is renamed to ``target`` when the body has ended. Delete the archives
+    that killed builds of ``owner`` left.
     """
-    # Others may write into this folder, so the name cannot be guessed.
+    # Other users may write into this folder, so they must not be able to guess the name.
     partial = target.with_name(f".torch-{owner}-{secrets.token_hex(8)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def _writing(target: Path, owner: str) -> Iterator[ZipFile]:
 
 
 def with_graft(version: str, hash_: str) -> str:
-    """Return the version of a new wheel: the base's with a local version label (PEP 440), or a longer one."""
+    """Return the version of a new wheel: the base's, with ``graft.<hash>`` in its local version label (PEP 440)."""
     return f"{version}{'.' if '+' in version else '+'}graft.{hash_}"
 
 
@@ -122,7 +122,7 @@ def pack(
 ) -> Path:
     """Write the wheel of torch into ``out``. Return its path.
 
-    The base's members stay in their order; what is new follows them, then the metadata.
+    The base's members stay in their order. New members follow them, and then the metadata.
 
     Args:
         base: the base wheel.
@@ -130,8 +130,8 @@ def pack(
         version: the new wheel's version.
         platform: its platform tag.
         out: the output folder; created if it does not exist.
-        notice: what was added to the base, for its licenses; empty to add no file.
-        owner: identifies who writes into ``out``; a later build of the same owner deletes what a killed one left.
+        notice: the text about the additions for the base's licenses; empty to add no file.
+        owner: identifies who writes into ``out``. A later build of this owner deletes the file that a killed one left.
     """
     _, base_version, _, tags = parse_wheel_filename(base.name)
     old_info, info = f"torch-{base_version}.dist-info", f"torch-{version}.dist-info"
@@ -159,7 +159,7 @@ def pack(
                 wheel.add(renamed, own[name], mode)
             elif member:
                 wheel.copy(archive, member, renamed)
-                if not member.is_dir():  # RECORD lists files
+                if not member.is_dir():  # RECORD lists only files
                     wheel.record(renamed, *rows[name][1:])
         if notice:
             wheel.add(f"{info}/licenses/NOTICE.graft", notice.encode())
@@ -185,7 +185,7 @@ def platform_tag(own: Base, libraries: Iterable[Path]) -> str:
 
 
 def newer_symbols(needed: Iterable[Mapping[str, set[str]]], known: Mapping[str, Iterable[str]]) -> str:
-    """Return the symbols of libraries in ``known`` with versions that these lack: ``exp, log2 (GLIBC_2.29)``."""
+    """Return ``needed`` symbols with versions that their libraries in ``known`` lack: ``exp, log2 (GLIBC_2.29)``."""
     found: dict[str, set[str]] = {}
     for versions in needed:
         for version, symbols in versions.items():

@@ -77,8 +77,8 @@ def apply_fetched(request: Request) -> None:
 
 
 def apply(source: Path, layout: Layout) -> Fork:
-    """Check out the fork of its base in ``source``, a checkout of PyTorch or a plain folder of its sources, which
-    becomes a repository. After an error, the checkout is unchanged.
+    """Check out the fork in ``source``: a checkout of PyTorch, or a plain folder of its sources, which becomes a
+    repository. After an error, the checkout is unchanged.
     """
     with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
         snapshot = replace(snapshot_for_tree(layout), work=Path(scratch))
@@ -89,8 +89,8 @@ def apply(source: Path, layout: Layout) -> Fork:
 
 
 def make_fork(source: Path, snapshot: Snapshot, line: StepLine) -> Fork:
-    """Check out the fork of the tree's base, created again from the patches and the native folder. After an error, the
-    checkout is unchanged.
+    """Create the fork again on the tree's base, from the patches and the native folder, and check it out. After an
+    error, the checkout is unchanged.
     """
     tree = open_tree(source, snapshot.pin)
     with build_lock(tree.git_dir / "graft"):
@@ -159,7 +159,7 @@ def make_commits(tree: SourceTree, series: Sequence[Patch], snapshot: Snapshot, 
 
 
 def _written_helpers(natives: NativeFolders, stack: Stack, folder: Path) -> dict[str, Path]:
-    """Write PyTorch's functions for formulas with those of native folders inside, if there are any."""
+    """Write PyTorch's files with functions for formulas, merged with native folders' functions. Return them by name."""
     written = {}
     every = (
         (HELPERS_SOURCE, natives.helpers, with_functions),
@@ -173,7 +173,7 @@ def _written_helpers(natives: NativeFolders, stack: Stack, folder: Path) -> dict
 
 
 def _refuse_stock(sources: Iterable[Source]) -> None:
-    """Refuse ``sources`` that call the kernels that they replace: there is one kernel in a source tree."""
+    """Refuse ``sources`` that call PyTorch's kernels that they replace: a source tree has only one of both."""
     if calls := [
         f"{source.path}:{line}: `stock::{name}` is a kernel beside the folder's, and a source tree has one"
         for source in sources
@@ -217,7 +217,7 @@ def generate_python(natives: Path, base: Path, out: Path) -> None:
 
 
 def generated_texts(natives: NativeFolders, generated: Path) -> dict[str, str]:
-    """Return what ``generate_python`` wrote and the native folder's ``python/``, by name in the tree."""
+    """Return what ``generate_python`` wrote, and the texts of native folders' ``python/``, by name in the tree."""
     appended = generated / "appended"
     texts = {name.as_posix(): (appended / name).read_text(encoding="utf-8") for name in files_below(appended)}
     description = Description.load(generated / DESCRIPTION)

@@ -1,4 +1,4 @@
-"""What the source builds of one pin share: folders of sources and environments, and inputs that are read once."""
+"""The cache of one pin's source builds, with sources and environments; and the inputs, which are read once."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _READ_BY_PYTORCH = re.compile(r"\w*FLAGS|(CMAKE|USE|BUILD|TORCH|PYTORCH|CUDNN|NC
 
 @dataclass(frozen=True)
 class Cache:
-    """What the source builds of one pin share, in ``folder``: a fresh clone of this repository must not start from
-    nothing.
+    """The files that source builds of one pin share, in ``folder``. It is outside of this repository, so that a fresh
+    clone need not start from nothing.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ def cache_of(pin: Pin) -> Cache:
 
 
 def snapshot_for_tree(layout: Layout) -> Snapshot:
-    """Read the inputs of a fork. PyTorch's own build compiles what it adds, so there are no settings."""
+    """Read the inputs of a fork. Refuse native folders with settings, since PyTorch's own build compiles the files."""
     snapshot = take_snapshot(layout)
     for folder in snapshot.read.folders:
         folder.settings.require_none()
@@ -71,7 +71,7 @@ def snapshot_for_tree(layout: Layout) -> Snapshot:
 
 @contextmanager
 def read_inputs(layout: Layout) -> Iterator[tuple[Snapshot, Cache]]:
-    """Read the inputs of a build in the pin's cache, which the body has for itself."""
+    """Read the inputs of a build in the pin's cache, and lock that cache while the body runs."""
     snapshot = snapshot_for_tree(layout)
     cache = cache_of(snapshot.pin)
     kept = sorted(f"{name}={value}" for name, value in os.environ.items() if _READ_BY_PYTORCH.fullmatch(name))

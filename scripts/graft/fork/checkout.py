@@ -1,4 +1,4 @@
-"""Check out a commit in a way that can be interrupted: the next call undoes what an interrupted one began."""
+"""Check out a commit in a way that can be interrupted: the next call undoes an interrupted one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def move_to(tree: SourceTree, commit: str) -> int:
 
 
 def go_back(tree: SourceTree) -> None:
-    """Undo an interrupted ``move_to``. If other files are changed, too, do nothing."""
+    """Undo an interrupted ``move_to``. Do nothing if other files are changed, too."""
     aim = tree.git("rev-parse", "--quiet", "--verify", f"{MOVING_REF}^{{commit}}", check=False)
     if aim.returncode != 0:
         return

@@ -47,7 +47,7 @@ def download(source: DebianSource, name: str, mirrors: Sequence[str], target: Pa
         pool = f"pool/main/{source.package[:4] if source.package.startswith('lib') else source.package[0]}"
         start = mirror.rstrip("/") if "://" in mirror else f"copy://{Path(mirror).expanduser().resolve()}"
         address = f"{start}/{pool}/{source.package}/{name}"
-        # apt renames a file with another hash.
+        # In a folder of its own: apt renames a file whose hash differs.
         with tempfile.TemporaryDirectory(prefix="download-", dir=target.parent) as folder:
             done = run([_HELPER, "download-file", address, Path(folder, name), f"SHA256:{sha256}"], check=False)
             if done.returncode == 0:

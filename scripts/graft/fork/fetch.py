@@ -1,5 +1,5 @@
-"""Get the pinned source tree: from a local checkout, from git, or from a Debian mirror. A checkout is only read, since
-PyTorch's build writes into many folders of its tree: what is built is a copy.
+"""Get the pinned source tree: from a local checkout, from git, or from a Debian mirror. A checkout is only read; a copy
+is built, since PyTorch's build writes into many folders of its tree.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def fetch_tree(pin: Pin, cache: Cache, given: str, line: StepLine) -> Path:
         pin: the pin. Whether a checkout matches it is checked by ``apply``.
         cache: the folder for trees.
         given: a checkout to use instead; or a place to download from, a git repository or a Debian mirror; or empty.
-        line: shows if nothing was downloaded.
+        line: shows that nothing was downloaded, if so.
     """
     checkout = checkout_of(given) or cache.tree
     if (checkout / FUNCTIONS_YAML).is_file():

@@ -1,4 +1,4 @@
-"""FunctionsManual.cpp in PyTorch's tree: folders' functions inside PyTorch's file, and those that a branch changes."""
+"""Merge native folders' functions for formulas into FunctionsManual.cpp and its header in PyTorch's tree."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Statement:
     Args:
         text: its text, with the comment before it.
         start: its first byte in the file.
-        end: the byte behind it.
-        key: what tells functions from each other; empty for other statements.
-        names: what it declares.
+        end: the byte after it.
+        key: identifies the function that it defines; empty for other statements.
+        names: the names that it declares.
         is_local: whether only this file sees it.
         is_inner: whether it is in a namespace without name.
     """
@@ -49,7 +49,7 @@ class Statement:
 
 
 def statements(text: str) -> list[Statement]:
-    """Return the statements of PyTorch's namespace for functions of formulas in a source."""
+    """Return a source's statements in PyTorch's namespace for functions of formulas."""
     data, found = text.encode(), []
     for node, is_inner in _statements(parse(text), "", is_inner=False):
         start = node.start_byte
@@ -79,7 +79,7 @@ def _statements(node: Node, namespace: str, *, is_inner: bool) -> Iterator[tuple
 
 
 def _declared(node: Node) -> frozenset[str]:
-    """Return what a statement declares, or instantiates: constants, types, aliases, templates."""
+    """Return the name of the constant, type, alias or template that a statement declares or instantiates."""
     if node.type == "template_instantiation":
         return frozenset(re.findall(r"(\w+)\s*(?:<[^()]*>)?\s*\(", text_of(node))[:1])
     first = text_of(node).partition("=")[0].partition("{")[0]
@@ -88,9 +88,9 @@ def _declared(node: Node) -> frozenset[str]:
 
 
 def with_functions(theirs: str, ours: Iterable[str]) -> str:
-    """Return PyTorch's source with the functions of folders' sources in the place of its own.
+    """Replace functions of PyTorch's source by those of folders' sources. Return the text.
 
-    What else they have comes before the first of them, but for what PyTorch's source has, too.
+    Other statements of a folder come before the first function that it replaces, unless PyTorch's source has them, too.
     """
     for text in ours:
         there = {each.key: each for each in statements(theirs) if each.key}
@@ -109,7 +109,7 @@ def with_functions(theirs: str, ours: Iterable[str]) -> str:
 
 
 def with_declarations(theirs: str, ours: Iterable[str]) -> str:
-    """Return PyTorch's header with the declarations of folders' headers in the place of its own of the same names."""
+    """Replace declarations of PyTorch's header by those of the same names in folders' headers. Return the text."""
     for text in ours:
         new = statements(text)
         names = {name for each in new for name in each.names}
@@ -136,7 +136,7 @@ def _written(chosen: Iterable[Statement]) -> str:
 
 
 def _including(text: str, ours: str) -> str:
-    """Return a text with the includes of another behind its own."""
+    """Add the includes of ``ours`` that a text lacks, after its own. Return the text."""
     theirs = [*_INCLUDE.finditer(text)]
     has = {"".join(each[0].split()) for each in theirs}
     new = [

@@ -1,5 +1,5 @@
-"""Where the C++ files of a native folder are in PyTorch's tree, and their text there. The tree's build compiles each
-source in ``cpu/`` for all CPU capabilities, and does not search the folder's root for headers.
+"""Place the C++ files of a native folder in PyTorch's tree, and adapt their text. The tree's build compiles each source
+in ``cpu/`` for all CPU capabilities, and does not search the folder's root for headers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..core.files import write_if_changed
 from ..inputs.includes import with_places
 from ..inputs.native import NativeFiles, is_for_capabilities
 
-# The header of this name needs Python in PyTorch; compile/templates has another.
+# PyTorch's header of this name needs Python. Graft's own, in compile/templates, does not.
 _EXTENSION = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)[<"]torch/extension\.h[>"]', re.M)
 
 
@@ -29,7 +29,7 @@ def places(native: NativeFiles) -> dict[Path, Path]:
 
 
 def write_placed(native: NativeFiles, where: Mapping[Path, Path], folder: Path) -> dict[Path, Path]:
-    """Return each C++ file by its place: a copy that is written into ``folder`` if its text is another there."""
+    """Return each C++ file by its place: the file, or a copy in ``folder`` if its text differs there."""
     found = {}
     for name, place in where.items():
         path = native.paths[name]

@@ -55,7 +55,7 @@ class PyTorchBuild:
         natives: the native folders, for messages.
         sources: the files that the fork adds or changes, by name in the tree.
         jobs: the maximum number of compilers to run at once.
-        launcher: what is put before each compiler; if empty, ccache where it is installed, as in PyTorch's CMake files.
+        launcher: the command before each compiler; if empty, ccache if it is installed, as in PyTorch's CMake files.
     """
 
     tree: SourceTree
@@ -82,7 +82,7 @@ class PyTorchBuild:
         trees are reused.
         """
         path = os.pathsep.join([str(self.cache.environment / "bin"), os.environ.get("PATH", os.defpath)])
-        # Objects of the builds of every pin.
+        # The objects of all pins' builds.
         objects = os.environ.get("CCACHE_DIR", str(self.cache.folder.parent / "ccache"))
         ccache = {"CCACHE_DIR": objects, "CCACHE_BASEDIR": str(self.tree.path), "CCACHE_NOHASHDIR": "1"}
         launched = {
@@ -97,17 +97,17 @@ class PyTorchBuild:
         return self._build / "launcher"
 
     def write_launcher(self) -> None:
-        """Write the script that commands have in place of the launcher. ninja compiles again what another command
-        compiled, so that another launcher would compile everything. What CMake tries is compiled here: what a launcher
-        fails at would count as missing.
+        """Write the script that commands use as launcher, and that calls the real one. ninja compiles again if a
+        command changes, so without the script, another launcher would compile everything. CMake's checks run without
+        the real launcher: if that failed, CMake would take a feature for missing.
         """
         tried = 'case $PWD in */CMakeFiles/*) exec "$@" ;; esac'
         write_if_changed(self._launcher, f'#!/bin/sh\n{tried}\nexec ${LAUNCHER} "$@"\n')
         self._launcher.chmod(0o755)
 
     def configure(self) -> None:
-        """Create the environment of the build. Run CMake, which finds new files only then, if the tree has a setup.py
-        with an option for it.
+        """Create the environment of the build. If the tree has a setup.py with the option --cmake-only, run CMake, so
+        that it finds new files.
         """
         needed = [*self.pin.settings.python, "build"]
 
@@ -132,8 +132,8 @@ class PyTorchBuild:
             raise UsageError(f"{self.tree.path}: {error.what}", cause=error.cause, todo=todo) from error
 
     def _make_flatbuffers_header(self, schema: str) -> None:
-        """Generate the header that the system's flatbuffers need, not the tree's, in the build's own folder, which is
-        searched first.
+        """Generate a header for the system's flatbuffers, in place of the tree's header for another version, in the
+        build folder, which compilers search first.
         """
         folder = self._build / Path(schema).parent
         aside = folder / ".made"
@@ -148,9 +148,9 @@ class PyTorchBuild:
             self._follow(["ninja", "-C", self._build, "-j", str(self.jobs), "-k", "0", *targets], line)
 
     def wheel(self, folder: Path, line: StepLine) -> Path:
-        """Build all that is left, with whatever this PyTorch is built with. Return its wheel in ``folder``."""
-        # What was installed in the tree for an earlier wheel is replaced, but never deleted: headers and modules of
-        # removed operators would be in every later wheel. Some of these folders also contain sources.
+        """Build everything that is left, with this PyTorch's own build backend. Return its wheel in ``folder``."""
+        # The build replaces files that it installed in the tree for an earlier wheel, but never deletes any: those of
+        # removed operators would be in every later wheel. Some of these folders also contain sources, which stay.
         for old in (folder, *self._build.glob("lib.*")):
             delete(old)
         self.tree.git("clean", "--quiet", "--force", "-d", "-x", "--", *_INSTALLED)
@@ -219,7 +219,7 @@ class PyTorchBuild:
 
 
 def affordable(jobs: int) -> int:
-    """Return how many of ``jobs`` compilers fit into the available memory, or the limit of the control group."""
+    """Return how many of ``jobs`` compilers fit into the available memory and the limit of the control group."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
     free = int(fields["MemAvailable"].split()[0]) * 1024
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))

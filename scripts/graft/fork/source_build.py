@@ -35,7 +35,7 @@ def build_source(request: Request) -> Delivered:
             return Delivered(built.path)
         steps = Steps()
         build = prepare(snapshot, cache, request, steps)
-        # The user's own mistakes are reported in the first minutes.
+        # Compile these first, to report the user's own mistakes in the first minutes.
         with steps.step("compile the operators") as line:
             objects = build.objects() if build.is_configured else []
             build.ninja(line, objects)

@@ -52,12 +52,12 @@ class Stack:
         )
 
     def holds(self, names: Iterable[str]) -> list[str]:
-        """Return those of ``names`` that the tip contains."""
+        """Return the ``names`` that the tip contains."""
         listed = names_in(self.tree.git("ls-files", "-z", env=self.index).stdout)
         return sorted({*names} & {*listed})
 
     def naming(self, word: str, pattern: str) -> list[str]:
-        """Return the files of the tip, of those that match ``pattern``, that contain a word."""
+        """Return the files of the tip that match ``pattern`` and contain a word."""
         options = ["--cached", "-z", "--name-only", "--word-regexp", "--fixed-strings", "-e", word]
         return names_in(self.tree.git("grep", *options, "--", pattern, env=self.index, check=False).stdout)
 
@@ -81,7 +81,7 @@ def commit_message(patch: str) -> str:
 
 
 def failing_hunks(patch: Patch, message: str) -> list[str]:
-    """Return the places in a patch file of the hunks that failed according to git's ``message``."""
+    """Return a line for each hunk of a patch that failed according to git's ``message``, with its place in the file."""
     failed = set(re.findall(r"patch failed: (.+):(\d+)$", message, re.M))
     found, target, number = [], "", 0
     for at, line in enumerate(patch.text.splitlines(), 1):

@@ -1,5 +1,5 @@
-"""``make check-source ARGS=--syntax``: whether the folder's sources are valid C++ in a source tree, without configuring
-or building it.
+"""``make check-source ARGS=--syntax``: check that the folder's sources are valid C++ in a source tree, without
+configuring or building it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .cache import read_inputs
 from .fetch import fetch_to_build
 from .tree import count, open_tree
 
-# What sources include, and what generates the rest of it.
+# Folders with headers, and with the generators of other headers.
 FOLDERS = ("aten/src", "c10", "torch", "torchgen", "tools")
-# The first has the native folder in it, so that messages about its files can be told from those about the tree's. The
-# others are searched after it.
+# ``_OWN`` contains the native folder, to tell messages about its files from those about the tree's. ``_INCLUDED`` are
+# searched after it.
 _OWN, _INCLUDED = "own", ("include", "build/aten/src", "aten/src", ".")
 
-# A header that the tree includes and does not hold; official wheels do.
+# A header that the tree includes, but does not contain; official wheels do.
 _SLEEF = "sleef.h"
 
 # Values of CMake's variables in headers, other than 0.
@@ -89,8 +89,8 @@ def run_generators(folder: Path) -> None:
 
 
 def configure_headers(folder: Path, toolchain: Toolchain) -> None:
-    """Write the headers that CMake makes of templates, with everything optional left out, and find what is not in the
-    tree. Raise MissingError if neither the system nor an official wheel has a header.
+    """Write the headers that CMake makes from templates, with everything optional off. Copy sleef.h from an official
+    wheel unless the system has it. Raise MissingError if neither does.
     """
     for template in folder.rglob("*.h.in"):
         text = re.sub(r"^#cmakedefine01 (\w+).*$", r"#define \1 0", template.read_text(encoding="utf-8"), flags=re.M)
@@ -109,8 +109,8 @@ def configure_headers(folder: Path, toolchain: Toolchain) -> None:
 
 
 def parse(folder: Path, snapshot: Snapshot, jobs: int, line: StepLine) -> list[str]:
-    """Parse all that the tree's build compiles: sources below ``cpu/`` once for each CPU capability. Return the first
-    messages about each source that is not valid.
+    """Parse the native folders' sources as the tree's build compiles them: those below ``cpu/`` once for each CPU
+    capability. Return the first messages about each source that is not valid.
     """
     own = folder / _OWN / PLACE
     own.parent.mkdir(parents=True)

@@ -19,7 +19,7 @@ FUNCTIONS_YAML = "aten/src/ATen/native/native_functions.yaml"
 
 # The date of the commit for a folder without a history; any fixed time works.
 _IMPORT_DATE = "@946684800 +0000"
-# A sequence of more commits than this is not a fork of ours.
+# A longer sequence of commits is not a fork of ours.
 _LONGEST_FORK = 1000
 
 
@@ -43,7 +43,7 @@ class SourceTree:
         return self.git(*arguments, env=env).stdout.strip()
 
     def head(self) -> str:
-        """The commit that is checked out; empty if there is none."""
+        """Return the commit that is checked out; empty if there is none."""
         done = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}", check=False)
         return "" if done.returncode else done.stdout.strip()
 
@@ -109,7 +109,7 @@ def find_tree(path: Path) -> SourceTree | None:
         )
     if not os.path.lexists(path / ".git"):
         return None
-    # Of a worktree, it is somewhere else.
+    # The git folder of a worktree is elsewhere.
     return SourceTree(path, Path(SourceTree(path, path / ".git").ask("rev-parse", "--absolute-git-dir")))
 
 
@@ -137,7 +137,7 @@ def commit_folder(tree: SourceTree, pin: Pin, env: Mapping[str, str] | None = No
     """Commit the original files of ``tree``. No branch refers to the commit yet."""
     add = ["-c", "advice.addEmbeddedRepo=false", "add", "--all"]
     tree.git(*add, env=env)
-    # Files ignored by the projects there are not written by PyTorch's build; they came with the sources.
+    # Files that the projects there ignore came with the sources, too: PyTorch's build does not write them.
     if (tree.path / "third_party").is_dir():
         tree.git(*add, "--force", "--", "third_party", env=env)
     return tree.commit_tree(tree.ask("write-tree", env=env), None, f"PyTorch {pin.version.release}, as it came\n")
@@ -176,7 +176,7 @@ def refuse_other_version(folder: Path, pin: Pin) -> None:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """``1 file``, ``2 files``."""
+    """Return a number with its noun: ``1 file``, ``2 files``."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 

@@ -1,4 +1,4 @@
-"""What compilers, wheels and builds make of settings, before anything is compiled."""
+"""Check settings before anything is compiled: flags that compilers refuse, or that need a certain processor."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .native import NativeFolder
 from .settings import Extension, Settings, flag_in
 from .toolchain import Toolchain
 
-# What not every x86-64 processor has; ARM's names begin otherwise.
+# Flags for what not every x86-64 processor has. ARM's names of features begin differently.
 _OF_SOME_PROCESSORS = re.compile(
     r"-m(arch|cpu)=(?!x86-64$).*"
     r"|-m(avx|amx|bmi|fma|f16c|sse[34]|ssse3|xop|sha|aes|vaes|pclmul|vpclmul|gfni|popcnt|lzcnt|movbe).*"
 )
-# What to do about a flag of this machine's processor in an extension.
+# The remedy for -march=native in an extension.
 NO_WHEEL = "for a wheel, write what its sources need instead, such as -mavx2; `make develop` takes it as it is"
 
 _UNKNOWN_FLAG = re.compile(r"option '([^'\n]+)'|(-[\w=.+-]+)")
@@ -38,10 +38,10 @@ _UNUSED = {
 
 
 def tell(folders: Iterable[NativeFolder], *, stays: bool) -> None:
-    """Say what of the settings of folders, and of the user's variables, does not do what its author may expect.
+    """Warn about settings of folders and environment variables that may not do what the user expects.
 
     Raises:
-        UsageError: what ships would be compiled for the processor of this machine, whatever that is.
+        UsageError: a wheel would be compiled for this machine's processor (``-march=native``).
     """
     _tell_unused()
     for folder in folders:
@@ -51,17 +51,18 @@ def tell(folders: Iterable[NativeFolder], *, stays: bool) -> None:
 
 
 def _tell_unused() -> None:
-    """Say which variables of compilers are set and do not count: builds depend on nothing that is not written down."""
+    """Warn about compilers' variables that are set: builds ignore them, and use only settings that are written down."""
     for name, key in _UNUSED.items():
         if os.environ.get(name):
             say(f"{name} is not used; write `{key}` into [tool.graft] of {FILE}", WARNING)
 
 
 def tell_processors(settings: Settings, *, stays: bool, is_extension: bool = False) -> None:
-    """Say which flags need a processor that not every user has. What ``stays`` on this machine may have them.
+    """Warn about flags for processors that not every user has. ``-march=native`` is allowed if the result ``stays``
+    here.
 
     Raises:
-        UsageError: what ships would be compiled for the processor of this machine, whatever that is.
+        UsageError: a wheel would be compiled for this machine's processor (``-march=native``).
     """
     words = [("cxx-flags", word) for word in settings.flags.cflags]
     words += [("nvcc-flags", word) for word in settings.flags.cuda_cflags]
@@ -98,7 +99,7 @@ def require_flags(extension: Extension, toolchain: Toolchain) -> None:
 
 
 def _unknown(settings: Settings, key: str, said: str) -> str:
-    """Return the message for what the compiler ``said`` about flags."""
+    """Return the message for a flag that the compiler refused; ``said`` is the compiler's output."""
     found = _UNKNOWN_FLAG.search(said)
     first = next((line for line in said.splitlines() if "error" in line), said)
     return settings.fault(key, first, (found[1] or found[2]) if found else "")
@@ -122,6 +123,6 @@ def _faults(settings: Settings, toolchain: Toolchain) -> Iterator[str]:
 
 
 def _refused(toolchain: Toolchain, *words: str, stdin: str = "") -> str:
-    """Return what the compiler says if it refuses to compile C++ so; empty if it accepts."""
+    """Return the compiler's errors for C++ with these arguments; empty if it accepts them."""
     done = run([toolchain.compiler, "-fsyntax-only", "-x", "c++", *words], env=UNTRANSLATED, stdin=stdin, check=False)
     return done.stdout.strip() if done.returncode != 0 else ""

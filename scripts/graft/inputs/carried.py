@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .settings import OF_TOOLS
 
-# Sources and headers, and what compilers and Python make.
+# Files that are not delivered: sources, headers, and the output of compilers and Python.
 _NOT_CARRIED = re.compile(
     r".*\.(c|cc|cpp|cxx|c\+\+|C|cu|cuh|h|hh|hpp|hxx|inl|inc|ipp|hip|mm|metal|cmake|o|a|pyc|pyd|so|so\..*)"
     r"|CMakeLists\.txt|build\.ninja"
@@ -17,9 +17,7 @@ _NOT_CARRIED = re.compile(
 
 
 def carried(packages: Mapping[str, Sequence[Path]]) -> dict[str, Path]:
-    """Return the files of packages, by path below site-packages. Of several folders of a package, the first that has a
-    file counts.
-    """
+    """Return the files of packages, by path below site-packages. Of files with the same path, the first counts."""
     found: dict[str, Path] = {}
     for name, places in packages.items():
         top = name.replace(".", "/")

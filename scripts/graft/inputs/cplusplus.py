@@ -1,4 +1,4 @@
-"""Find what the C++ sources of a folder define, by parsing their text.
+"""Find the functions that the C++ sources of a folder define, by parsing their text.
 
 tree-sitter parses the sources. It needs no headers and skips what it does not understand, so this takes much less time
 than a compiler.
@@ -98,11 +98,11 @@ class Definition:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells overloads from each other: the name, and the types of the parameters in one spelling."""
+        """The key that distinguishes overloads: the name, and the types of the parameters in one spelling."""
         return (self.name, *map(canonical, self.parameters))
 
     def has_types(self, returns: str, parameters: Iterable[str]) -> bool:
-        """Return whether these are its types."""
+        """Return whether it has these types. ``auto`` as its return type matches any."""
         is_returned = not self.returns or "auto" in self.returns or canonical(self.returns) == canonical(returns)
         return is_returned and [*map(canonical, self.parameters)] == [*map(canonical, parameters)]
 
@@ -115,7 +115,7 @@ class Source:
         path: the user's file.
         name: its path in the folder.
         text: its text.
-        code: its text without comments, with line breaks.
+        code: its text with blanks in place of comments; line breaks remain.
         pastes_names: whether a macro pastes names together, so that definitions can be missed.
         definitions: function definitions.
         declarations: function declarations.
@@ -133,12 +133,12 @@ class Source:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether a compiler is called for it: it is no header."""
+        """Whether it is compiled itself: it is not a header."""
         return self.name.suffix in COMPILED
 
     @property
     def opens_namespaces(self) -> bool:
-        """Whether a macro may open a namespace, so that definitions can seem to be in another."""
+        """Whether a macro may open a namespace, so that the namespace of a definition may be wrong."""
         return re.search(r"^[ \t]*#[ \t]*define\b.*\bnamespace\b", self.code, re.M) is not None
 
     @cached_property
@@ -170,13 +170,13 @@ class Source:
     def stock_calls(self) -> Iterator[tuple[int, str]]:
         """The line and the name of each use of namespace ``at::native::stock``."""
         if re.search(r"\bnamespace\s+(?:\w+\s*::\s*)*stock\b", self.code):
-            return  # it has one of its own
+            return  # the source has its own namespace ``stock``
         for use in re.finditer(r"(?<![\w:])(?:(?:::)?(?:at::)?native::)?stock::(\w+)", self.code):
             yield self.code.count("\n", 0, use.start()) + 1, use[1]
 
     @property
     def defines(self) -> dict[str, int]:
-        """The functions that it defines for others, and the stubs that it registers kernels for, with their lines."""
+        """The lines of functions that it defines for other files, and of stubs that it registers kernels for, by name."""
         functions = {re.sub(r"\s*,\s*", "_", each.name): each.line for each in self.definitions if not each.is_local}
         return functions | {stub: line for line, macro, stub in self.stub_macros if "REGISTER" in macro}
 
@@ -194,7 +194,7 @@ def read_sources(natives: NativeFolders) -> list[Source]:
 
 
 def headers_laid_over(natives: NativeFolders) -> list[Source]:
-    """Return the headers below ``ATen/native`` that take the place of PyTorch's."""
+    """Return the headers below ``ATen/native`` that replace PyTorch's."""
     own, overlay = f"{INCLUDE}/{PLACE}", natives.overlay.items()
     names = {Path(key).relative_to(own): each for key, each in overlay if Path(key).is_relative_to(own)}
     return [read_text(user, copy.read_text(encoding="utf-8"), name) for name, (user, copy) in names.items()]
@@ -206,10 +206,10 @@ def defined_stubs(sources: Iterable[Source]) -> set[str]:
 
 
 def replacing_sources(sources: Sequence[Source], kernels: Collection[str]) -> dict[Path, Source]:
-    """Return the sources that replace parts of PyTorch, and may define again what PyTorch does, by path.
+    """Return the sources that replace parts of PyTorch, by path. They may redefine PyTorch's functions.
 
-    They have one of ``kernels``, which replace PyTorch's, or one for a stub of PyTorch's, which no other source
-    defines.
+    Such a source names one of ``kernels``, which replace PyTorch's, or registers a kernel for a stub that no other
+    source defines, which is PyTorch's.
     """
     found = {source.path: source for source in sources if not source.words.isdisjoint(kernels)}
     own = defined_stubs(source for source in sources if source.path not in found)
@@ -233,8 +233,8 @@ def read_text(path: Path, text: str, name: Path | None = None) -> Source:
 
 
 def without_functions(text: str, names: Set[str]) -> str:
-    """Return the text of a source with the functions ``names`` at namespace level replaced by empty lines, and with
-    them the instantiations of templates.
+    """Return the text of a source with the functions ``names`` at namespace level, and instantiations of these
+    templates, replaced by blanks.
     """
     data, root = text.encode(), parse(text)
     left_out = [node for node in nodes_of(root) if node.type == "template_instantiation" and names & _words(node)]
@@ -249,7 +249,7 @@ def without_functions(text: str, names: Set[str]) -> str:
 
 
 def template_of(node: Node) -> Node:
-    """Return the whole of a declaration: with the line of the template, if it is one."""
+    """Return the node of the whole declaration, including ``template <...>`` if it has that."""
     return node.parent if node.parent is not None and node.parent.type == "template_declaration" else node
 
 
@@ -275,7 +275,7 @@ def parse(text: str) -> Node:
 
 def nodes_of(node: Node) -> Iterator[Node]:
     """Yield ``node`` and the named nodes within it, in order."""
-    left = [node]  # a list, since expressions may nest more deeply than calls
+    left = [node]  # no recursion: expressions may nest more deeply than Python's calls
     while left:
         each = left.pop()
         yield each
@@ -301,8 +301,10 @@ def _without(nodes: Iterable[Node], text: bytes) -> str:
 
 
 def _outside_functions(root: Node) -> Iterator[tuple[Node, str, bool]]:
-    """Yield the functions at namespace level, each with its namespace and whether that hides it."""
-    left = [(root, "", False)]  # a list, since sources may nest more deeply than calls
+    """Yield the function definitions and the declarations at namespace level, each with its namespace, and whether it
+    is in an anonymous namespace or a template.
+    """
+    left = [(root, "", False)]  # no recursion: sources may nest more deeply than Python's calls
     while left:
         node, namespace, is_local = left.pop()
         if node.type in ("function_definition", "declaration"):
@@ -318,7 +320,7 @@ def _outside_functions(root: Node) -> Iterator[tuple[Node, str, bool]]:
 
 
 def definition_of(path: Path, node: Node, namespace: str, is_local: bool) -> Definition | None:
-    """Return what a node declares; None if that is no function. ``is_local`` tells whether its namespace hides it."""
+    """Return the function that a node declares, or None. ``is_local`` is what ``_outside_functions`` yields."""
     declarator = declared = node.child_by_field_name("declarator")
     mark = ""
     while declarator is not None and declarator.type in ("reference_declarator", "pointer_declarator"):
@@ -359,7 +361,7 @@ def _type_in(before: list[Node]) -> str:
 
 
 def _listed(listed: Node) -> list[Node]:
-    """Return the parameters in a list."""
+    """Return the nodes of the parameters in a parameter list."""
     return [child for child in listed.named_children if child.type != "comment"]
 
 

@@ -11,14 +11,14 @@ from ..core import folders
 
 # The suffixes of C++ sources. PyTorch's build compiles only the first two.
 SOURCE_SUFFIXES = (".cpp", ".cu", ".cc", ".cxx", ".c++", ".C", ".c")
-# The beginnings of names of folders with code of others.
+# The beginnings of the names of folders that are skipped: output of builds, tests, third-party code.
 _OF_OTHERS = ("build", "dist", "node_modules", "tests", "third_party")
-# A folder may be a repository with anything in it. Reading more would take longer than the other checks.
+# Limits: a folder may be a large repository. Reading more would take longer than the other checks.
 _FILES, _BYTES = 200, 1_000_000
 
 
 def sources_elsewhere(native: Path, read: Collection[str]) -> list[Path]:
-    """Return the C++ sources in folders below ``native``, by their paths there, but for the folders ``read``."""
+    """Return the C++ sources in folders below ``native``, except in the folders ``read``, as relative paths."""
     found = (path for path in _walk(native, read) if path.suffix in SOURCE_SUFFIXES and path.stat().st_size <= _BYTES)
     return sorted(path.relative_to(native) for path in islice(found, _FILES))
 

@@ -23,9 +23,9 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # The most values that a file may have. PyTorch's own file has 100,000.
 _LARGEST = 1_000_000
 
-# The key of an entry that takes the place of PyTorch's own.
+# The key of an entry that replaces PyTorch's own.
 REPLACE = "replace"
-# The key of such an entry with the releases of PyTorch that it is for, as in requirements for pip.
+# The key of a replacing entry with the releases of PyTorch that it is for: a version specifier, as for pip.
 RELEASES = "releases"
 
 # A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
@@ -34,13 +34,13 @@ Place = tuple[Path, int, int]
 Report = Callable[[Place, str, str], None]
 
 
-# PyTorch's own formula, in one that replaces it; and formulas that are no expressions.
+# The word for PyTorch's own formula in a formula that replaces it; and formulas that are not expressions.
 _STOCK = re.compile(r"(?<![\w.:])stock\b(?!\s*(?:\(|::))")
 _NO_EXPRESSION = re.compile(r"auto_\w+$|not_implemented\b|non_differentiable$")
 
 
 class FormulaError(ValueError):
-    """A formula that cannot take the place of PyTorch's. ``key`` names its arguments, if it is one."""
+    """A formula that cannot replace PyTorch's. ``key`` is its key in derivatives.yaml; may be empty."""
 
     def __init__(self, what: str, key: str = "") -> None:
         super().__init__(what)
@@ -79,7 +79,7 @@ class Entry:
 
     @property
     def is_replacing(self) -> bool:
-        """Whether it takes the place of PyTorch's own entry: it has the key ``replace``, which torchgen never sees."""
+        """Whether it replaces PyTorch's own entry: it has the key ``replace``, which torchgen never sees."""
         return self.fields.get(REPLACE) is True
 
     @property
@@ -93,18 +93,19 @@ class Entry:
         return [*self.kernels.values()] or [self.operator.partition(".")[0]]
 
     def in_place_of(self, theirs: Mapping[str, Any]) -> Entry:
-        """Return this entry, completed with what ``theirs``, PyTorch's entry for the same schema, has in addition.
+        """Return this entry merged into ``theirs``, PyTorch's entry for the same schema.
 
-        Of the dispatch keys, and of the arguments that have derivative formulas, it keeps those that it does not name.
+        Dispatch keys, and arguments with derivative formulas, that this entry does not name keep PyTorch's values.
 
         The word ``stock`` in its formulas is PyTorch's formula for the same arguments.
 
         Raises:
-            FormulaError: PyTorch has one formula for an argument that it names and others, or none for ``stock``.
+            FormulaError: PyTorch has one formula for several arguments, of which this entry names only some; or it has
+                none for ``stock``.
         """
         ours = {key: value for key, value in self.fields.items() if key not in (REPLACE, RELEASES)}
         if "func" in ours:
-            # torchgen would generate kernels for CPU and CUDA again, but the entry may replace these.
+            # From it, torchgen would generate kernels for CPU and CUDA again, but the entry may replace these.
             rest = {key: value for key, value in theirs.items() if key != "ufunc_inner_loop"}
             kernels = {**kernels_of(theirs), **self.kernels}
             return replace(self, fields={**rest, **ours, **({"dispatch": kernels} if kernels else {})})
@@ -141,7 +142,7 @@ def kernels_of(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _formulas(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the derivative formulas ``theirs``, with those of ``ours`` in place of the ones for the same arguments."""
+    """Return the derivative formulas ``theirs``, with those for the same arguments replaced by ``ours``."""
     named = {name for key in ours for name in names_in(key)}
     kept = {key: formula for key, formula in theirs.items() if key in ours or not names_in(key) <= named}
     for key in kept:
@@ -151,7 +152,7 @@ def _formulas(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, A
 
 
 def _with_stock(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the formulas ``ours`` with those of ``theirs`` for the word ``stock``."""
+    """Return the formulas ``ours`` with the word ``stock`` replaced by the formula in ``theirs``."""
     of_names = {frozenset(names_in(key)): str(formula) for key, formula in theirs.items()}
     found = dict(ours)
     for key, formula in ours.items():
@@ -201,7 +202,7 @@ def compose(path: Path, report: Report, copy: Path | None = None) -> yaml.Node |
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the number of values in ``node``, each alias counted as what it stands for; at most ``_LARGEST``."""
+    """Return the number of values in ``node``, each alias counted as its target; at most ``_LARGEST``."""
     if id(node) not in known:
         known[id(node)] = _LARGEST  # while it is counted: a node may contain itself
         inner = node.value if isinstance(node, yaml.CollectionNode) else ()
@@ -267,7 +268,7 @@ def _entry(path: Path, node: yaml.MappingNode, report: Report) -> Entry | None:
 
 
 def key_text(key: yaml.Node) -> str:
-    """Return a key as text: `on`, for example, is parsed as `True`."""
+    """Return a key as it is written; YAML would parse `on`, for example, as `True`."""
     return str(key.value) if isinstance(key, yaml.ScalarNode) else "(no text)"
 
 
@@ -288,7 +289,7 @@ def texts_of_entries(path: Path) -> dict[str, str]:
 
 
 def split_entries(text: str) -> dict[str, str]:
-    """Return the text of each entry in the text of such a file, by operator."""
+    """Return the text of each entry in ``text``, the content of a file of PyTorch's, by operator."""
     parts = re.split(r"^(?=- (?:func|name): )", text, flags=re.M)[1:]
     return {operator_of(part): part for part in parts}
 

@@ -12,7 +12,7 @@ from .merge import PACKAGED
 from .native import DERIVATIVES, NativeFolders
 
 NAMESPACE = "torch::autograd::generated::details"
-# How the symbols of functions there begin.
+# The beginning of the mangled names of functions in that namespace.
 MANGLED = "_ZN" + "".join(f"{len(part)}{part}" for part in NAMESPACE.split("::"))
 
 # PyTorch's header, which formulas see.
@@ -21,13 +21,13 @@ HEADER = "torch/csrc/autograd/FunctionsManual.h"
 
 @dataclass(frozen=True)
 class Helpers:
-    """The functions for formulas of native folders.
+    """The functions that native folders define for derivative formulas.
 
     Args:
-        defined: those that their sources define for others.
-        declared: those that their headers declare, which are new, or take the place of PyTorch's.
+        defined: the functions that sources define for other files.
+        declared: the functions that headers declare: new ones, and replacements of PyTorch's.
         headers: the headers, by their names in the folders.
-        elsewhere: what their sources define for others in other namespaces.
+        elsewhere: the functions that sources define for other files in other namespaces.
     """
 
     defined: tuple[Definition, ...] = ()
@@ -37,13 +37,13 @@ class Helpers:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the functions that formulas of PyTorch may call."""
+        """The names of ``defined``, which PyTorch's formulas may call, too."""
         return frozenset(each.name for each in self.defined)
 
     def header(self, theirs: str) -> str:
-        """Return the text of PyTorch's header with ours in it; empty if there is none.
+        """Return PyTorch's header ``theirs`` with includes of ``headers``; empty if there are no ``headers``.
 
-        The declarations in ours take the place of PyTorch's of the same names.
+        Functions in ``declared`` replace PyTorch's declarations of the same names.
         """
         if not self.headers:
             return ""
@@ -55,13 +55,13 @@ class Helpers:
 
 
 def helpers_of(natives: NativeFolders) -> Helpers:
-    """Return the functions for formulas of native folders."""
+    """Return the functions that native folders define for derivative formulas."""
 
     def read(names: Iterable[Path]) -> Iterator[Definition]:
         for name in names:
             source = read_text(natives.file(name), natives.text(name), name)
             every = source.declarations if name in headers else source.definitions
-            # Templates are in no header's reach, but for those that their file instantiates.
+            # Templates count as local, but their file may instantiate them for other files.
             yield from (each for each in every if not each.is_local or each.is_template)
 
     headers = tuple(natives.helper_headers)
@@ -71,7 +71,7 @@ def helpers_of(natives: NativeFolders) -> Helpers:
 
 
 def name_in(function: str) -> str:
-    """Return the name of a function, without namespaces, that is given as the demangler writes it."""
+    """Return the name of a demangled function without its namespaces, parameters and template arguments."""
     text, count = function.replace("(anonymous namespace)", ""), 1
     while count:
         text, count = re.subn(r"<[^<>()]*>", "", text)  # arguments of templates, the inner ones first
@@ -79,7 +79,7 @@ def name_in(function: str) -> str:
 
 
 def is_same(function: str, definition: Definition) -> bool:
-    """Return whether a function, given as the demangler writes it, is the one that ``definition`` defines."""
+    """Return whether ``function``, a demangled name with parameters, is the function that ``definition`` defines."""
     if name_in(function) != definition.name:
         return False
     text = re.sub(r", std::allocator<[^<>]*(<[^<>]*>)?[^<>]*>|(?<=\d)ul\b", "", function)
@@ -88,7 +88,7 @@ def is_same(function: str, definition: Definition) -> bool:
 
 
 def fixed_functions(tree: Path) -> set[str]:
-    """Return the names of PyTorch's functions that are inline, or in the code that torchgen writes for every operator.
+    """Return the names of PyTorch's functions that are inline, or called by torchgen's code for every operator.
 
     Args:
         tree: the folder with ``torch`` and ``torchgen``.
@@ -101,7 +101,7 @@ def fixed_functions(tree: Path) -> set[str]:
 
 
 def heads(text: str) -> str:
-    """Return the text of a source without the bodies of its functions: what formulas depend on."""
+    """Return the signatures of the functions in a source. Formulas depend on these, not on the bodies."""
     every = read_text(Path(), text).definitions
     return "; ".join(f"{each.namespace} {each} {each.is_local} {each.is_template}" for each in every)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-# The path of the native folder below a folder that compilers search, as that of ATen's own folder in PyTorch.
+# The path of the native folder below a folder that compilers search: the path of ATen's own in PyTorch.
 PLACE = "ATen/native"
 
-# An `#include` or `__has_include`. File systems have no longer names.
+# An `#include` or `__has_include`. File systems allow no longer names.
 _INCLUDE = re.compile(
     r"(?P<head>^[ \t]*#[ \t]*include[ \t]*|\b__has_include[ \t]*\([ \t]*)"
     r"""(?:"([^"\n]{1,300})"|<([^>\n]{1,300})>)""",
@@ -20,14 +20,14 @@ _INCLUDE = re.compile(
 
 
 def search_flags(parent: Path | str) -> tuple[str, ...]:
-    """Return the compiler's flags for a folder at ``PLACE`` below ``parent``. Its root is searched for names in quotes
-    only, so that its ``omp.h`` does not hide ``<omp.h>``.
+    """Return the compiler's flags to search a native folder at ``PLACE`` below ``parent``. Its root is searched for
+    names in quotes only, so that its ``omp.h`` does not hide ``<omp.h>``.
     """
     return (quoted_flag(parent), f"-I{parent}")
 
 
 def quoted_flag(parent: Path | str) -> str:
-    """Return the compiler's flag that finds names in quotes from the folder's root."""
+    """Return the compiler's flag to search the root of a native folder for names in quotes."""
     return f"-iquote{parent}/{PLACE}"
 
 
@@ -36,7 +36,7 @@ Texts = Callable[[Path], str | None]
 
 
 def texts_in(folder: Path) -> Texts:
-    """Return the texts of the files below ``folder``."""
+    """Return a function that reads the files below ``folder``."""
 
     def text(name: Path) -> str | None:
         is_there = _is_file(folder / name)
@@ -46,8 +46,8 @@ def texts_in(folder: Path) -> Texts:
 
 
 def included(texts: Texts, sources: Iterable[Path], searched: Sequence[Path] = ()) -> set[Path]:
-    """Return the files of a folder that ``sources`` in it include or ask for, directly or indirectly. Compilers search
-    its root, and its folders ``searched``.
+    """Return the files of a folder that its ``sources`` include, or name in ``__has_include``, directly or indirectly.
+    Compilers search the folder's root, and the folders ``searched`` in it.
     """
     found: set[Path] = set()
     left = list(sources)
@@ -62,8 +62,8 @@ def included(texts: Texts, sources: Iterable[Path], searched: Sequence[Path] = (
 
 
 def text_with_headers(folder: Path, source: Path, searched: Sequence[Path] = ()) -> str:
-    """Return the text of ``source`` with that of the headers in ``folder`` that it includes, directly or indirectly. It
-    may be elsewhere, if it is generated.
+    """Return the text of ``source``, and of the headers in ``folder`` that it includes, directly or indirectly. A
+    generated source may be outside of ``folder``.
     """
     place = source.relative_to(folder) if source.is_relative_to(folder) else source
     paths = [source, *(folder / name for name in sorted(included(texts_in(folder), [place], searched)))]
@@ -82,9 +82,9 @@ def looked_for(
     searched: Sequence[Path] = (),
     place: Callable[[Path], Path] | None = None,
 ) -> set[Path]:
-    """Return the paths where compilers look for what ``sources`` in ``folder`` name, and which no folder of the build
-    has: those below ``folder`` without a file, and those that are written in full. ``place`` returns where a file lies
-    that is not below the folder.
+    """Return the paths, apart from the build's own files, where compilers look for the includes of ``sources`` in
+    ``folder``: paths below ``folder`` without a file, searched before the one that is found, and absolute paths.
+    ``place`` maps a source to its path, if some are not below ``folder``.
     """
     found: set[Path] = set()
     for source in sources:
@@ -99,8 +99,8 @@ def looked_for(
 
 
 def with_places(texts: Texts, source: Path, text: str, places: Mapping[Path, Path]) -> str:
-    """Return the ``text`` of a source for a tree in which files of a folder have other ``places``, and which is not
-    searched from the folder's root. What a compiler would not find there is included by its path from ``PLACE``.
+    """Return the ``text`` of a source for a tree in which files of a folder have other ``places``, and whose compilers
+    do not search the folder's root. Includes that they would not find are replaced by ``<PLACE/path>``.
     """
 
     def write(match: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ _LINE = re.compile(r"(?P<indent> *)(?P<dash>- +)?[\w.]+:(?P<rest>\s.*|$)")
 
 @dataclass(frozen=True)
 class Misplaced:
-    """A line, counted from 0, its indentation, and that of the entries or keys beside it: the nearest, or two."""
+    """A line, counted from 0, its indentation, and the nearest indentation of its siblings: one, or two."""
 
     line: int
     indent: int
@@ -21,7 +21,7 @@ class Misplaced:
 
 
 def misplaced(text: str) -> Misplaced | None:
-    """Return the first entry or key that has no sibling, although it does not begin a list or a mapping."""
+    """Return the first entry or key with an indentation of its own that does not begin a list or a mapping."""
     entries: set[int] = set()
     keys: set[int] = set()
     is_open = True

@@ -1,5 +1,5 @@
-"""Libraries that settings of native folders name, and what these need: as auditwheel does, all that not every Linux has
-is contained in what is built.
+"""Find the libraries that settings of native folders name, and the libraries that these need. Libraries that not every
+Linux has are bundled, as auditwheel does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..core.files import sha256_of_file
 from .settings import Settings, files_of
 from .toolchain import Toolchain
 
-# What comes with PyTorch, or with the packages that it requires: a second copy would have variables of its own.
+# Libraries of PyTorch, and of packages that it requires. A second copy would have variables of its own.
 _OF_TORCH = (
     *("libtorch*.so", "libc10*.so", "libshm.so", "libgomp.so.*", "libcuda.so.*", "libcudart.so.*", "libcublas*.so.*"),
     *("libcudnn*.so.*", "libcufft*.so.*", "libcurand.so.*", "libcusolver*.so.*", "libcusparse*.so.*", "libnccl.so.*"),
@@ -31,12 +31,12 @@ _ELF, _ARCHIVE = b"\x7fELF", b"!<arch>"
 
 @dataclass(frozen=True)
 class Bundled:
-    """A library that is contained in what is built.
+    """A library that is bundled with the delivery.
 
     Args:
         path: the user's file.
-        soname: the name by which others need it.
-        name: its new name, by which no other library of a process can be meant.
+        soname: the name by which other libraries need it.
+        name: its new name, which no other library in a process has.
     """
 
     path: Path
@@ -50,8 +50,8 @@ class LinkedLibraries:
 
     Args:
         linked: the files that are linked.
-        bundled: those that are contained in what is built, and what they need.
-        digest: identifies the contents.
+        bundled: the libraries that are bundled, with all that they need.
+        digest: a hash of the contents of all of them; empty if there are none.
     """
 
     linked: tuple[Path, ...] = ()
@@ -71,7 +71,7 @@ def linked_libraries(every: Iterable[Settings], toolchain: Toolchain) -> LinkedL
     """Return the libraries that settings name.
 
     Raises:
-        UsageError: lists those that are not found, or are for another processor.
+        UsageError: lists libraries that are not found, or are for another processor.
     """
     linked: list[Path] = []
     bundled: dict[str, Path] = {}
@@ -90,7 +90,7 @@ def linked_libraries(every: Iterable[Settings], toolchain: Toolchain) -> LinkedL
 
 
 class _Finder:
-    """Finds the libraries of one folder. ``bundled`` and ``faults`` are filled meanwhile."""
+    """Finds the libraries of one folder. ``linked`` fills ``bundled`` and ``faults``."""
 
     def __init__(self, settings: Settings, toolchain: Toolchain) -> None:
         self._settings = settings
@@ -106,7 +106,7 @@ class _Finder:
                 names = " or ".join(files_of(name))
                 self._fault(name, f"no {names} in library-dirs, nor in the compiler's folders")
             elif not is_elf(path):
-                yield path  # an archive, or a linker script of the system's
+                yield path  # an archive, or a linker script of the system
             elif self._is_for_another(path):
                 self._fault(name, f"{path} is for another processor")
             else:
@@ -114,7 +114,7 @@ class _Finder:
                 yield path
 
     def _add(self, name: str, soname: str, path: Path) -> None:
-        """Add a library that the library ``name`` of the settings is, or needs, and all that it needs."""
+        """Bundle the library ``path`` and all that it needs. Errors name the library ``name`` of the settings."""
         if soname in self.bundled or self._is_elsewhere(soname):
             return
         self.bundled[soname] = path
@@ -131,12 +131,12 @@ class _Finder:
                 self._fault(name, what)
 
     def _found(self, names: Sequence[str], near: Iterable[Path] = ()) -> Path | None:
-        """Return the first file with one of ``names``: in folders in their order, then in those of the compiler."""
+        """Return the first file with one of ``names`` in ``near``, in library-dirs, or in the compiler's folders."""
         there = [folder / name for folder in (*near, *self._settings.library_dirs) for name in names]
         return next((path.resolve() for path in (*there, *self._toolchain.libraries(names)) if path.is_file()), None)
 
     def _is_elsewhere(self, soname: str) -> bool:
-        """Return whether a library is on every Linux, comes with PyTorch, or is not to be contained."""
+        """Return whether a library is on every Linux, comes with PyTorch, or is excluded by settings."""
         kept_out = (*_OF_TORCH, self._toolchain.architecture.loader, *self._settings.kept_out)
         return soname in _everywhere(self._toolchain.machine) or any(fnmatch(soname, each) for each in kept_out)
 
@@ -149,7 +149,7 @@ class _Finder:
 
 @functools.cache
 def manylinux_policies(machine: str) -> Any:
-    """Return the policies of platform tags (PEP 600), which are auditwheel's."""
+    """Return auditwheel's policies of platform tags (PEP 600)."""
     # Imported late, as it takes long: only wheels and libraries need them.
     from auditwheel.architecture import Architecture
     from auditwheel.libc import Libc
@@ -165,7 +165,7 @@ def _everywhere(machine: str) -> frozenset[str]:
 
 
 def is_elf(path: Path) -> bool:
-    """Return whether a file is a library or an object: libm.so is a script of the linker."""
+    """Return whether a file is in ELF format. Some libraries are linker scripts, for example libm.so."""
     return _magic(path).startswith(_ELF)
 
 

@@ -21,8 +21,8 @@ MARK = "\n# Added by Graft, from the native folder that this torch is built with
 
 
 def merge_with_base(natives: NativeFolders, tree: Path, target: Path) -> dict[Path, str]:
-    """Return the text of both YAML files: that of the base in ``tree``, and behind it the lists of ``natives``. Write
-    it below ``target``, at its path in a wheel; unchanged files keep their modification times.
+    """Return the text of both YAML files: the base's in ``tree``, followed by the lists of ``natives``. Write both
+    files below ``target``, at their paths in a wheel; unchanged files keep their modification times.
     """
     merged = {}
     for file, folder in PACKAGED.items():
@@ -35,8 +35,8 @@ def merge_with_base(natives: NativeFolders, tree: Path, target: Path) -> dict[Pa
 
 
 def read_added(native: NativeFolder, file: Path, report: Report, *, of_any: bool = False) -> list[Entry]:
-    """Read a YAML list, if the folder has it, and report whatever could not follow PyTorch's list. With ``of_any``,
-    return also the entries for other releases.
+    """Read a YAML list, if the folder has it. Report errors, and a form that cannot follow PyTorch's list. With
+    ``of_any``, return also the entries for other releases.
     """
     faults: list[Place] = []
 
@@ -52,9 +52,9 @@ def read_added(native: NativeFolder, file: Path, report: Report, *, of_any: bool
 
 
 def with_replacing(text: str, entries: Iterable[Entry]) -> str:
-    """Return the text of a list of PyTorch's own with ``entries`` in the place of those that they replace.
+    """Return ``text``, a YAML list of PyTorch's, with ``entries`` in place of the entries that they replace.
 
-    An entry for an operator that has none comes at its end.
+    An entry for an operator that the list does not have is appended.
     """
     parts = split_entries(text)
     head = text[: len(text) - sum(map(len, parts.values()))]
@@ -74,7 +74,7 @@ def with_replacing(text: str, entries: Iterable[Entry]) -> str:
 def added_list(native: NativeFolder, file: Path) -> str:
     """Return the text of a folder's YAML list in a form that can follow another list; empty if it adds no entry.
 
-    Schemas have torchgen's spelling. Entries that take the place of PyTorch's own are blank lines in it.
+    Schemas have torchgen's spelling. Entries that replace PyTorch's own become blank lines.
 
     Raises:
         BuildError: it is not a YAML list of entries, or its form cannot follow the base's.
@@ -109,7 +109,7 @@ def added_list(native: NativeFolder, file: Path) -> str:
 
 
 def _follows(text: str) -> bool:
-    """Return whether lists with ``text`` between them are one list."""
+    """Return whether YAML reads a list, ``text`` and another list as one list."""
     probe = {"name": "probe"}
     try:
         between = yaml.load(f"- name: probe\n{MARK}{text}\n- name: probe\n", Loader)

@@ -1,4 +1,4 @@
-"""Native folders: which files of theirs a build reads. They have the layout of ATen's own, aten/src/ATen/native."""
+"""Native folders, and the files in them that a build reads. They have the layout of ATen's, aten/src/ATen/native."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ CPLUSPLUS = (*_SOURCE_SUFFIXES, *HEADER_SUFFIXES, *CUDA_SUFFIXES)
 PYTHON_SUFFIXES = (".py", ".pyi")
 DOCS_SUFFIX = ".rst"
 
-# The folders that builds read; any other is left alone.
+# The subfolders that builds read. In others, they read only files that settings or includes name.
 FOLDERS = (*folders.OF_SOURCES, "ufunc", DOCS.name, PYTHON.name)
 
 # Names that ninja, compilers and wheels can all handle.
 _NAME = re.compile(r"[\w.+-]{1,120}")
 _NAMED_BADLY = "its name needs to be at most 120 letters, digits and . _ + -"
 
-# Headers that sources find by other names than those of their text, and the suffixes that these may have.
+# Includes whose text does not give the header's path (macros, include_next), and the suffixes that it may have.
 _COMPUTED = re.compile(r"^[ \t]*#[ \t]*include(?:_next\b|[ \t]+[A-Za-z_])", re.M)
 _ANY_HEADERS = (*HEADER_SUFFIXES, ".cuh", ".def", ".h++", ".hh", ".hxx", ".ipp", ".tpp")
 
@@ -59,13 +59,14 @@ _OF_CAPABILITY = re.compile(r"\bnamespace\s+CPU_CAPABILITY\b")
 
 @dataclass(frozen=True, kw_only=True)
 class NativeFiles:
-    """Files of native folders, by their paths there.
+    """Files of native folders, by their paths in the folders.
 
     Args:
-        paths: where each file lies that a build reads: the user's file, or its copy in a snapshot.
-        included: the files that are read only because others include them, from folders that builds do not know.
+        paths: the path of each file that a build reads: the user's file, or its copy in a snapshot.
+        included: the files that are read only because others include them.
         named: the sources that settings name.
-        searched: the folders of headers that settings name, by their paths in the folder; later ones lie elsewhere.
+        searched: the folders of headers that settings name in the project, as relative paths. Others are searched
+            later.
     """
 
     paths: Mapping[Path, Path]
@@ -74,7 +75,7 @@ class NativeFiles:
     searched: Sequence[Path] = ()
 
     def text(self, name: Path) -> str:
-        """Return the text of a file. Checks report what is not UTF-8."""
+        """Return the text of a file. Bytes that are not UTF-8 are replaced; checks report them."""
         return self.paths[name].read_text(encoding="utf-8", errors="replace")
 
     def text_if_there(self, name: Path) -> str | None:
@@ -94,7 +95,7 @@ class NativeFiles:
 
     @cached_property
     def cuda(self) -> list[Path]:
-        """Everything below ``cuda/``, CUDA sources elsewhere, and sources of settings in any folder of that name."""
+        """C++ below ``cuda/``, CUDA sources elsewhere, and sources that settings name in any folder ``cuda``."""
         code = (name for name in self.cplusplus if name not in self.included)
         return [name for name in code if name.suffix in CUDA_SUFFIXES or self._is_below_cuda(name)]
 
@@ -103,7 +104,7 @@ class NativeFiles:
 
     @cached_property
     def headers(self) -> list[Path]:
-        """Headers that are not for CUDA, and what else is included from other folders."""
+        """Headers that are not for CUDA, and other files that are only included."""
         code = {*self.cplusplus}.difference(self.cuda)
         return sorted(name for name in code if name.suffix in HEADER_SUFFIXES or name in self.included)
 
@@ -115,7 +116,7 @@ class NativeFiles:
 
     @property
     def helpers(self) -> list[Path]:
-        """The sources of functions for formulas, one of each folder."""
+        """The sources of functions for formulas, at most one for each folder."""
         return self._named(HELPERS)
 
     @property
@@ -124,7 +125,7 @@ class NativeFiles:
         return self._named(HELPERS_HEADER)
 
     def _named(self, file: Path) -> list[Path]:
-        """Return the files of the top folder that are called so, or as ``_apart`` calls them, in its order."""
+        """Return the files in the top folder with this name, or with one that ``_apart`` gives, in its order."""
         name = re.compile(rf"{file.stem}(\.\d+)?{re.escape(file.suffix)}")
         return sorted(
             (each for each in self.files if name.fullmatch(str(each))), key=lambda each: (len(str(each)), each)
@@ -132,8 +133,8 @@ class NativeFiles:
 
     @cached_property
     def vectorized(self) -> list[Path]:
-        """Files in ``cpu/`` with kernels for dispatch stubs, or with what such kernels call: they are compiled once for
-        each CPU capability. Others would be defined once for each.
+        """Files in ``cpu/`` with kernels for dispatch stubs, or with functions for each CPU capability that such
+        kernels call: they are compiled once for each capability. Other functions would then be defined several times.
         """
         return [name for name in self._compiled if is_for_capabilities(name) and self._has_kernels_for_stubs(name)]
 
@@ -171,16 +172,17 @@ class NativeFolder(NativeFiles):
     """A native folder.
 
     Args:
-        path: the user's folder, by which messages name its files.
-        unread: other files beside these. A build reads none, but ``make check`` looks for misspelt names.
-        elsewhere: where the C++ sources lie that no build reads. ``make check`` looks there for missing kernels.
-        others: folders below it that are native folders of their own, and no part of this one.
+        path: the user's folder. Messages name its files by their paths below it.
+        unread: the files that no build reads. ``make check`` looks for misspelt names among them.
+        elsewhere: the paths of C++ sources in folders that no build reads. ``make check`` looks there for missing
+            kernels.
+        others: separate native folders below it, which are not a part of this one.
         settings: its settings.
-        release: the PyTorch that it is built for; empty for all. What is for other releases is left out.
-        outside: the user's files that are not below it, but below the folder of the settings, or in the checkout of
-            PyTorch that the folder was written from.
-        overlay: files that take the place of torch's own, by their paths below site-packages. ``outside`` has them by
-            their paths below ``overlay``.
+        release: the release of PyTorch that it is built for; empty for all. Parts for other releases are left out.
+        outside: the user's files that are not below it: they are below the folder of the settings, or in the checkout
+            of PyTorch that the folder was written from.
+        overlay: files that replace torch's own, by their paths below site-packages. ``outside`` has the checkout's
+            files for them, with ``overlay/`` before these paths.
         checkout: the checkout of PyTorch that the folder was written from; None for folders that users write.
     """
 
@@ -195,36 +197,36 @@ class NativeFolder(NativeFiles):
     checkout: Path | None = None
 
     def place(self, name: Path) -> Path:
-        """Return the user's file."""
+        """Return the path of the user's file."""
         return self.outside.get(name, self.path / name)
 
     def shown(self, name: Path) -> str:
-        """Return the path of the user's file from the native folder; that of its text, if it is a checkout's."""
+        """Return a path for messages: relative to the native folder; for a checkout's file, its name in the folder."""
         return str(name) if self.checkout else os.path.relpath(self.place(name), self.path)
 
     @property
     def searched_elsewhere(self) -> list[Path]:
-        """The folders of headers that are no part of the project."""
+        """The folders of headers that settings name outside of the project."""
         return [each for each in self.settings.include_dirs if not self.settings.is_own(each, self.path)]
 
     @property
     def inputs(self) -> list[Path]:
-        """The user's files that decide about a build."""
+        """The user's files that a build depends on."""
         laid_over = (OVERLAY / key for key in self.overlay)
         return [*map(self.place, [*self.files, *laid_over]), *self.settings.inputs]
 
     def for_release(self, release: str) -> NativeFolder:
-        """Return what of this is for a release of PyTorch."""
+        """Return this folder without the files for other releases of PyTorch."""
         paths = {name: path for name, path in self.paths.items() if is_for(self._releases_of(name), release)}
         return replace(self, release=release, paths=paths)
 
     @property
     def functions_left_out(self) -> set[str]:
-        """The functions for formulas that are for other releases."""
+        """The functions for formulas, and files, that settings limit to other releases."""
         return {part for part, releases in self.settings.releases.items() if not is_for(releases, self.release)}
 
     def left_out(self, whole: NativeFolder) -> Iterator[str]:
-        """Yield what ``whole`` has, and this does not, because it is for other releases."""
+        """Yield the names of the parts of ``whole`` that are left out here because they are for other releases."""
         for file in (FUNCTIONS, DERIVATIVES):
             kept = {each.operator for each in self.entries(file)}
             yield from (each.operator for each in whole.entries(file) if each.operator not in kept)
@@ -233,7 +235,7 @@ class NativeFolder(NativeFiles):
             yield from sorted(self.functions_left_out & {*re.findall(r"\w+", whole.text(name))})
 
     def _releases_of(self, name: Path) -> str | None:
-        """Return the releases that a file is for, as the settings say; None if they do not."""
+        """Return the releases that settings limit a file to; None if they do not."""
         places = (self.settings.root / part for part in self.settings.releases)
         named = dict(zip(places, self.settings.releases.values(), strict=True))
         return named.get(self.place(name))
@@ -243,7 +245,7 @@ class NativeFolder(NativeFiles):
         every = read_entries(self.place(file), report, self.paths[file]) if file in self.paths else []
         if of_any:
             return every
-        # Only what replaces may be for some releases; check says so of the others.
+        # Only replacing entries may be limited to releases; the check refuses others.
         return [each for each in every if not each.is_replacing or is_for(each.fields.get(RELEASES), self.release)]
 
 
@@ -272,14 +274,14 @@ class NativeFolders(NativeFiles):
 
     @cached_property
     def overlay(self) -> dict[str, tuple[Path, Path]]:
-        """The files that take the place of torch's own, by their paths below site-packages: the user's, and the one
-        that a build reads.
+        """The files that replace torch's own, by their paths below site-packages: the user's file, and the one that a
+        build reads.
         """
         every = reversed(self.folders)
         return {key: (each.place(OVERLAY / key), path) for each in every for key, path in each.overlay.items()}
 
     def found_at(self, name: Path) -> Path:
-        """Return the user's file that compilers find by a path in the folder that they search first."""
+        """Return the user's file for a path in the folder that compilers search first."""
         if found := self.overlay.get(f"{INCLUDE}/{name.as_posix()}"):
             return found[0]
         return self.file(name.relative_to(PLACE) if name.is_relative_to(PLACE) else name)
@@ -339,9 +341,7 @@ def load_native(path: Path) -> NativeFolder:
 
 
 def _of_checkout(path: Path) -> tuple[Path | None, dict[Path, Path], list[str]]:
-    """Return the checkout that a folder was written from, with the checkout's files by name, and what the folder lays
-    over torch.
-    """
+    """Return the checkout that a folder was written from, the checkout's files by name, and the names of ``overlay``."""
     try:
         note = json.loads((path / folders.CHECKOUT).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -352,8 +352,8 @@ def _of_checkout(path: Path) -> tuple[Path | None, dict[Path, Path], list[str]]:
 
 
 class _Listing:
-    """What a build could read in the native folder ``path``, without the sources ``excluded``: files by their paths
-    there, those that no build reads, what is wrong with files, and native folders of their own.
+    """The files of the native folder ``path`` as relative paths, without the sources ``excluded``: ``read`` by builds
+    or ``unread``. Also the ``faults`` of files, and ``others``, the separate native folders.
     """
 
     def __init__(self, path: Path, excluded: Collection[Path]) -> None:
@@ -373,7 +373,7 @@ class _Listing:
 
 
 class _Places:
-    """The places of files that a build reads, by name: below the native folder ``path``, or that of its settings."""
+    """Converts files to names in the build and back: paths below the folder ``path`` or that of its settings."""
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self._roots = [path] if settings.file is None or settings.root == path else [path, settings.root]
@@ -393,7 +393,7 @@ class _Places:
         return next(iter(self._files(name)), self._roots[0] / name)
 
     def included(self, code: Collection[Path]) -> set[Path]:
-        """Return the files that sources include. Where they compute a name, that may be any header of the settings."""
+        """Return the files that sources include. If an include is computed, add all headers in settings' folders."""
         found = included(self._text, code, self.searched)
         if any(_COMPUTED.search(self._text(name) or "") for name in (*code, *found)):
             every = (path for folder in self._folders for path in folder.rglob("*") if path.suffix in _ANY_HEADERS)
@@ -402,7 +402,7 @@ class _Places:
         return found
 
     def ambiguous(self, names: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-        """Yield the files of which only one can have its name in the build."""
+        """Yield the files whose name in the build another file has, too, each with the error."""
         for name in sorted(names):
             if len(files := self._files(name)) > 1 and files[0].resolve() != files[1].resolve():
                 yield files[1], f"{files[0]} has the same name in the build"
@@ -421,7 +421,7 @@ def load_natives(paths: Iterable[Path]) -> NativeFolders:
 
 
 def _apart(folders: Iterable[NativeFolder]) -> Iterator[NativeFolder]:
-    """Yield native folders, all but the first that has functions for formulas with another name for that file."""
+    """Yield native folders. From the second one with functions for formulas on, number the names of these files."""
     number = 0
     for folder in folders:
         theirs = {name: Path(f"{name.stem}.{number}{name.suffix}") for name in (HELPERS, HELPERS_HEADER)}
@@ -448,7 +448,7 @@ def together(folders: Iterable[NativeFolder]) -> NativeFolders:
 
 
 def saved_natives(path: str | Path) -> NativeFolders:
-    """Return the native folders of a build, from ``Snapshot.note``."""
+    """Load the native folders of a build from the file ``Snapshot.note``."""
     natives = pickle.loads(Path(path).read_bytes())
     assert isinstance(natives, NativeFolders)
     return natives
@@ -471,10 +471,10 @@ def require_native(paths: Sequence[Path], where: str = "") -> None:
 def _below(
     top: Path, folder: Path, parents: list[Path], faults: list[tuple[Path, str]], others: list[Path]
 ) -> Iterator[Path]:
-    """Yield what a build could read below ``folder`` of the native folder ``top``, by its path there. Follow links.
+    """Yield the files below ``folder`` of the native folder ``top``, as paths from ``top``. Follow links.
 
-    ``parents`` are the folders above it, without links. Links that cannot be followed are added to ``faults``, native
-    folders of their own to ``others``.
+    ``parents`` are the resolved paths of the folders above its content. Links that cannot be followed are added to
+    ``faults``, separate native folders to ``others``.
     """
     for path in folder.iterdir():
         file = path.relative_to(top)
@@ -524,7 +524,7 @@ def is_for_capabilities(file: Path) -> bool:
 
 
 def kernels_for_cuda(natives: NativeFolders) -> list[str]:
-    """List what the folders have for CUDA, for messages: the number of kernels in their entries, and the files."""
+    """Describe the folders' CUDA code for messages: the number of kernels in their entries, and the files."""
     # torchgen writes the kernels of inner loops, for CUDA too.
     named = sum(
         "ufunc_inner_loop" in entry.fields or any(key.endswith("CUDA") for key in entry.kernels)

@@ -15,7 +15,8 @@ from ..core.process import UNTRANSLATED, run
 from .pin import TOOLKITS
 
 SERIES = "series"
-# The list of added operators. A base that has it was built from the fork: it holds the patches, and our texts.
+# The list of added operators. A base that has it was built from the fork: its files contain the patches and appended
+# texts already.
 ADDED = "torch/_added_operators.py"
 
 
@@ -27,8 +28,8 @@ class Patch:
         path: the file.
         text: its text.
         targets: the files that it changes, as paths in the tree.
-        is_for_debian: whether its header says ``For: Debian's sources``. Other sources of the same release, which
-            Debian has not changed, do without it.
+        is_for_debian: whether its header says ``For: Debian's sources``. It is not applied to other sources of the same
+            release, which Debian has not changed.
     """
 
     path: Path
@@ -90,7 +91,8 @@ def patched(patches: Iterable[Patch], base: Path, scratch: Path) -> dict[str, by
 
     Args:
         patches: a series.
-        base: the tree, which is only read. One that was built from the fork holds them already.
+        base: the tree, which is only read. If it was built from the fork, it contains the patches, and nothing is
+            returned.
         scratch: the folder in which a temporary folder is created.
 
     Raises:
@@ -111,7 +113,7 @@ def patched(patches: Iterable[Patch], base: Path, scratch: Path) -> dict[str, by
 
 
 def _lay_out(patch: Patch, base: Path, folder: Path) -> list[str]:
-    """Copy the files that ``patch`` changes, unless they were copied already. Return an error message."""
+    """Copy the files that ``patch`` changes, unless they were copied already. Return error messages."""
     faults = []
     for target in patch.targets:
         if not (base / target).is_file():
@@ -124,7 +126,7 @@ def _lay_out(patch: Patch, base: Path, folder: Path) -> list[str]:
 
 
 def _apply(patch: Patch, folder: Path) -> list[str]:
-    """Apply ``patch`` in ``folder``. Return an error message."""
+    """Apply ``patch`` in ``folder``. Return error messages."""
     # git must not see a repository: inside one it skips files that are not below the current folder.
     env = {**UNTRANSLATED, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     done = run(["git", "apply", "--verbose"], cwd=folder, env=env, check=False, stdin=patch.text)

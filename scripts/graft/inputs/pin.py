@@ -1,4 +1,4 @@
-"""The pin file: which PyTorch is the base."""
+"""The pin file, which says which PyTorch to build on."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ UPSTREAM = "https://github.com/pytorch/pytorch.git"
 # Next to the folders of the pins, since several pins share a version of CUDA, and all share PyTorch's indexes.
 TOOLKITS, INDEXES = "cuda-toolkits.yaml", "indexes.yaml"
 
-# Next to a wheel that is kept: its sha256.
+# The file next to a downloaded wheel with its sha256.
 VERIFIED = "verified.sha256"
 
-# The local part of the version of wheels for CPUs; the beginning of that of wheels built from the fork.
+# The local part of the version of wheels for CPUs; the beginning of the local part of wheels built from the fork.
 CPU, BUILT = "cpu", "source."
 
 
@@ -79,9 +79,10 @@ class Pin:
 
     Args:
         path: the pin file.
-        version: the version of the base: of one of the wheels, or what is installed; the release's if it has no wheel.
+        version: the version of the base: of one of the wheels, or of the installed torch; the release if there is no
+            wheel.
         source: where the source tree is available.
-        settings: how it is built.
+        settings: how the source tree is built.
         wheels: the known wheels of the release, by version, for example ``2.13.0+cpu``: compatibility tag and sha256.
         indexes: PyTorch's own package indexes, by the local part of their wheels' versions.
         toolkits: compilers for CUDA sources, by CUDA version and architecture: requirements for pip, each with the
@@ -104,7 +105,7 @@ class Pin:
 
     @property
     def sha256(self) -> Mapping[str, str]:
-        """The compatibility tag and the hash of each known wheel of this version."""
+        """The hash of each known wheel of this version, by compatibility tag."""
         if not self.wheels and not self.version.local.startswith(BUILT):
             raise UsageError(
                 f"{self.path}: this pin has no wheel",
@@ -136,7 +137,7 @@ def load_pin(
 
     Args:
         folder: a folder of ``patches/``.
-        version: which of the pin's wheels; None for the first.
+        version: the version of one of the pin's wheels; None for the first.
         is_installed: whether torch of this version is installed, so that the pin need not list its wheel.
         machine: the architecture to build for; empty for this machine's.
 
@@ -188,7 +189,7 @@ def pinned_file(pin: Pin) -> tuple[str, str]:
 
 
 def tags_for(machine: str) -> list[Tag]:
-    """Return the tags of wheels for this Python on another ``machine``, or on this one, the best first."""
+    """Return the tags of wheels for this Python on ``machine``, which may be another architecture, the best first."""
     own = platform.machine()
     return [Tag(each.interpreter, each.abi, each.platform.replace(own, machine)) for each in sys_tags()]
 
@@ -209,7 +210,7 @@ def unpinned_sha256(pin: Pin, folder: Path) -> str:
 
 def known_pins(patches: Path, *, are_wheels_needed: bool = False) -> list[TorchVersion]:
     """Return the possible values of PIN: the versions of all known wheels and, unless ``are_wheels_needed``, those of
-    source trees without one.
+    pins without a wheel.
     """
     pins = [load_pin(path.parent) for path in sorted(patches.glob("*/pin.yaml"))]
     return [name for pin in pins for name in (pin.wheels or ([] if are_wheels_needed else [pin.version]))]

@@ -26,7 +26,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def table_in(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table of a pyproject.toml; an empty one if there is none."""
+    """Return the table [tool.graft] of a pyproject.toml; an empty one if there is none."""
     tools = config.get("tool")
     table = tools.get("graft") if isinstance(tools, dict) else None
     return table if isinstance(table, dict) else {}
@@ -38,12 +38,12 @@ def natives_of(folder: Path, table: Mapping[str, Any]) -> list[Path]:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return what may be a text or a list as a list."""
+    """Return a string or a list as a list; ``[None]`` for any other value."""
     return [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else [None]
 
 
 def faults_of(file: Path, table: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the keys of a table and the types of their values, each with its line."""
+    """Return errors about the keys of a table and the types of their values, each with its line."""
     text, faults = file.read_text(encoding="utf-8"), []
     for key, value in table.items():
         place = f"{file}:{line_of(text, key)}: [tool.graft]"
@@ -57,7 +57,7 @@ def faults_of(file: Path, table: Mapping[str, Any]) -> list[str]:
 
 
 def _of_extension(file: Path, text: str, number: int, table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the keys of an extension's table and the types of their values."""
+    """Yield errors about the keys of an extension's table and the types of their values."""
     known = OF_EXTENSIONS | {key: KEYS[key] for key in SHARED_WITH_EXTENSIONS}
     if "name" not in table:
         yield f"{file}:{line_of(text, 'extensions', table=number)}: {name_of_table(number)} has no name"
@@ -80,13 +80,13 @@ def _is_texts(value: Any) -> bool:
 
 
 def name_of_table(number: int | None) -> str:
-    """Return how messages name [tool.graft], or the table of an extension with this number."""
+    """Return the name of [tool.graft] in messages, or of an extension's table if ``number`` is given."""
     return "[tool.graft]" if number is None else "[[tool.graft.extensions]]"
 
 
 def line_of(text: str, key: str, value: str = "", *, table: int | None = None) -> int:
-    """Return the line of a key of [tool.graft] in a pyproject.toml, or of a value there; of the extension with the
-    number ``table``, if that is given. tomllib does not tell.
+    """Return the line of a key of [tool.graft] in a pyproject.toml, or of a value there; with ``table``, in the table
+    of the extension with that number. tomllib does not return lines.
     """
     lines = text.splitlines()
     header = (

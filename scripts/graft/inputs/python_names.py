@@ -1,4 +1,4 @@
-"""Find the names that a Python module defines, and those that a text appended to it needs. The code does not run."""
+"""Find the names that a Python module defines, and the names that a text appended to it needs. No code runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find what C++ sources register with ``TORCH_LIBRARY_IMPL``: kernels, batching rules, autocast policies."""
+"""Find registrations with ``TORCH_LIBRARY_IMPL`` in C++ sources: kernels, batching rules, autocast policies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Registration(NamedTuple):
     Args:
         line: counted from 1.
         key: the dispatch key.
-        names: the operator, as a macro may name it: with or without an overload.
+        names: the possible names of the operator: a macro's second argument may be the overload, or not.
         kernel: the function, if it is a plain name.
     """
 
@@ -34,7 +34,7 @@ class Registration(NamedTuple):
 
 
 def registrations(text: str) -> Iterator[Registration]:
-    """Yield what a source registers."""
+    """Yield the registrations in a source."""
     code = without_comments(text)
     for block in _BLOCK.finditer(code):
         body = code[block.end() : _end_of(code, block.end())]
@@ -47,14 +47,14 @@ def registrations(text: str) -> Iterator[Registration]:
 
 
 def registered_in(natives: NativeFolders) -> Iterator[Registration]:
-    """Yield what the C++ sources of native folders register."""
+    """Yield the registrations in the C++ sources of native folders."""
     for text in map(natives.text, natives.cplusplus):
         if "TORCH_LIBRARY_IMPL" in text:
             yield from registrations(text)
 
 
 def _end_of(code: str, start: int) -> int:
-    """Return the end of the block that starts before ``start``."""
+    """Return the position of the brace that closes the block whose content starts at ``start``."""
     depth = 1
     for brace in re.finditer(r"[{}]", code[start:]):
         depth += 1 if brace[0] == "{" else -1

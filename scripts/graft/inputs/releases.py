@@ -6,7 +6,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 
 def is_specifier(text: object) -> bool:
-    """Return whether a value says which releases are meant, as requirements for pip do: ``<2.15``."""
+    """Return whether a value is a version specifier, as in requirements for pip: ``<2.15``."""
     try:
         SpecifierSet(text if isinstance(text, str) else "no text")
     except InvalidSpecifier:
@@ -15,5 +15,5 @@ def is_specifier(text: object) -> bool:
 
 
 def is_for(releases: object, release: str) -> bool:
-    """Return whether ``release`` is one of ``releases``; also if either says nothing."""
+    """Return whether ``release`` is one of ``releases``; True if it is empty, or ``releases`` is not a specifier."""
     return not (release and is_specifier(releases)) or SpecifierSet(str(releases)).contains(release, prereleases=True)

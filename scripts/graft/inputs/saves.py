@@ -13,23 +13,23 @@ from .settings import files_above
 
 # Seconds between two checks.
 PAUSE = 0.2
-# Seconds for which a file may be absent that an editor, or git, replaces.
+# Seconds to wait for an absent file: an editor or git may be replacing it.
 _ABSENT = 2.0
 
-# What a save changes: the times, the inode and the size of a file. A tool may restore its modification time.
+# The state of a file, which a save changes: its times, inode and size. A tool may restore its modification time.
 State = tuple[int, ...]
 
 
 def wait_for_save(folders: Iterable[Path], seen: Mapping[Path, State]) -> dict[Path, State]:
-    """Return the state of each file, once one differs from those in ``seen``."""
+    """Wait until the files differ from ``seen``. Return the state of each file."""
     while (found := states(folders)) == seen:
         time.sleep(PAUSE)
     return settled(folders, seen, found)
 
 
 def settled(folders: Iterable[Path], seen: Mapping[Path, State], found: dict[Path, State]) -> dict[Path, State]:
-    """Return the state of each file, once all are written: an editor, or git, writes them one after another, and may
-    delete one first.
+    """Wait until all files are written. Return the state of each file. An editor or git writes files one after another,
+    and may delete one first.
     """
     began = time.monotonic()
     while True:

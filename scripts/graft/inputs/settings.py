@@ -19,7 +19,7 @@ from ..core.keys import COMPILED, FILE
 from .pyproject import faults_of, line_of, listed, name_of_table, natives_of, read_toml, table_in
 from .releases import is_specifier
 
-# These are no settings of compilers: other inputs of a build hold what they decide.
+# Keys that are not for compilers: their effects are in other inputs of a build.
 _OF_NO_COMPILER = ("native", "torch", "keep", "releases")
 
 _MACRO = re.compile(r"[A-Za-z_]\w*(\([^()]*\))?(=[^\n]*)?")
@@ -30,11 +30,11 @@ _SUFFIX = re.compile(r"(\.[\w-]+)*\.so")
 _FEATURE = re.compile(r"-m(?!no-)[a-z][\w.-]*")
 _HEADERS = re.compile(r"-(?:(?P<file>-?include\b(?!-)|imacros)|I|isystem|-include-path|-system-include)")
 
-# What is compiled for extensions, which may also have C.
+# The suffixes of sources of extensions, which may also be in C.
 OF_EXTENSIONS = (*COMPILED, ".c")
-# What says what a compiler does, with which files.
+# Flags for a compiler's actions, files and parts, which only the build passes.
 _OF_BUILD = re.compile(r"@.*|-[cES]|-o.*|-x.*|-M[A-Z]*|-fsyntax-only|-save-temps.*|-specs=.*|-fplugin.*|-wrapper.*")
-# Packages that no extension can be in.
+# Packages that no extension or package beside torch can be in.
 _OF_TORCH = ("torch", "torchgen", "functorch", "graft")
 
 # Files of editors, version control and package managers.
@@ -47,21 +47,21 @@ class Settings:
 
     Args:
         file: the pyproject.toml; None if there are no settings.
-        given: what decides about a build, as written.
-        sources: the files that ``sources`` names, but for those of ``exclude``.
+        given: the keys that a build depends on, with their values as written.
+        sources: the files that ``sources`` matches and ``exclude`` does not.
         excluded: the sources that are not compiled.
         include_dirs: folders of headers.
         flags: flags of compilers.
         cpu_flags: additional flags of sources, by file.
         libraries: the names of libraries to link.
-        library_dirs: where these are searched.
-        kept_out: patterns of the names of libraries that no wheel contains.
+        library_dirs: the folders in which libraries are searched.
+        kept_out: patterns of the names of libraries that are not bundled.
         licenses: the files with licenses.
         table: the number of the table, if these are settings of an extension.
-        extensions: the extensions that stay libraries of their own.
+        extensions: the extensions that stay separate libraries.
         packages: the folders, or the module, of each Python package that is delivered beside torch.
-        kept: functions for formulas in PyTorch that go on calling PyTorch's own.
-        releases: the releases that files, by path from there, and functions for formulas are for, if not for all.
+        kept: PyTorch's functions for formulas that still call PyTorch's own functions where the folder replaces them.
+        releases: the releases that a file, by its path from ``root``, or a function for formulas is limited to.
     """
 
     file: Path | None = None
@@ -89,14 +89,12 @@ class Settings:
 
     @property
     def stamp(self) -> tuple[str, ...]:
-        """What of this decides about a build. With -march=native, that includes the processor."""
+        """The settings as text, for the stamp of a build. With -march=native, it includes the processor."""
         return (json.dumps(self.given, sort_keys=True), *self.flags.settings) if self.given else ()
 
     @property
     def inputs(self) -> list[Path]:
-        """The files that decide about a build: that of the settings, licenses, libraries in folders of settings, and
-        sources of extensions.
-        """
+        """The files that a build depends on: pyproject.toml, licenses, libraries, and the sources of extensions."""
         libraries = (
             folder / name for folder in self.library_dirs for each in self.libraries for name in files_of(each)
         )
@@ -109,7 +107,7 @@ class Settings:
         return path.is_relative_to(native) or path.is_relative_to(self.root)
 
     def fault(self, key: str, what: str, value: str = "") -> str:
-        """Return a message about a key, with its line, or that of a value."""
+        """Return a message about a key, with the line of the key or of its ``value``."""
         assert self.file is not None
         line = line_of(self._text, key, value, table=self.table)
         return f"{self.file}:{line}: {name_of_table(self.table)} {key}: {what}"
@@ -119,7 +117,7 @@ class Settings:
         return self.file.read_text(encoding="utf-8", errors="replace") if self.file else ""
 
     def require_none(self) -> None:
-        """Check that there are no settings: PyTorch's own build has its own."""
+        """Check that there are no settings, since PyTorch's own build does not read them."""
         faults = [self.fault(key, "PyTorch's own build has no such settings") for key in self.given]
         if self.kept:
             faults.append(self.fault("keep", "a source tree has one function of each name, and all call that"))
@@ -130,12 +128,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Extension:
-    """An extension that stays a library of its own, as its own build compiles and links it.
+    """An extension that stays a separate library, compiled and linked as by its own build.
 
     Args:
         name: the name by which Python imports it.
-        suffix: the end of its file's name; empty for that of the Python that is built for.
-        sources: what is compiled, in the order of the link.
+        suffix: the end of its file's name; empty for the target Python's.
+        sources: its sources, in the order of the link.
         link_flags: flags of its link.
         settings: its other settings.
     """
@@ -147,7 +145,7 @@ class Extension:
     settings: Settings
 
     def place(self, suffix: str) -> str:
-        """Return the path of its library below site-packages, where ``suffix`` is that of Python."""
+        """Return the path of its library below site-packages. ``suffix`` is Python's, used if it has no own."""
         return f"{self.name.replace('.', '/')}{self.suffix or suffix}"
 
 
@@ -158,7 +156,7 @@ def settings_of(native: Path) -> Settings:
     """Return the settings of a native folder.
 
     Raises:
-        UsageError: lists what is wrong with them, each with its line.
+        UsageError: lists all errors in them, each with its line.
     """
     for file in files_above(native):
         if b"graft" in file.read_bytes():
@@ -170,12 +168,12 @@ def settings_of(native: Path) -> Settings:
 
 
 def files_above(native: Path) -> list[Path]:
-    """Return the pyproject.toml at and above a native folder, the nearest first."""
+    """Return the pyproject.toml files at and above a native folder, the nearest first."""
     return [file for folder in (native, *native.parents) if (file := folder / FILE).is_file()]
 
 
 def files_of(library: str) -> list[str]:
-    """Return the file names that a library of the settings may have, as the linker's flag -l does."""
+    """Return the possible file names of a library in the settings, as for the linker's flag -l."""
     return [library[1:]] if library.startswith(":") else [f"lib{library}.so", f"lib{library}.a"]
 
 
@@ -190,9 +188,9 @@ def _read(file: Path, table: Mapping[str, Any], native: Path, natives: Sequence[
 
 
 class _Reader:
-    """Reads the values of a table whose types are right. ``faults`` lists those that are wrong."""
+    """Reads the values of a table, whose types were checked before. ``faults`` lists errors in the values."""
 
-    # Whether sources may lie anywhere.
+    # Whether paths may lead out of the folder of pyproject.toml.
     _may_lead_out = False
 
     def __init__(self, empty: Settings, table: Mapping[str, Any]) -> None:
@@ -202,7 +200,7 @@ class _Reader:
         self.faults: list[str] = []
 
     def settings(self, native: Path, natives: Sequence[Path]) -> Settings:
-        """Return the settings of one of the folders ``natives``. A source that is below none is the first folder's."""
+        """Return the settings of one of the folders ``natives``. The first also has the sources that are below none."""
         excluded = frozenset(self._files("exclude", COMPILED))
         sources = frozenset(self._files("sources", COMPILED)) - excluded
         owners = {path: next(filter(path.is_relative_to, natives), natives[0]) for path in sources}
@@ -282,7 +280,7 @@ class _Reader:
         return tuple(dict.fromkeys(path for each in self._listed(key) for path in self._glob(key, each, suffixes)))
 
     def _glob(self, key: str, pattern: str, suffixes: Sequence[str] = ()) -> list[Path]:
-        """Return the files that a pattern names; of those with other than these ``suffixes`` at most headers."""
+        """Return the files that a pattern matches, only those with ``suffixes`` if given. No match is a fault."""
         parts = PurePath(pattern).parts
         if not self._may_lead_out and (PurePath(pattern).is_absolute() or ".." in parts):
             self._fault(key, f"{pattern} leads out of {self._root}", pattern)
@@ -299,11 +297,11 @@ class _Reader:
         return found
 
     def _is_of_tools(self, path: Path, written: Sequence[str]) -> bool:
-        """Return whether a path is that of a tool's file, which the pattern does not name as it is ``written``."""
+        """Return whether ``path`` is a tool's file (``OF_TOOLS``) that the pattern ``written`` does not name."""
         return any(OF_TOOLS.fullmatch(part) and part not in written for part in path.parts)
 
     def _flags(self, key: str, words: Iterable[str], written: str = "", *, is_cuda: bool = False) -> tuple[str, ...]:
-        """Return flags that a source may have; of what is ``written``, if that is not the flag itself."""
+        """Validate and return compiler flags; ``written`` is the user's text, for errors."""
         words = list(words)
         for word in words:
             if what := _misplaced(word, is_macro=key == "define"):
@@ -330,12 +328,12 @@ class _Reader:
 
 
 class _ExtensionReader(_Reader):
-    """Reads the table of an extension. Nearly all flags are its own matter: it is a library of its own."""
+    """Reads the table of an extension. Nearly all flags are allowed, since it is a separate library."""
 
     _may_lead_out = True
 
     def extension(self, others: Sequence[str]) -> Extension:
-        """Return the extension; ``others`` are the names of those before it."""
+        """Return the extension; ``others`` are the names of the extensions before it."""
         name, suffix = self._table["name"], self._table.get("suffix", "")
         if not _PACKAGE.fullmatch(name) or name.partition(".")[0] in _OF_TORCH:
             self._fault("name", f"{name} is no name that a module beside torch can have", name)
@@ -370,23 +368,23 @@ class _ExtensionReader(_Reader):
                 self._fault(key, f"{word}: {what}", word)
             elif _OF_BUILD.fullmatch(word):
                 self._fault(key, f"{word}: the build passes what the compiler does, reads and writes", word)
-        # Compilers run in another folder.
+        # Make headers after -include absolute: compilers run in another folder.
         for number, last in enumerate(found[:-1], 1):
             header = self._root / found[number]
             if last == "-include" and header.is_file():
                 found[number] = os.path.normpath(header)
-        # Of another torch, perhaps.
+        # Drop this macro, which may be for another torch.
         return tuple(word for word in found if not word.startswith("-D_GLIBCXX_USE_CXX11_ABI"))
 
 
 def _is_header(word: str) -> bool:
-    """Return whether a word has the compiler read a header before each source."""
+    """Return whether a flag makes the compiler read a header before each source: ``-include``, ``-imacros``."""
     found = _HEADERS.match(word)
     return bool(found and found["file"])
 
 
 def _misplaced(word: str, *, is_macro: bool) -> str:
-    """Return what to write instead of a word that is not one flag; empty if it is. A macro's value may have blanks."""
+    """Return the remedy if a word is several flags, or belongs elsewhere; else empty. Macros may have blanks."""
     if found := _HEADERS.match(word):
         return "write #include into the sources" if found["file"] else "folders of headers belong into include-dirs"
     return "several flags; write them as a list" if re.search(r"\s-", word) and not is_macro else ""

@@ -26,7 +26,7 @@ from .registered import registrations
 from .settings import Extension, Settings
 from .toolchain import Toolchain, find_toolchain
 
-# Libraries that affect a wheel's bytes: auditwheel's policies determine the platform tag.
+# Python packages that affect a wheel's bytes: auditwheel's policies determine the platform tag.
 _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
 
 # The beginnings of the names of licenses among the inputs, and of files of packages that are delivered beside torch.
@@ -44,17 +44,17 @@ class Snapshot:
     Args:
         work: the folder below which ``lay_out`` writes the files of the native folders.
         read: the user's native folders.
-        files: the contents of the inputs: ``native/0/Gdh.cpp``, ``patches/2.13.0/pin.yaml``.
+        files: the contents of the inputs, by name: ``native/0/Gdh.cpp``, ``patches/2.13.0/pin.yaml``.
         series: the patches.
         pin: the parsed pin file.
         toolchain: the compiler.
         settings: other values that affect the result.
-        elsewhere: contents of C++ sources that no build reads. They may have what the others lack.
+        elsewhere: contents of C++ sources that no build reads. The check looks there for missing kernels.
         libraries: the libraries that the settings of native folders name.
-        extensions: the extensions that stay libraries of their own, each with what it is linked with.
+        extensions: the extensions that stay separate libraries, each with the libraries that it is linked with.
         carried: the user's files of the packages that are delivered beside torch, by path below site-packages.
-        left_out: what the native folders have for other releases of PyTorch.
-        whole: by number of the folder, the hashes of files of which a part, or all, is for other releases.
+        left_out: the parts of native folders that are for other releases of PyTorch.
+        whole: the hashes of the user's files that are wholly or partly for other releases, by number of the folder.
     """
 
     work: Path
@@ -79,7 +79,7 @@ class Snapshot:
     @cached_property
     def stamp(self) -> str:
         """A hash of all inputs, independent of paths. The same hash means the same wheel."""
-        checked = [_key(number, SAMPLES) for number, _ in enumerate(self.read.folders)]  # and no more
+        checked = [_key(number, SAMPLES) for number, _ in enumerate(self.read.folders)]  # but not built
         built = [name for name in self.files if name not in checked]
         return self._hash(built, self.toolchain.description, self.toolchain.kind, *self.settings)
 
@@ -90,7 +90,7 @@ class Snapshot:
         code = {_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helper_headers}
         sources = [_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helpers]
         helpers = _heads([self.files[key].decode(errors="replace") for key in sources]) if sources else []
-        # What they register for operators of PyTorch is listed as replaced.
+        # The generated description lists what sources register for PyTorch's operators.
         texts = [text.decode(errors="replace") for text in self.files.values() if b"TORCH_LIBRARY_IMPL" in text]
         registered = sorted(f"{each.key} {each.names}" for text in texts for each in registrations(text))
         return self._hash(
@@ -113,7 +113,9 @@ class Snapshot:
 
     @property
     def searched(self) -> Path:
-        """The folder that compilers search first: it has the C++ of all native folders, and headers laid over torch."""
+        """The folder that compilers search first, with the C++ of all native folders and the headers that replace
+        torch's.
+        """
         return self.work / SEARCHED
 
     @property
@@ -136,8 +138,8 @@ class Snapshot:
 
     @cached_property
     def _paths(self) -> dict[str, Path]:
-        """Where the copy of each file lies. All C++ is in one folder, for compilers. If files of one name differ, which
-        the check refuses, the first is there.
+        """The path of the copy of each file. All C++ is in one folder, for compilers. If files of one name differ,
+        which the check refuses, that folder has the first.
         """
         compiled: dict[Path, bytes] = {}
         paths = {}
@@ -262,7 +264,7 @@ def _heads(texts: Iterable[str]) -> list[str]:
 
 
 def _hashes_of_others(natives: NativeFolders, files: Mapping[str, bytes]) -> dict[int, dict[str, str]]:
-    """Return the hashes of the user's files that are not among ``files``, or not whole, by number of their folder."""
+    """Return the hashes of the user's files that are not in ``files``, or differ there, by number of the folder."""
     found: dict[int, dict[str, str]] = {}
     for number, folder in enumerate(natives.folders):
         for name in folder.files if folder.settings.releases else ():
@@ -273,8 +275,8 @@ def _hashes_of_others(natives: NativeFolders, files: Mapping[str, bytes]) -> dic
 
 
 def _without_functions(natives: NativeFolders) -> dict[str, bytes]:
-    """Return the sources of functions for formulas without those that are for other releases."""
-    from .cplusplus import without_functions  # tree-sitter, which few folders need
+    """Return the sources of functions for formulas, without the functions that are for other releases."""
+    from .cplusplus import without_functions  # imports tree-sitter, which few folders need
 
     return {
         _key(number, name): without_functions(each.text(name), each.functions_left_out).encode()
@@ -284,7 +286,7 @@ def _without_functions(natives: NativeFolders) -> dict[str, bytes]:
 
 
 def _extensions(every: Iterable[Settings], toolchain: Toolchain) -> list[tuple[Extension, LinkedLibraries]]:
-    """Return the extensions of all folders, each with what it is linked with."""
+    """Return the extensions of all folders, each with the libraries that it is linked with."""
     found: dict[str, tuple[Extension, LinkedLibraries]] = {}
     for extension in (extension for settings in every for extension in settings.extensions):
         require_flags(extension, toolchain)
@@ -315,7 +317,7 @@ def _files_of(extension: Extension) -> dict[str, bytes]:
 
 @functools.cache
 def hash_of_builder() -> str:
-    """Return a hash of the builder's own files, without those of pins."""
+    """Return a hash of the builder's own files, without the pins."""
     digest = hashlib.sha256()
     for name in files_below(PACKAGE):
         if name.suffix in _OWN and not name.name.startswith(".") and name.parts[0] != "patches":

@@ -8,10 +8,10 @@ import string
 # Text that is not respelled: defaults of type str.
 _QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 
-# Other text is not respelled: torchgen says what is wrong.
+# Text that does not match is not respelled: torchgen reports the error.
 _SCHEMA = re.compile(r"\s*[\w.:]+\s*\(.*\)\s*->.*", re.S)
 
-# Patterns of other spellings, and the one that torchgen takes.
+# Patterns of other spellings, and torchgen's spelling.
 _SPELLINGS = (
     (re.compile(r"\s+"), " "),
     (re.compile(r"(?<=[(\[]) | (?=[)\],(\[])"), ""),
@@ -35,7 +35,7 @@ def is_schema(text: str) -> bool:
 
 def respelled(schema: str) -> str:
     """Return a schema in torchgen's spelling: one space behind a comma, a letter in each alias annotation, one result
-    without parentheses. Text that is no schema stays as it is.
+    without parentheses. Other text is returned unchanged.
     """
     if not is_schema(schema):
         return schema

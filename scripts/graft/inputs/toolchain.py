@@ -40,16 +40,16 @@ _DEFINITIONS = (
     "USE_PTHREADPOOL",
 )
 
-# For the folder's own sources: extensions of Python are compiled so, too. PyTorch's own lines end in -O2.
+# For the folder's own sources, as for Python extensions. PyTorch's own command lines end in -O2.
 _OPTIMIZED = ("-O3",)
 
-# Twice as fast, for `make develop`; what ships uses the linker of the official libraries.
+# This linker is twice as fast, for `make develop`. What ships uses the linker of the official libraries.
 FAST_LINKER = "ld.gold"
 
 # For `GRAFT_DEBUG=1`.
 DEBUGGING = ("-O0", "-g")
 
-# For what a process loads again after each edit. The static variables of inline functions are those of its library, and
+# For libraries that a process loads again after each edit. Each has its own static variables of inline functions, and
 # graft_loaded.h records what sources register.
 LOADING = ("-fno-gnu-unique", "-DGRAFT_LOADED")
 
@@ -76,15 +76,15 @@ class Toolchain:
         compiler: the command.
         description: the versions of compiler, assembler and linker. Another version gives other bytes.
         standard: the C++ standard.
-        kind: the kind of build if it does not ship, its only CPU capability, and the version of its linker if it has
-            another.
+        kind: empty for builds that ship; else the kind of build, its only CPU capability, and the version of a linker
+            that only this kind uses.
         sanitizers: the sanitizers' flags.
         debugging: additional flags for the folder's own sources, for a debugger.
         machine: the name of the architecture that it compiles for.
         capabilities: the CPU capabilities that sources in ``cpu/`` are compiled for.
         is_for_edits: whether the objects stay on this machine and are replaced soon.
-        loading: additional flags for what a running process loads.
-        macros: those of the base's own build, which say what it was built with.
+        loading: additional flags for libraries that a running process loads.
+        macros: the macros of the base's own build, such as ``USE_FBGEMM``.
     """
 
     compiler: str
@@ -117,12 +117,12 @@ class Toolchain:
 
     @property
     def has_features(self) -> bool:
-        """Whether sources may need features of the processor, and ask for them: on x86-64."""
+        """Whether sources may require features of the processor, with ``cpu-flags``: on x86-64."""
         return self.machine == "x86_64"
 
     @property
     def optimization(self) -> tuple[str, ...]:
-        """Additional flags for the folder's own sources. Sanitizers have a level of their own."""
+        """Additional flags for the folder's own sources. Sanitizers set their own level."""
         return () if self.sanitizers else _OPTIMIZED
 
     def capability_flags(self, capability: str) -> list[str]:
@@ -131,8 +131,8 @@ class Toolchain:
         return [*self.architecture.capabilities[capability], *definitions, *self.sanitizers]
 
     def capability_of(self, flags: Iterable[str]) -> str:
-        """Return the CPU capability that flags for more features of the processor count for: AVX512 if one of them is
-        of its family, or AVX2.
+        """Return the CPU capability whose objects get these flags for more processor features: AVX512 if one of them is
+        of its family, otherwise AVX2.
         """
         is_of_avx512 = any(re.match("-m(avx512|avx10|amx)", flag) for flag in flags)
         return "AVX512" if is_of_avx512 else "AVX2"
@@ -160,8 +160,9 @@ class Toolchain:
 
     @property
     def python_configuration(self) -> dict[str, bytes]:
-        """Headers that Python.h includes and this machine lacks, if the compiler is for another one. Debian's Python.h
-        includes a pyconfig.h for each architecture; those of these architectures do not differ in what it uses.
+        """Headers that Python.h includes and this machine lacks, if the compiler is for another architecture. Debian's
+        Python.h includes the pyconfig.h of an architecture; those of the supported ones do not differ in the parts that
+        it uses.
         """
         include, own = Path(self.python_include), str(sysconfig.get_config_var("MULTIARCH"))
         there = include.parent / own / include.name / "pyconfig.h"
@@ -172,14 +173,12 @@ class Toolchain:
 
     @cached_property
     def search_path(self) -> list[str]:
-        """The folders of headers that the compiler searches behind those of a build, in this order; before them those
-        that do not exist.
-        """
+        """The folders that the compiler searches for headers after a build's, in order. Missing folders come first."""
         said = run([self.compiler, "-E", "-v", "-x", "c++", "/dev/null"], env=UNTRANSLATED).stdout
         _, _, listed = said.partition("#include <...> search starts here:\n")
         folders = re.findall(r'^ignoring nonexistent directory "(.*)"', said, re.M)
         folders += [line.strip() for line in listed.partition("End of search list.")[0].splitlines()]
-        return list(dict.fromkeys(map(os.path.realpath, folders)))  # as compilers name what they read
+        return list(dict.fromkeys(map(os.path.realpath, folders)))  # as compilers name files that they read
 
     @cached_property
     def system_libraries(self) -> list[Path]:
@@ -202,7 +201,7 @@ class Toolchain:
         return run([self.compiler, f"-print-prog-name={name}"]).stdout.strip()
 
     def libraries(self, names: Iterable[str]) -> list[Path]:
-        """Return those of the libraries ``names`` that the compiler has."""
+        """Return the paths of the libraries ``names`` that the compiler finds."""
         answers = (run([self.compiler, f"-print-file-name={name}"]).stdout.strip() for name in names)
         return [path for path in map(Path, answers) if path.is_absolute()]
 

@@ -44,7 +44,7 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
         re.sub("|".join(names), lambda hit: names[hit[0]], name): rendered(template, values)
         for name, template in templates.items()
     }
-    if (native / f"docs/{operator.op}.rst").exists():  # by another overload
+    if (native / f"docs/{operator.op}.rst").exists():  # another overload has written it
         del texts[f"docs/{operator.op}.rst"]
     if operator.backward:
         refuse_known(operator.backward, places_of_operators(native / FUNCTIONS), upstream)
@@ -56,10 +56,10 @@ def scaffold(base: Path, native: Path, schema: str, kind: str, variants: set[str
 
 
 def refuse_known(operator: NewOperator, ours: dict[str, str], upstream: dict[str, str]) -> None:
-    """Refuse variants whose names operators have, given the results of ``places_of_operators``."""
+    """Refuse variants whose names are taken; ``ours`` and ``upstream`` are results of ``places_of_operators``."""
     known, names = upstream | ours, [str(func.name) for func in operator.variants.values()]
     if not operator.func.name.overload_name:
-        # Beside overloads of PyTorch's, it must be one with its own name.
+        # If PyTorch has overloads of this name, a new operator must be an overload, too.
         names += [name for name in upstream if name.startswith(f"{operator.op}.")][:1]
     if faults := [f"{known[name]}: the operator {name} already exists" for name in names if name in known]:
         raise BuildError("\n".join(faults), todo=f"choose another name, or an overload: {operator.op}.mine(...)")

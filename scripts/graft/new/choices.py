@@ -1,10 +1,10 @@
-"""What new-op chooses for an operator, given its name and a few facts about its schema. Needs no torchgen."""
+"""Choose the kernels, variants and tags of a new operator from its name and schema. Needs no torchgen."""
 
 from __future__ import annotations
 
 # Modules whose functions all have the module's name as a prefix in native_functions.yaml, and no others do.
 _PREFIXED_MODULES = frozenset({"fft", "linalg", "special"})
-# Lines of dispatch tables, with the name of the kernel.
+# The lines of dispatch tables, by kind; {} is the name of the kernel.
 _TABLES = {
     "plain": ["CompositeExplicitAutograd: {}"],
     "kernel": ["CPU: {}_cpu", "Meta: {}_meta"],
@@ -15,12 +15,12 @@ _SUFFIXES = {"functional": "", "inplace": "_", "out": "_out"}
 
 
 def file_of(name: str) -> str:
-    """Return an operator's name with its overload, in the form of a test's file."""
+    """Return an operator's name with its overload, as the names of test files have it."""
     return name.replace(".", "_")
 
 
 def camel(name: str) -> str:
-    """Return an operator's name with its overload, in the form of a kernel's file."""
+    """Return an operator's name with its overload, as the names of kernel files have it."""
     return "".join(part[:1].upper() + part[1:] for part in file_of(name).split("_"))
 
 
@@ -31,7 +31,7 @@ def module_of(name: str) -> str:
 
 
 def entry_of(name: str, kind: str, *, has_self: bool, has_generator: bool) -> dict[str, str]:
-    """Return what the entries of all variants share."""
+    """Return the values that the entries of all variants share."""
     module = module_of(name)
     return {
         "module": module,

@@ -1,4 +1,4 @@
-"""Fill the templates of a new operator and of a new project, which are in Jinja's language."""
+"""Fill the Jinja templates of a new operator and of a new project."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def rendered(template: str, values: Mapping[str, object]) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Format a text in YAML: with quotes if it needs them."""
+    """Format a text as a scalar of YAML, with quotes if it needs them."""
     return yaml.safe_dump([text], width=10**6).removeprefix("- ").rstrip()
 
 
 def environment_in(folder: Path) -> Environment:
-    """Return Jinja's environment of the templates in a folder."""
+    """Return Jinja's environment for the templates in a folder."""
     return Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,  # a name without a value is an error

@@ -29,7 +29,7 @@ VARIANTS = ("inplace", "out")
 APPENDED = ("native_functions.yaml", "derivatives.yaml", "samples.py", "python/_decomp/decompositions.py")
 
 _WITH_TODOS = frozenset({".cpp", ".h", ".cu", ".cuh", ".py", ".rst", ".yaml"})
-# What follows a message in C++ or Python.
+# Code that follows a TODO message in C++ or Python.
 _CODE_BEHIND = re.compile(r'"+\)?;?\s*$')
 
 
@@ -63,7 +63,7 @@ def new_op(request: Request) -> None:
 
 
 def then(project: str) -> str:
-    """Return what to do with a project. pip takes a path without a slash for the name of a package."""
+    """Return the next steps for a project. pip would take a path without a slash for the name of a package."""
     folder = project if os.sep in project.rstrip(os.sep) else f"./{project}"
     return (
         f"then: pip install --no-build-isolation -e {folder}, which builds for the installed torch; pytest {folder}\n"
@@ -117,7 +117,7 @@ def refuse_existing(names: Sequence[str], native: Path, include: Path) -> None:
 
 
 def appended(path: Path, text: str) -> str:
-    """Return the content of a file with ``text`` behind it. A YAML file must be a list that it can be appended to."""
+    """Return the content of a file with ``text`` appended. A YAML file must be a list that can be appended to."""
     before = path.read_text(encoding="utf-8").rstrip() if path.is_file() else ""
     if path.suffix == ".py" or not before:
         return f"{before}\n\n\n{text}".lstrip()

@@ -1,4 +1,4 @@
-"""The requested operator, and the values of the templates: what its schema and torchgen say of it."""
+"""Parse the requested operator, and compute the values of the templates from its schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .choices import camel, entry_of, file_of, kernel_of
 _TENSOR = BaseType(BaseTy.Tensor)
 Values: TypeAlias = dict[str, object]
 
-# Of these, torchgen generates the out= variant.
+# The kinds for which torchgen generates the out= variant.
 _WITH_AUTOGEN = ("plain", "kernel")
 _BUILDERS = {1: "build_borrowing_unary_op", 2: "build_borrowing_binary_op", 3: "build_ternary_op"}
 _DEFAULTS = {"true": "True", "false": "False", "Mean": "1", "contiguous_format": "torch.contiguous_format"}
@@ -52,12 +52,12 @@ class NewOperator:
 
     @property
     def file(self) -> str:
-        """The name with its overload, in the form of a test's file."""
+        """The name with its overload, as the names of test files have it."""
         return file_of(str(self.func.name))
 
     @property
     def camel(self) -> str:
-        """The name with its overload, in the form of a kernel's file."""
+        """The name with its overload, as the names of kernel files have it."""
         return camel(str(self.func.name))
 
     @property
@@ -67,7 +67,7 @@ class NewOperator:
 
     @property
     def backward(self) -> NewOperator | None:
-        """The operator that computes the gradients of all tensors, for an operator that computes one with a kernel."""
+        """The operator that computes all gradients, if a kernel computes one result without lists; else None."""
         if self.kind != "kernel" or self.op.startswith("_") or not self.tensors or len(self.func.returns) != 1:
             return None
         if any(each.type.is_list_like() for each in (*self.tensors, *self.func.returns)):
@@ -111,7 +111,7 @@ def parse_operator(schema: str, kind: str, variants: set[str]) -> NewOperator:
 
 
 def _misfits(operator: NewOperator) -> Iterator[tuple[str, str]]:
-    """Yield what is not supported, and what to do."""
+    """Yield each request that is not supported, and its remedy."""
     arguments, returns = operator.func.arguments, [each.type for each in operator.func.returns]
     makes_tensor = arguments.tensor_options is not None
     has_self = arguments.self_arg is not None and arguments.self_arg.argument.type == _TENSOR
@@ -148,7 +148,7 @@ def values_of(operator: NewOperator, is_public: bool, is_described: bool) -> Val
 
 
 def _entries(operator: NewOperator) -> Values:
-    """native_functions.yaml and derivatives.yaml, without what differs between variants."""
+    """Return the values for native_functions.yaml and derivatives.yaml that are the same for all variants."""
     name, arguments = str(operator.func.name), operator.func.arguments
     has_self, has_generator = arguments.self_arg is not None, arguments.has_generator_arg()
     out = str(operator.variants["out"].name) if "out" in operator.variants else ""
@@ -160,7 +160,7 @@ def _entries(operator: NewOperator) -> Values:
         "name": name,
         "op": operator.op,
         "delegate": out if operator.kind == "pointwise" else "",
-        # torchgen generates the out= variant of a plain operator: of the in-place one, if there is one.
+        # torchgen generates this out= variant, from the in-place variant if there is one.
         "autogen": out if operator.kind in _WITH_AUTOGEN else "",
         "is_differentiable": is_differentiable and bool(operator.tensors),
         "formulas": _formulas(operator),
@@ -176,13 +176,13 @@ def _formulas(operator: NewOperator) -> dict[str, str]:
     symint = "_symint" if operator.func.has_symint() else ""
     given = ", ".join(["grad", *(each.name for each in operator.func.arguments.flat_all)])
     formula = f"{operator.backward.op}{symint}({given})"
-    if names[1:]:  # torchgen calls a formula for several gradients without asking whether there is one
+    if names[1:]:  # torchgen calls a formula for several gradients even if `grad` is undefined
         formula = f"grad.defined() ? {formula} : std::tuple<{', '.join('Tensor' for _ in names)}>()"
     return {", ".join(names): formula}
 
 
 def _variants(operator: NewOperator) -> Values:
-    """Return the entry and the kernel of each variant. One that torchgen generates has none."""
+    """Return the entry and the kernel of each variant; None for a variant that torchgen generates."""
     name, has_symint = str(operator.func.name), operator.func.has_symint()
     is_symint = has_symint and operator.kind != "pointwise"
     found = {}
@@ -200,7 +200,7 @@ def _variants(operator: NewOperator) -> Values:
 
 
 def _cplusplus(operator: NewOperator) -> Values:
-    """What the bodies of kernels name."""
+    """Return the values for the bodies of kernels."""
     bindings, inputs = _bindings(operator, operator.func), [argument.name for argument in operator.tensors]
     others = [each for each in bindings if each.name not in inputs]
     outs = [argument.name for argument in operator.variants.get("out", operator.func).arguments.out]
@@ -238,7 +238,7 @@ def _tidy(text: str) -> str:
 
 
 def _python(operator: NewOperator, is_public: bool, is_described: bool) -> Values:
-    """Samples, tests, decompositions and docstrings."""
+    """Return the values for samples, tests, decompositions and docstrings."""
     is_tested = is_public and bool(operator.tensors)
     name, overload = str(operator.func.name), f"{operator.op}.{operator.func.name.overload_name or 'default'}"
     positional, named = ([f"{each.name}{_default(each)}" for each in group] for group in _groups(operator))
@@ -246,8 +246,8 @@ def _python(operator: NewOperator, is_public: bool, is_described: bool) -> Value
     return {
         "is_sampled": is_tested and not is_described,
         "samples": [_arguments(operator, f"make({shape})") for shape in ("2, 3", "0, 3")],
-        # The out= variant that torchgen generates has no binding.
         "derivatives": ('"supports_gradgrad": False' if operator.backward else '"supports_forward_ad": True'),
+        # The out= variant that torchgen generates has no binding.
         "has_out": operator.has_out and operator.kind not in _WITH_AUTOGEN,
         "python_parameters": ", ".join([*positional, *(["*", *named] if named else [])]),
         "overload": overload,
@@ -274,7 +274,7 @@ def _default(argument: Argument) -> str:
 
 
 def _arguments(operator: NewOperator, tensor: str) -> str:
-    """Return Python code of the arguments that have no default, and of all tensors; those after the ``*`` in a dict."""
+    """Return Python code of all tensors and of arguments without a default; those after the ``*`` in a dict."""
     positional, named = (
         {each.name: _value(each.type, tensor) for each in group if each.type.is_tensor_like() or each.default is None}
         for group in _groups(operator)

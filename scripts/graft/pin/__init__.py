@@ -1,6 +1,4 @@
-"""``make pin``: write the files of a release's pin. pip knows its wheels, and the toolkit of its CUDA; the rest is read
-from a wheel.
-"""
+"""``make pin``: write the files of a release's pin. pip finds its wheels and CUDA toolkit; a wheel has the rest."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ SMALLEST = Path(__file__).parent / "smallest"
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
-# PyTorch's own index also has wheels of the second kind.
+# PyTorch's own index also has wheels with the second tag.
 _PLATFORMS = ("manylinux_2_28_{}", "linux_{}")
 
 _PARTS = (
@@ -42,8 +40,8 @@ _PARTS = (
     "nvjitlink", "nvrtc", "nvtx", "nvcc", "cccl",
 )  # fmt: skip
 
-# The compiler, its headers and its optimizer, which must have the same version. Older releases of cuda-toolkit leave
-# some of them open, and pip chooses the newest.
+# The compiler, its headers and its optimizer, which must have the same version. Older releases of cuda-toolkit do not
+# fix the versions of all three, and pip would choose the newest.
 COMPILER = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
 
 # The oldest g++ that supports enough of a C++ standard for PyTorch's headers.
@@ -70,14 +68,14 @@ _NO_PATCHES = (
 
 
 def make_pin(request: Request, patches: Path = OWN_PATCHES) -> None:
-    """Write the pin of a release, or what an existing one lacks; then build the smallest operator upon it.
+    """Write the pin of a release, or complete an existing one; then build the smallest operator with it.
 
     Args:
         request: the release, and an index for pip in addition to its configuration.
         patches: the folder of all pins.
 
     Raises:
-        GraftError: nothing is written, unless the smallest operator cannot be built: then the pin is.
+        GraftError: the pin was not written; or it was, but the smallest operator cannot be built.
     """
     if not patches.is_dir():
         shutil.copytree(PATCHES, patches)
@@ -97,7 +95,7 @@ def make_pin(request: Request, patches: Path = OWN_PATCHES) -> None:
         texts = {
             toolkits: with_toolkit(toolkits.read_text(encoding="utf-8"), base.cuda, index),
             series: series.read_text(encoding="utf-8") if series.is_file() else _NO_PATCHES,
-            pin.path: text_of(pin, base),  # the last one: with it, the pin exists
+            pin.path: text_of(pin, base),  # written last: with it, the pin exists
         }
         written = [path for path, text in texts.items() if write_if_changed(path, text)]
     say(_report(pin, base, yaml.safe_load(texts[toolkits]), written))
@@ -118,7 +116,7 @@ def wheels_in(path: Path) -> tuple[TorchVersion, dict[str, str]]:
 def wheels_of(torch: str, index: str, own: Mapping[str, str]) -> tuple[TorchVersion, dict[str, str]]:
     """Return the version that ``TORCH`` names, and the compatibility tag and sha256 of each of its wheels.
 
-    If pip's indexes and ``index`` have none, PyTorch's ``own`` are asked.
+    If pip's indexes and ``index`` have none, ask PyTorch's ``own`` index for this local version.
     """
     try:
         version = TorchVersion(Version(torch))
@@ -174,7 +172,7 @@ def _completed(folder: Path, version: TorchVersion, wheels: Mapping[str, str]) -
 
 
 def text_of(pin: Pin, base: Base) -> str:
-    """Return the text of the pin's file. If there is one, only its wheels are replaced."""
+    """Return the text of the pin's file. If the file exists, only its wheels are replaced."""
     standard = standard_of(base)
     if not pin.path.is_file():
         return with_wheels(new_pin(pin.version.release, base.commit, standard), pin)
@@ -220,7 +218,7 @@ def with_wheels(text: str, pin: Pin) -> str:
 
 
 def with_toolkit(text: str, cuda: str, index: str) -> str:
-    """Return the text of the toolkits, with that of another version of CUDA if pip has it."""
+    """Return ``text``, the file of toolkits, with the toolkit of CUDA ``cuda`` appended if it is new and pip has it."""
     is_new = cuda and cuda not in yaml.safe_load(text)
     found = {machine: find_packages(cuda, index, machine) for machine in ARCHITECTURES} if is_new else {}
     lines = [f'"{cuda}":']

@@ -41,7 +41,7 @@ _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 # A project says what it builds for; variables like GRAFT_JOBS, or settings of the frontend, say how.
 _VERB = Verb("wheel", "build a project", "", "pin wheel native jobs launcher cuda_archs cuda_home cxx", FOUND)
 
-# What a frontend passes, by option: `pip wheel --config-settings jobs=2`.
+# The settings that a frontend passes, by option: `pip wheel --config-settings jobs=2`.
 ConfigSettings = Mapping[str, Any]
 
 
@@ -62,7 +62,7 @@ def build_wheel(folder: Path, out: Path, settings: ConfigSettings) -> Path:
 
 
 def _given(settings: ConfigSettings) -> Request:
-    """Read the settings of a frontend, and the variables. A setting that is repeated is a list."""
+    """Read the settings of a frontend, and the environment variables. A setting that is repeated is a list."""
     known = [name for name in _VERB.takes.split() if name != "native"]
     chosen = {name.replace("-", "_"): value for name, value in settings.items()}
     if unknown := [name for name, known_as in zip(settings, chosen, strict=True) if known_as not in known]:
@@ -75,14 +75,14 @@ def _given(settings: ConfigSettings) -> Request:
 
 
 def _request(project: Project, settings: ConfigSettings) -> tuple[Request, str, list[TorchVersion]]:
-    """Return what is asked for, the name of the package, and the versions of torch. The installed one, if it is among
-    them, is built on as it is.
+    """Return the request, the name of the package, and the versions of torch. The installed torch is the base for its
+    own version, which is also the default.
     """
     request = replace(_given(settings), native=project.natives)
     named = (request.pin,) if request.pin else project.torches
     if request.wheel:
         named = (in_name_of(request.wheel)[0],)
-    # The torch beside which pip installs is there even where builds are isolated.
+    # pip's isolated builds, too, find the torch of the environment that pip installs into.
     environment = None if request.wheel else environment_of(sys.executable)
     there = environment.version if environment else None
     versions = [TorchVersion(INSTALLED if each == there else each) for each in named]
@@ -114,7 +114,7 @@ def build_editable(folder: Path, out: Path, settings: ConfigSettings) -> Path:
         project.config,
         {f"_{project.name}_operators.pth": f"{place}\n".encode()},
         package=project.package,
-        # Without it, an edited source could not be compiled.
+        # Without Graft, an edited source could not be compiled.
         requires=[requirement([environment.version]), DISTRIBUTION],
         platform=platform_of(project.package, files),
         out=out,
@@ -123,8 +123,8 @@ def build_editable(folder: Path, out: Path, settings: ConfigSettings) -> Path:
 
 
 def _place(project: Project, environment: Environment) -> Path:
-    """Return the folder of the operators of an editable install. A link in its place is refused: the project may be a
-    stranger's repository, and the folder is emptied.
+    """Return the folder of the operators of an editable install. Links are refused: the folder is emptied, and the
+    project may be somebody else's repository.
     """
     key = sha256(str(environment.site).encode()).hexdigest()[:8]
     place = project.folder / f"build/graft-{ABI}-{key}"
@@ -151,7 +151,7 @@ def build_in_place(project: Project, environment: Environment, settings: ConfigS
     files[f"{package}/edited.py"] = (_SHIPPED / "edited.py").read_bytes()
     links = _links(project)
     lay_out_files(place, {name: content for name, content in files.items() if name not in links})
-    for name, path in links.items():  # which laying out has deleted
+    for name, path in links.items():  # lay_out_files has deleted them
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).symlink_to(path)
     built, work = load_built(thin.layout, thin.kind), thin.layout.work
@@ -169,7 +169,7 @@ def _links(project: Project) -> dict[str, Path]:
 
 
 def _read(project: Project, environment: Environment) -> list[list[str]]:
-    """Return what a build reads, as far as that is known before it starts: the arguments of ``state_of``."""
+    """Return the files and folders that a build is known to read before it starts: the arguments of ``state_of``."""
     others = {environment.site / "torch/version.py"}
     for native in map(load_native, project.natives):
         code = native.cplusplus
@@ -182,7 +182,7 @@ def _read(project: Project, environment: Environment) -> list[list[str]]:
 
 
 def _write_state(folder: Path, read: list[list[str]], files: Mapping[str, list[int]], errors: str = "") -> None:
-    """Write how a build ended, and the state of the files that it read."""
+    """Write the errors of a build, and the state of the files that it read."""
     write_atomically(folder / STATE, json.dumps({"read": read, "files": files, "errors": errors}, indent=1))
 
 

@@ -1,4 +1,4 @@
-"""What a project's pyproject.toml says: the table ``[tool.graft]``, and the metadata of ``[project]``."""
+"""Read a project's pyproject.toml: the table ``[tool.graft]``, and the metadata of ``[project]``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Project:
         folder: the folder of its pyproject.toml.
         config: the content of that file.
         natives: its native folders.
-        torches: the versions of torch that it is built for; empty for the installed one, or the first that can be had.
+        torches: the versions of torch that it is built for; empty for the installed one, or the first available.
     """
 
     folder: Path
@@ -46,22 +46,22 @@ class Project:
 
     @property
     def package(self) -> str:
-        """The package of the operators, which gives way to the project's own."""
+        """The package of the operators. If the project has its own under ``name``, this one is ``_name``."""
         return f"_{self.name}" if self.has_own_package else self.name
 
     @property
     def left_out(self) -> list[Path]:
-        """Native folders below these that are no part of the project: none of its sources includes a header there."""
+        """Separate native folders below the project's that are not a part of it: no source includes a header there."""
         loaded = [load_native(native) for native in self.natives]
         others = {native.path / other for native in loaded for other in native.others}
         read = [path for native in loaded for path in native.inputs]
         return sorted(each for each in others if not any(path.is_relative_to(each) for path in read))
 
     def require_whole(self) -> None:
-        """Check that all sources are below the project's folder, which is what an sdist has.
+        """Check that the sources of extensions and packages are below the project's folder: an sdist has nothing else.
 
         Raises:
-            UsageError: names the first that is not.
+            UsageError: names the first source that is not.
         """
         for settings in (load_native(native).settings for native in self.natives):
             places = [("extensions", path) for each in settings.extensions for path in each.sources]

@@ -1,4 +1,4 @@
-"""The running process: operators that are added to its torch, edited and removed without a restart."""
+"""Add, edit and remove operators in the torch of a running process, without a restart."""
 
-# The variable that names the loads of a process to those that it starts: a file in the cache folder.
+# The environment variable that child processes inherit: the name of a file in the cache folder that lists the loads.
 VARIABLE = "TORCH_GRAFT_LOADS"

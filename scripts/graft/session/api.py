@@ -1,4 +1,4 @@
-"""What `import graft` offers to a program: ``load``, ``load_inline``, ``build``, ``swap``, ``unload``, ``loaded``."""
+"""The functions of the package ``graft``: ``load``, ``load_inline``, ``build``, ``swap``, ``unload``, ``loaded``."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from .inline import Texts
 
 _LOGGER = logging.getLogger("graft")
-# Seconds before a build is shown.
+# Show progress for a build that takes longer than this, in seconds.
 _SHOWN_AFTER = 10.0
 
 
 class Operators:
-    """The operators of a load. ``ops.soft_clip(x)`` always calls the code that is loaded now; with ``with``, they are
-    unloaded at its end.
+    """The operators of a load. ``ops.soft_clip(x)`` always calls the code that is loaded now. A ``with`` block unloads
+    them at its end.
     """
 
     def __init__(self, name: str, texts: Texts | None = None) -> None:
@@ -62,10 +62,10 @@ class Operators:
         return sorted(functions(load.note)) if load else []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the sources: where the operators are not loaded, unpickling loads them, if they are built there.
+        """Pickle the sources. Unpickling loads operators that are not loaded; it builds them only if ``GRAFT_BUILD=1``.
 
         Raises:
-            UsageError: the folder was edited since it was loaded, or they were unloaded.
+            UsageError: the load was unloaded, or its folder was edited since or has settings in pyproject.toml.
         """
         load = loads.state().loads.get(self._name)
         if load is None:
@@ -85,7 +85,7 @@ class Operators:
         """Write the texts of ``load_inline`` as a native folder, to ship or to edit. Return its path.
 
         Raises:
-            UsageError: the folder has other files, or the operators are from a folder already.
+            UsageError: the folder has other files, or the operators were loaded from a folder.
         """
         if self._texts is None:
             raise UsageError(f"{self._name}: it was loaded from a folder", todo="copy that")
@@ -105,27 +105,28 @@ def load(
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[str | Path] | None = None,
 ) -> Operators:
-    """Build the operators of a native folder and add them to the torch of this process; again after an edit.
+    """Build the operators of a native folder and add them to the torch of this process. Call it again after an edit.
 
-    What is compiled is kept in ``GRAFT_HOME``, or ``~/.cache/graft``: objects take at most 4 GB, and ``graft clean``
-    deletes all. ``MAX_JOBS`` bounds the number of compilers. CUDA kernels are compiled for the GPUs of this machine.
-    Of several processes one builds, and the others wait for it, for at most ``GRAFT_LOCK_TIMEOUT`` seconds.
+    Builds are kept in ``GRAFT_HOME``, by default ``~/.cache/graft``. Objects take at most 4 GB; ``graft clean`` deletes
+    everything. ``MAX_JOBS`` limits the number of compilers that run at once. CUDA kernels are compiled for the GPUs of
+    this machine. If several processes need the same build, one builds it, and the others wait for at most
+    ``GRAFT_LOCK_TIMEOUT`` seconds.
 
     Args:
         folder: the native folder.
-        name: the name of the load; by default that of the folder. The same name again replaces.
+        name: the name of the load; by default that of the folder. An earlier load of this name is replaced.
         verbose: whether to print the progress. Otherwise it goes to the logger ``graft``, as do warnings.
-        build: whether to build what is not built. By default the variable ``GRAFT_BUILD`` decides: 0 for no.
-        watch: whether to build in the background after each save, until ``unload``. ``swap`` loads what was built; a
-            notebook calls it before each cell, and so does each later ``load``. None changes nothing.
+        build: whether to build operators that are not built yet. By default, only ``GRAFT_BUILD=0`` prevents it.
+        watch: whether to build in the background after each save, until ``unload``. ``swap`` loads the new build; a
+            notebook calls it before each cell, and so does each later ``load``. None keeps the setting.
         extra_cflags: flags of the C++ compiler for the folder's sources.
         extra_cuda_cflags: flags of nvcc.
         extra_include_paths: folders of headers.
 
     Raises:
-        BuildError: the folder is wrong; ``findings`` are the places. The process keeps what it had.
-        MissingError: it is not built, and may not be.
-        GraftError: something else is in the way, such as a missing compiler.
+        BuildError: the folder has errors; ``findings`` has their places. The process keeps the operators that it had.
+        MissingError: the operators are not built, and building is off.
+        GraftError: something else failed; for example, no compiler was found.
     """
     extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
     with _system_errors():
@@ -153,30 +154,30 @@ def load_inline(
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[str | Path] | None = None,
 ) -> Operators:
-    """Like ``load``, from the files of a native folder as text.
+    """Like ``load``, but take the files of a native folder as texts.
 
     Args:
         functions: native_functions.yaml; or one schema, whose kernel is in ``cpp``.
         derivatives: derivatives.yaml.
-        cpp: the C++ of the operators. Without ``namespace at::native``, it gets that, and the usual includes.
+        cpp: the C++ of the operators. If it lacks ``namespace at::native``, that and the usual includes are added.
         cpu: kernels that are compiled for each CPU capability, as in ``cpu/``.
         cuda: kernels for CUDA, as in ``cuda/``.
         autocast: autocast.yaml.
         headers: headers, by path.
         python: Python that extends modules of torch, by path: ``_decomp/decompositions.py``.
         docs: docstrings, by operator.
-        name: the name of the load; by default that of the first operator. The same name again replaces.
+        name: the name of the load; by default that of the first operator. An earlier load of this name is replaced.
         verbose: whether to print the progress. Otherwise it goes to the logger ``graft``.
-        build: whether to build what is not built. By default the variable ``GRAFT_BUILD`` decides: 0 for no.
+        build: whether to build operators that are not built yet. By default, only ``GRAFT_BUILD=0`` prevents it.
         build_directory: a folder to write the texts to; by default one in the cache folder.
         extra_cflags: flags of the C++ compiler for these sources.
         extra_cuda_cflags: flags of nvcc.
         extra_include_paths: folders of headers.
 
     Raises:
-        BuildError: a text is wrong; ``findings`` are the places. The process keeps what it had.
-        MissingError: it is not built, and may not be.
-        GraftError: something else is in the way, such as a missing compiler.
+        BuildError: a text has errors; ``findings`` has their places. The process keeps the operators that it had.
+        MissingError: the operators are not built, and building is off.
+        GraftError: something else failed; for example, no compiler was found.
     """
     from .inline import Texts  # slow to import
 
@@ -205,12 +206,12 @@ def build(
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[str | Path] | None = None,
 ) -> Path:
-    """Build what ``load`` loads with the same arguments, for the torch of this process, and load nothing: for images,
-    CI, and the first of many processes. Return the folder with what was built, in ``GRAFT_HOME``.
+    """Build the operators that ``load`` with the same arguments would load, but do not load them. Return the folder of
+    the build, in ``GRAFT_HOME``. Useful for container images, CI, and the first of many processes.
 
     Raises:
-        BuildError: the folder is wrong; ``findings`` are the places.
-        GraftError: something else is in the way, such as a missing compiler.
+        BuildError: the folder has errors; ``findings`` has their places.
+        GraftError: something else failed; for example, no compiler was found.
     """
     extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
     with _system_errors(), loads.state().lock:
@@ -219,8 +220,8 @@ def build(
 
 @uncompiled
 def swap() -> list[str]:
-    """Load what ``load(..., watch=True)`` has built since. Return the names of these loads. In a trace or in
-    ``torch._graft.stock()``, do nothing: a later call does.
+    """Load the new builds of folders with ``load(..., watch=True)``. Return the names of the loads that changed. In a
+    trace or in ``torch._graft.stock()``, do nothing; a later call loads them.
     """
     with _heard(False, _LOGGER.log):
         return watching.swap()
@@ -228,19 +229,19 @@ def swap() -> list[str]:
 
 @uncompiled
 def unload(name: str) -> None:
-    """Take a load back: operators that it added are gone, and those that it replaced are as before."""
+    """Undo a load: remove the operators that it added, and restore those that it replaced."""
     with outside("graft.unload"):
         watching.stop(name)
         loads.unload(name)
 
 
 def loaded() -> dict[str, Record]:
-    """Return what is loaded, by name: plain data, which processes can compare."""
+    """Map the name of each load to its record: plain data, which processes can compare."""
     return {name: record_of(load) for name, load in loads.state().loads.items()}
 
 
 def _wanted_of(folder: str | os.PathLike[str], name: str, extra: ExtraFlags) -> Wanted:
-    """Return what is wanted of a user's folder, whose name is that of the load if it has no other."""
+    """Describe the load of a user's folder. Without ``name``, it has the name of the folder."""
     path = expanded(os.fspath(folder))
     return wanted(path, require_name(name or re.sub(r"[^\w.-]|^\.", "_", path.name)), extra)
 
@@ -255,13 +256,13 @@ def _load(
             if watch is not None:
                 watching.stop(what.name)
             if watch:
-                watching.start(what, built)
+                watching.start(what)
             watching.swap(but=what.name)
     return Operators(what.name, texts)
 
 
 def _built(what: Wanted, verbose: bool, may_build: bool = True) -> Path:
-    """Return the folder with what is loaded, built if something changed."""
+    """Return the folder of the build to load. Build it first if something changed."""
     with _heard(verbose, log_build):
         if built := find(what):
             return built
@@ -272,20 +273,20 @@ def _built(what: Wanted, verbose: bool, may_build: bool = True) -> Path:
 
 
 def _may_build(given: bool | None, by_default: bool = True) -> bool:
-    """Return whether to build: as given, or as the variable says."""
+    """Return whether building is allowed: as given, else as ``GRAFT_BUILD`` says, else ``by_default``."""
     return given if given is not None else {"0": False, "1": True}.get(os.environ.get(VARIABLE, ""), by_default)
 
 
 def _owner(name: str) -> str:
-    """Identify the builds of texts that replace each other: those of one name in one program."""
+    """Identify the builds of texts that replace each other: those with this name, working folder and program."""
     folder = ""
-    with suppress(FileNotFoundError):  # it was deleted
+    with suppress(FileNotFoundError):  # the working folder was deleted
         folder = str(Path.cwd())
     return "\0".join([name, folder, *sys.argv[:1]])
 
 
 def unpickled(name: str, files: Mapping[str, bytes], flags: Sequence[str], owner: str) -> Operators:
-    """Load what was pickled, unless it is loaded. It is built only where the variable says so."""
+    """Load pickled operators, unless the same sources are loaded. Build them only if ``GRAFT_BUILD=1``."""
     there = loads.state().loads.get(name)
     if there is None or contents_of(there.note) != hashes_of(files):
         what = wanted(folder_with(name, files), name, ExtraFlags.from_settings(flags), owner)
@@ -295,7 +296,7 @@ def unpickled(name: str, files: Mapping[str, bytes], flags: Sequence[str], owner
 
 @contextmanager
 def _system_errors() -> Iterator[None]:
-    """Raise an error of the operating system as one with a remedy."""
+    """Convert an ``OSError`` of the body to a ``RefusedError``, which has a remedy."""
     try:
         yield
     except OSError as error:
@@ -304,7 +305,7 @@ def _system_errors() -> Iterator[None]:
 
 @contextmanager
 def _heard(verbose: bool, listener: Listener) -> Iterator[None]:
-    """Print what is said while the body runs, or pass it to ``listener``."""
+    """While the body runs, print its messages if ``verbose``; otherwise pass them to ``listener``."""
     if verbose:
         yield
         return
@@ -314,7 +315,7 @@ def _heard(verbose: bool, listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def _shown(name: str) -> Iterator[Listener]:
-    """Show one line about the build of ``name``, if it takes long. Yield what logs it."""
+    """Show one line of progress if the build of ``name`` takes long. Yield the listener that logs and shows it."""
     line, began, end = Line(ipython(), _SHOWN_AFTER), time.monotonic(), "not built"
 
     def listener(level: int, text: str) -> None:
@@ -331,7 +332,7 @@ def _shown(name: str) -> Iterator[Listener]:
 
 
 def log_build(level: int, text: str) -> None:
-    """Log a line of a build; a warning once in a process, since each build after an edit repeats it."""
+    """Log a line of a build. Log each warning once in a process: every build after an edit repeats it."""
     told = loads.state().told
     if level < logging.WARNING or text not in told:
         _LOGGER.log(level, text)

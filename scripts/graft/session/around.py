@@ -1,5 +1,5 @@
-"""What is around a call of ``graft.load``: modes of torch, which must not see what it does; traces, which it would
-change in the middle; and Ctrl-C, which would leave a half.
+"""Guard calls of ``graft.load``: hide them from torch's modes, refuse them inside traces, which they would change in
+the middle, and delay Ctrl-C, which would leave a load half done.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
         return disable(function)(*arguments, **named)
 
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
-    # Part of the error where the graph may not break.
+    # Dynamo shows it in its error where graph breaks are not allowed.
     reason = f"graft.{function.__name__} exchanges operators, which no graph can hold: call it before"
     call._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
     return call
 
 
-# Arguments of torch.utils.cpp_extension, and what does here what they do there.
+# Arguments of torch.utils.cpp_extension, and what to use here instead.
 _THEIRS = {
     "extra_ldflags": "`libraries` in the folder's pyproject.toml",
     "sources": "the native folder, which has all sources",
@@ -44,7 +44,7 @@ _THEIRS = {
 
 
 def in_terms_of_graft(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let ``function`` say what stands for arguments that functions of torch.utils.cpp_extension have instead."""
+    """Make ``function`` raise a TypeError that names the replacement of an argument of torch.utils.cpp_extension."""
     known = inspect.signature(function).parameters
 
     @functools.wraps(function)
@@ -58,8 +58,8 @@ def in_terms_of_graft(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wait_for_imports() -> None:
-    """Wait for modules of torch that other threads import, as an optimizer's first step imports Dynamo: half made, they
-    lack what a load looks for, and what is missing would look changed.
+    """Wait until other threads have imported torch's modules, as an optimizer's first step imports Dynamo. Until then,
+    modules lack names that a load looks for, and names that are added later would look like changes.
     """
     for name, module in list(sys.modules.items()):
         is_torchs = name == "torch" or name.startswith("torch.")
@@ -70,7 +70,7 @@ def wait_for_imports() -> None:
 
 @contextmanager
 def outside(what: str) -> Iterator[None]:
-    """Run the body as outside of all modes of torch: devices, fake tensors, inference, autocast.
+    """Run the body outside of all modes of torch: devices, fake tensors, inference, autocast.
 
     Raises:
         UsageError: a graph is being traced, or vmap, grad or functionalization run.
@@ -92,7 +92,7 @@ def outside(what: str) -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the body. A second one does not wait."""
+    """Delay Ctrl-C until the end of the body. A second Ctrl-C interrupts at once."""
     upstreams = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(upstreams):
         yield

@@ -1,4 +1,4 @@
-"""What runs behind modules of torch, when they are imported or at once: the texts of a load, and hooks of ours."""
+"""Run code after torch's modules: the texts of loads, and Graft's hooks. It runs now, or when a module is imported."""
 
 from __future__ import annotations
 
@@ -13,35 +13,31 @@ from .changes import Changes
 
 
 class Texts(publish.Behind):
-    """The texts of what ``built`` holds. What they change in torch is recorded, whenever they run."""
+    """The Python texts of a build, which extend torch's modules. Records what they change in torch."""
 
     def __init__(self, note: Mapping[str, Any], built: Path) -> None:
         super().__init__(note, lambda name: str(built / name))
         self._changes = Changes()
-        self._is_recorded = False
 
     def begin(self) -> None:
-        """Run the texts of modules that are loaded. If one raises, all are undone."""
+        """Run the texts of imported modules now, and those of others when imported. If one raises now, undo all."""
         sys.meta_path.insert(0, self)
         try:
             with self._changes.recorded():
-                self._is_recorded = True
                 self.run_loaded()
         except BaseException:
             self.end()
             raise
-        finally:
-            self._is_recorded = False
 
     def end(self) -> None:
-        """Undo what the texts did; the modules without one are torch's own again."""
+        """Undo what the texts changed, and run none for modules that are imported later."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         self._changes.undo()
 
     def run(self, module: Any) -> None:
-        """Run the text behind a module."""
-        if self._is_recorded:
+        """Run the text for a module, and record its changes."""
+        if self._changes.is_recording:  # not while another text imports the module, which pauses it
             super().run(module)
             return
         with self._changes.recorded():
@@ -49,17 +45,17 @@ class Texts(publish.Behind):
 
 
 class Hooks(publish.Behind):
-    """The hooks of this package, which stay."""
+    """Graft's hooks, which are never removed."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, Callable[[], None]] = {**caches.BEHIND, **checkpoints.BEHIND, **compiled.BEHIND}
         super().__init__({"behind": dict.fromkeys(self._hooks, ""), "new": {}, "stars": {}}, lambda name: name)
 
     def begin(self) -> None:
-        """Call the hooks of modules that are loaded, and from now on those of others."""
+        """Call the hooks of imported modules, and later those of modules when they are imported."""
         sys.meta_path.insert(0, self)
         self.run_loaded()
 
     def run(self, module: Any) -> None:
-        """Call the hook behind a module."""
+        """Call the hook for a module."""
         self._hooks[module.__name__]()

@@ -1,6 +1,6 @@
-"""The process that builds what another one loads.
+"""Build, in a process of its own, what another process loads.
 
-It holds the lock of the build. The user's process must not: a worker that it forks meanwhile would keep the lock.
+The builder holds the lock of the build. The user's process must not: a worker that it forks would keep the lock.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..core.layout import PACKAGES
 from ..core.process import end_with_parent, environment, python_path
 from .building import Wanted, build
 
-# The variable that decides where the argument ``build`` is not given: 0 for never, 1 also for what was pickled.
+# Decides whether to build where the argument ``build`` is not given: 0 for never, 1 for unpickling, too.
 VARIABLE = "GRAFT_BUILD"
 
 
 def build_elsewhere(what: Wanted) -> Path:
-    """Build in a process of its own, which says what it does in this one. Return the folder with what is loaded.
+    """Build in a process of its own, and report its messages in this one. Return the folder of the build.
 
     Raises:
         GraftError: the build failed.
@@ -37,7 +37,7 @@ def build_elsewhere(what: Wanted) -> Path:
     with tempfile.TemporaryFile() as said, _started(said) as process:
         assert process.stdin and process.stdout
         try:
-            with suppress(BrokenPipeError):  # it was killed, which is found below
+            with suppress(BrokenPipeError):  # it was killed, which is reported below
                 process.stdin.write(pickle.dumps((os.getpid(), what)))
                 process.stdin.close()
             for kind, *values in _messages(process.stdout):
@@ -55,10 +55,10 @@ def build_elsewhere(what: Wanted) -> Path:
 
 
 def _started(said: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start the process that builds. What it does not say in messages goes into the file ``said``."""
+    """Start the process that builds. Its output, except for messages, goes into the file ``said``."""
     return subprocess.Popen(
         [sys.executable, "-m", __name__],
-        cwd=PACKAGES,  # the user's may have a folder graft
+        cwd=PACKAGES,  # the user's folder may contain one named graft
         env=environment({"PYTHONPATH": python_path(PACKAGES)}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -67,7 +67,7 @@ def _started(said: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def required(what: Wanted) -> MissingError:
-    """Return the error about what is not built, where nothing may be."""
+    """Return the error for operators that are not built while building is off."""
     return MissingError(
         f"{what.name}: it is not built for torch {what.environment.version}, this processor and these flags, and this "
         "process may not build",
@@ -106,7 +106,7 @@ def _ended(code: int, said: str) -> CommandError:
 
 
 def main() -> None:
-    """Build what the standard input says. Answer with messages on the standard output."""
+    """Read a request from standard input, build it, and write messages to standard output."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     answers = os.fdopen(os.dup(1), "wb")

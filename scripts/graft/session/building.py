@@ -1,4 +1,4 @@
-"""Build what this process loads: the pipeline of all deliveries, for the torch that runs."""
+"""Build what this process loads, with the pipeline of all deliveries, for the torch that runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import INSTALLED, OPTIONS, Request, request_of
 from .running import environment_of, is_sanitized
 
-# What keeps a list of its own, which a second load of the same source would not fit: why, and what to do instead.
+# Registrations that cannot be repeated, so that an edited source could not be loaded: why, and what to do instead.
 _REGISTERS = {
     re.compile(r"\btorch::class_\s*<"): (
         "torch::class_ registers a class once in a process, so an edit could not replace it",
@@ -40,16 +40,16 @@ _REGISTERS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a process wants to load. The process that builds it gets a copy.
+    """A request to load a native folder. The process that builds gets a copy.
 
     Args:
         folder: the native folder.
         name: the name of the load.
-        extra: the user's flags of compilers.
-        owner: identifies the builds of texts, whose folder is named after their content; else empty.
+        extra: the user's compiler flags.
+        owner: for texts, whose folder is named after their content, identifies builds that replace each other.
         environment: the environment of the process.
         kind: ``LOADED`` or ``LOADED_SANITIZED``.
-        architectures: those of this machine's GPUs.
+        architectures: the architectures of this machine's GPUs.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ class Wanted:
 
     @property
     def request(self) -> Request:
-        """What the command line would read from variables, with what the process knows."""
+        """The request of a command line with the same environment variables, completed with these fields."""
         given = {each.name: each.given(os.environ) for each in OPTIONS.values()}
         given |= {"pin": INSTALLED, "native": f"'{self.folder}'"}
         given["jobs"] = os.environ.get("MAX_JOBS") or given["jobs"]
@@ -71,7 +71,7 @@ class Wanted:
 
     @property
     def delivery(self) -> Loaded:
-        """What builds it."""
+        """The delivery that builds this."""
         layout = replace(
             layout_on(self.request.layout, self.environment),
             natives=(self.folder,),
@@ -83,7 +83,7 @@ class Wanted:
 
 
 def wanted(folder: Path, name: str, extra: ExtraFlags, owner: str = "") -> Wanted:
-    """Return what this process wants of a native folder."""
+    """Describe the load of a native folder into this process."""
     import torch
 
     kind = LOADED_SANITIZED if is_sanitized() else LOADED
@@ -91,11 +91,11 @@ def wanted(folder: Path, name: str, extra: ExtraFlags, owner: str = "") -> Wante
 
 
 def find(what: Wanted) -> Path | None:
-    """Return the folder with what is loaded, if it was built from the same sources.
+    """Return the folder of the build, if it was built from the same sources; otherwise None.
 
     Raises:
-        BuildError: the folder is wrong.
-        MissingError: there is no compiler, nor a build.
+        BuildError: a source cannot be loaded.
+        MissingError: there is neither a compiler nor a build.
     """
     delivery = what.delivery
     try:
@@ -111,12 +111,12 @@ def find(what: Wanted) -> Path | None:
 
 
 def build(what: Wanted) -> Path:
-    """Bring up to date the folder with what is loaded, and return it."""
+    """Build what is out of date. Return the folder of the build."""
     return run(what.delivery, what.request).path
 
 
 def _architectures(torch: Any) -> str:
-    """Return the architectures of this machine's GPUs."""
+    """Return the architectures of this machine's GPUs; empty if torch has no CUDA."""
     if not torch.version.cuda:
         return ""
     found = {torch.cuda.get_device_capability(number) for number in range(torch.cuda.device_count())}
@@ -124,10 +124,10 @@ def _architectures(torch: Any) -> str:
 
 
 def _require_loadable(snapshot: Snapshot) -> None:
-    """Check that no source registers what cannot be registered again.
+    """Check that no source has a registration that cannot be repeated.
 
     Raises:
-        BuildError: lists the places.
+        BuildError: lists their places.
     """
     found = sorted(_not_loadable(snapshot))
     if found:
@@ -144,7 +144,7 @@ def _not_loadable(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _built_before(layout: Layout, kind: str, folder: Path) -> Path | None:
-    """Return what was built of the folder as it is now, on a machine that has no compiler any more."""
+    """Return a build of the folder's current files, for a machine without a compiler; None if there is none."""
     native = load_native(folder)
     now = {native.shown(name): hashlib.sha256(path.read_bytes()).hexdigest() for name, path in native.paths.items()}
     unread = {str(name) for name in native.unread}

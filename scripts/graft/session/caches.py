@@ -1,4 +1,4 @@
-"""What torch remembers of operators: forgotten, so that it asks again."""
+"""Clear torch's caches of operator data, and update what cannot be cleared."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _KEY = "_graft_key"
 
 
 def forget(operators: Iterable[str] | None) -> None:
-    """Forget what was derived from operators, such as ``aten::soft_clip``, their kernels, rules and lists.
+    """Clear data that torch derived from operators, such as ``aten::soft_clip``, and from their kernels and rules.
 
-    None stands for all operators. It is called after texts are undone or run.
+    None stands for all operators. Call it after texts have run or were undone.
     """
     import torch
 
@@ -39,7 +39,7 @@ def _base(name: str) -> str:
 
 
 def _found(module: Any, name: str) -> Any:
-    """Return what a dotted name means in a module; None if there is no such thing."""
+    """Look up a dotted name in a module; None if it is missing."""
     found = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -47,7 +47,7 @@ def _found(module: Any, name: str) -> Any:
 
 
 def _clear(function: Any) -> None:
-    """Empty the cache of a function, and of those that it wraps."""
+    """Empty the cache of a function, and of the functions that it wraps."""
     while function is not None:
         if clear := getattr(function, "cache_clear", None):
             clear()
@@ -62,7 +62,7 @@ def _forget_signatures(bases: set[str] | None) -> None:
 
 
 def _forget_shardings() -> None:
-    """DTensor has a cache in Python, in each propagator, and one in C++."""
+    """Clear DTensor's caches of shardings: those of its propagator, in Python, and the one in C++."""
     import torch
 
     if (clear := getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None)) and _propagators():
@@ -80,20 +80,20 @@ def _propagators() -> list[Any]:
 
 
 def _is_of(op: Any, bases: set[str] | None) -> bool:
-    """Return whether a key of a table is one of the operators, or all overloads of one."""
+    """Return whether a table's key is an overload, or the packet, of one of the operators; None for any operator."""
     schema = getattr(op, "_schema", None)
     return bases is None or getattr(op, "_qualified_op_name", None) in bases or getattr(schema, "name", None) in bases
 
 
 def _is_added(op: Any) -> bool:
-    """Return whether PyTorch itself does not have an operator."""
+    """Return whether an operator is not PyTorch's own; True if there is no list of added operators."""
     added = sys.modules.get("torch._added_operators")
     names = {_base(name) for name in added.OPERATORS} if added else None
     return names is None or any(_is_of(op, {name}) for name in names)
 
 
 def _renew_decompositions(bases: set[str] | None) -> None:
-    """Inductor copies PyTorch's tables when it is imported, and has decompositions of its own besides."""
+    """Update the copies of PyTorch's tables that Inductor made when it was imported. Keep its own decompositions."""
     import torch
 
     if not (inductor := sys.modules.get("torch._inductor.decomposition")):
@@ -115,7 +115,7 @@ def _follow(copies: dict[Any, Any], table: Any, bases: set[str] | None) -> None:
             elif _is_added(op):
                 del copies[op]
     for op in [op for op in table if _is_of(op, bases) and op not in copies]:
-        # Inductor leaves out some of PyTorch's own on purpose.
+        # No others: Inductor leaves out some of PyTorch's own on purpose.
         if _is_added(op):
             copies[op] = table[op]
 
@@ -125,7 +125,7 @@ def _is_inductors(function: Any) -> bool:
 
 
 def _forget_fallbacks(bases: set[str] | None) -> None:
-    """Inductor makes a lowering that calls the kernel where it meets an operator without one."""
+    """Remove lowerings that only call the kernel: Inductor makes one for each operator that it finds without any."""
     if not (lowering := sys.modules.get("torch._inductor.lowering")):
         return
     for op in [op for op in lowering.lowerings if _is_of(op, bases) and _is_added(op)]:
@@ -137,7 +137,7 @@ def _forget_fallbacks(bases: set[str] | None) -> None:
 
 
 def set_key(text: str) -> None:
-    """Make a text part of the keys of what compilers keep on disk; an empty one gives upstream's keys."""
+    """Include a text in the keys of compilers' caches on disk; an empty text leaves upstream's keys."""
     import torch
 
     setattr(torch, _KEY, text)
@@ -145,7 +145,7 @@ def set_key(text: str) -> None:
 
 
 def keep_key() -> None:
-    """Make the text part of ``torch_key``, in the modules that have it by now."""
+    """Include the text in ``torch_key``, in all modules that have imported it by now."""
     codecache = sys.modules.get("torch._inductor.codecache")
     upstreams = getattr(codecache, "torch_key", None)
     if upstreams is None or hasattr(upstreams, _KEY):
@@ -165,14 +165,14 @@ def keep_key() -> None:
             module.torch_key = torch_key  # type: ignore[attr-defined]
 
 
-# What to call behind which module of torch.
+# The function to call after this module is imported.
 BEHIND: dict[str, Callable[[], None]] = {"torch._inductor.codecache": keep_key}
 
 
 def update_packets(changed: Iterable[str], gone: Iterable[str]) -> None:
-    """Bring ``torch.ops`` up to date, where operators such as ``aten::soft_clip.out`` are defined anew or gone.
+    """Update ``torch.ops`` after operators, such as ``aten::soft_clip.out``, were defined again or removed.
 
-    A packet, such as ``torch.ops.aten.soft_clip``, stays the same object. Its overloads are new objects.
+    A packet, such as ``torch.ops.aten.soft_clip``, stays the same object. Changed overloads become new objects.
     """
     changed, gone = set(changed), set(gone)
     for base in {_base(name) for name in changed | gone}:
@@ -218,7 +218,7 @@ def _refresh(namespace: Any, packet: Any, base: str) -> None:
 
 
 def _keep_hash(packet: Any) -> None:
-    """A packet is a key of tables; its hash is that of its function, which is about to change."""
+    """Keep the hash of a packet, which is a key of tables: it is that of its function, which is about to change."""
     kind: Any = type(packet)
     if not hasattr(kind.__hash__, _KEY):
         upstreams = kind.__hash__

@@ -1,6 +1,6 @@
 """``graft.load_cell``: operators from the text of a notebook's cell.
 
-The cell is C++. Its YAML is in its comments, and every text that is made of it keeps the cell's line numbers.
+The cell is C++. Its YAML is in its comments, and every text made from it keeps the cell's line numbers.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .around import uncompiled
 _BLOCK = re.compile(r"/\*[ \t]*yaml[ \t]*\n(.*?)\*/", re.S)
 _OPEN_BLOCK = re.compile(r"/\*[ \t]*yaml\b")
 _ENTRY = re.compile(r"\s*(?:-\s+)?(func|name)\s*:")
-# A comment with a formula, and one that continues it: its text is indented further.
+# A comment with a formula, and a comment that continues it, with more indented text.
 _FORMULA = re.compile(r"[ \t]*// ?(\w+(?:[ \t]*,[ \t]*\w+)*)[ \t]*:(?!:)[ \t]*(.*)")
 _MORE = re.compile(r"[ \t]*//(?=[ \t]{2})(.*)")
 _COMMENT = re.compile(r"[ \t]*(?://.*)?")
-# What formulas have: a comment with it and an unknown name is more likely a mistake than a comment.
+# Words of formulas. A comment with one of them, for an unknown argument, is probably a mistake.
 _OF_FORMULAS = re.compile(r"\b(?:grads?|auto_linear|auto_element_wise|not_implemented|non_differentiable)\b")
 
 _SCHEMA = 'write %%graft "my_op(Tensor self) -> Tensor", or entries in a comment that begins with the line /* yaml'
@@ -45,25 +45,25 @@ def load_cell(
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[str | Path] | None = None,
 ) -> api.Operators:
-    """Like ``load_inline``, from one text: that of a cell with ``%%graft``, whose first line has the schema.
+    """Like ``load_inline``, but take one text: that of a cell with ``%%graft``, whose first line has the schema.
 
-    Comments directly at the top are formulas, as in derivatives.yaml: ``// self: grad * 2``. Instead of the schema, a
-    comment may have all entries: those of native_functions.yaml and of derivatives.yaml, below the line ``/* yaml``.
+    Comments at the very top are formulas, as in derivatives.yaml: ``// self: grad * 2``. Instead of a schema, the cell
+    may have entries of native_functions.yaml and derivatives.yaml, in a comment that begins with the line ``/* yaml``.
 
     Args:
         cell: the text, in C++. Messages count its lines from the line of the schema, or of the opening quotes.
         schema: the schema; empty if the cell has entries.
-        name: the name of the load; by default that of the first operator. The same name again replaces.
+        name: the name of the load; by default that of the first operator. An earlier load of this name is replaced.
         verbose: whether to print the progress. Otherwise it goes to the logger ``graft``.
-        build: whether to build what is not built. By default the variable ``GRAFT_BUILD`` decides: 0 for no.
+        build: whether to build operators that are not built yet. By default, only ``GRAFT_BUILD=0`` prevents it.
         extra_cflags: flags of the C++ compiler for the cell.
         extra_cuda_cflags: flags of nvcc.
         extra_include_paths: folders of headers.
 
     Raises:
-        BuildError: the cell is wrong; ``findings`` are the places. The process keeps what it had.
-        MissingError: it is not built, and may not be.
-        GraftError: something else is in the way, such as a missing compiler.
+        BuildError: the cell has errors; ``findings`` has their places. The process keeps the operators that it had.
+        MissingError: the operators are not built, and building is off.
+        GraftError: something else failed; for example, no compiler was found.
     """
     for what, text in (("cell", cell), ("schema", schema)):
         if not isinstance(text, str):
@@ -82,14 +82,14 @@ def load(
     cuda_cflags: Sequence[str] | None = None,
     include_paths: Sequence[str | Path] | None = None,
 ) -> api.Operators:
-    """Load a cell; ``listener`` hears about it in terms of the cell."""
+    """Load a cell. Pass messages to ``listener``, rewritten to name places in the cell."""
     from .inline import Texts  # slow to import
     from .told import Told
 
     functions, derivatives, cpp = cell.functions, cell.derivatives, cell.cpp
     told = Told(cell, Texts(functions, derivatives, cpp=cpp))
     try:
-        # Another thread that loads has a listener of its own.
+        # The listener is global. The lock keeps messages of other threads' loads from it.
         with loads.state().lock, heard_by(lambda level, text: listener(level, told.of(text))):
             operators: api.Operators = api.load_inline(
                 functions,
@@ -114,13 +114,13 @@ def _print(level: int, text: str) -> None:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell as the texts of ``load_inline``.
+    """A cell, split into the texts of ``load_inline``.
 
     Args:
-        text: the cell, with an empty line in place of that of the magic.
+        text: the cell, with an empty line in place of the line with ``%%graft``.
         schema: the schema in that line; may be empty.
         line: the number of that line.
-        magic: that line.
+        magic: the text of that line.
     """
 
     text: str
@@ -141,7 +141,7 @@ class Cell:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines as they are shown."""
+        """The lines as messages show them, with that of the magic or the schema."""
         lines = self.text.split("\n")
         lines[self.line - 1] = self.magic or self.schema
         return lines
@@ -162,14 +162,14 @@ class Cell:
         return self.text if without_comments(self.text).strip() else ""
 
     def excerpt(self, line: int, column: int = 0) -> list[str]:
-        """Return a line, and where in it something is, as g++ shows both."""
+        """Return a line with its number, and a mark below ``column``, unless it is 0, as g++ shows them."""
         if not 0 < line <= len(self.lines):
             return []
         return [f"{line:>5} | {self.lines[line - 1]}"] + ([f"      | {' ' * (column - 1)}^"] if column else [])
 
     @cached_property
     def _yaml(self) -> dict[str, str]:
-        """The lines of entries with ``func``, and of those with ``name`` and the formulas; each has its number."""
+        """The YAML with ``func`` and the YAML with ``name``, which includes formulas. Lines keep their numbers."""
         formulas = self._formulas()
         name = {self.line: f"- name: {respelled(self.schema)}"} if formulas else {}
         made: dict[str, dict[int, str]] = {"func": {}, "name": {**name, **formulas}}
@@ -182,7 +182,7 @@ class Cell:
 
     @cached_property
     def _blocks(self) -> list[tuple[int, list[str]]]:
-        """The comments with YAML: the number of the first line, and the lines, without what all are indented by."""
+        """The comments with YAML: the number of the first line, and the lines without their common indentation."""
         for opened in _OPEN_BLOCK.finditer(self.text):
             if not _BLOCK.match(self.text, opened.start()):
                 todo = "write `/* yaml`, then the entries in lines of their own, then `*/`"
@@ -190,14 +190,14 @@ class Cell:
         return [(self._number(hit.start(1)), _unindented(hit[1].split("\n"))) for hit in _BLOCK.finditer(self.text)]
 
     def _key(self, number: int, entry: list[str]) -> str:
-        """Return ``func`` or ``name``: the one that an entry has."""
+        """Return the first key of an entry, ``func`` or ``name``."""
         key = next((hit[1] for line in entry if (hit := _ENTRY.match(line))), "")
         if not key:
             self._refuse(number, "an entry without func: and without name:", "begin it with `- func:` or `- name:`")
         return key
 
     def _formulas(self) -> dict[int, str]:
-        """Return the formulas in the comments at the top, as lines of YAML by number."""
+        """Return the formulas in the comments at the top: lines of YAML by line number."""
         made: dict[int, str] = {}
         for number, line in enumerate(self.text.split("\n"), 1):
             if not _COMMENT.fullmatch(line):
@@ -211,7 +211,7 @@ class Cell:
         return made
 
     def _is_formula(self, number: int, hit: re.Match[str]) -> bool:
-        """Return whether a comment has a formula, for arguments or results."""
+        """Return whether a comment is a formula for arguments or results. Refuse one for an unknown argument."""
         known = re.findall(r"\w+", self.schema)
         unknown = [each for each in re.findall(r"\w+", hit[1]) if each not in known and not each.startswith("result")]
         if self.schema and not unknown:
@@ -240,14 +240,14 @@ def _entries(lines: list[str]) -> list[tuple[int, int]]:
 
 
 def _unindented(lines: list[str]) -> list[str]:
-    """Return YAML without what all of its lines are indented by."""
+    """Remove the common indentation of lines of YAML."""
     used = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     indent = min((len(line) - len(line.lstrip()) for line in used), default=0)
     return [line[min(indent, len(line) - len(line.lstrip())) :] if line.strip() else "" for line in lines]
 
 
 def _quoted(formula: str) -> str:
-    """Return a formula as YAML; what is quoted already stays as it is."""
+    """Quote a formula for YAML, unless it is quoted already."""
     is_quoted = len(formula) > 1 and formula[0] == formula[-1] and formula[0] in "\"'"
     return formula if is_quoted else f"'{_doubled(formula)}'"
 

@@ -1,4 +1,4 @@
-"""What Python texts change in torch: recorded, and undone."""
+"""Record and undo what Python texts change in torch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from operator import is_
 from pathlib import Path
 from typing import Any, ClassVar
 
-# It is the same after this module was imported again, for what was recorded before.
+# Stands for a missing value. A second import of this module has the same object, as earlier recordings need.
 _NOTHING: Any = MISSING
-# Elements of containers in namespaces are looked into this deep: tables of tables, lists of objects with tables.
+# How deep containers in modules are searched: tables of tables, lists of objects with tables.
 _DEPTH = 4
-# What is filled when operators are looked up; an entry that is lost here is lost for good.
+# Modules that looking up operators fills. They are never restored: a lost entry would not come back.
 _CACHES = {"torch._ops", "torch.ops", "torch.jit._builtins", "torch._classes", "torch.classes"}
 _LEFT_OUT = {"__builtins__", "__warningregistry__"}
 _OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__doc__")
@@ -42,27 +42,26 @@ _FILE_LOADERS = (
 
 
 class Changes:
-    """What texts change in torch: its modules, tables, classes, operators and libraries.
+    """The changes that texts make in torch: in modules, tables, classes, operators and libraries.
 
-    A module that is imported meanwhile is nobody's change, nor is what its own import changes, unless it is a module
-    of torch that torch itself does not have. The text behind such a module is recorded by a ``recorded()`` of its own,
-    within the import.
+    The import of a module while a text runs, and what that import changes, are not recorded, unless the module is one
+    that a folder adds to torch. The text for an imported module has a ``recorded()`` of its own, within the import.
     """
 
-    # Those that record at this moment; the last one does, the others wait. One thread at a time.
+    # Nested recordings: the last one records, the others are paused. One thread records at a time.
     _stack: ClassVar[list[Changes]] = []
 
     def __init__(self) -> None:
         self._kept: _Kept | None = None
         self._made: list[_Undo] = []
-        # Torch's libraries that were made meanwhile, and ours for calls of those that existed.
+        # Libraries that were created while recording, and stand-ins of ours for older libraries.
         self._libraries: list[Any] = []
         self._stand_ins: dict[int, tuple[Any, Any]] = {}
         self._thread = 0
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
-        """Record what the body changes. If it raises, all that was recorded since the last ``undo`` is undone."""
+        """Record what the body changes. If it raises, undo everything recorded since the last ``undo``."""
         with contextlib.ExitStack() as stack:
             if self._stack:
                 stack.enter_context(self._stack[-1]._paused())
@@ -83,8 +82,13 @@ class Changes:
                 self._collect()
                 self._kept = outer
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether changes are recorded at this moment."""
+        return self._kept is not None
+
     def undo(self) -> None:
-        """Restore what has been recorded, the last change first, where it has still the value that the texts gave."""
+        """Undo the recorded changes, the last one first. Skip values that other code has changed since."""
         made, self._made = self._made, []
         for undo in reversed(made):
             undo()
@@ -102,7 +106,7 @@ class Changes:
 
     @contextlib.contextmanager
     def _paused(self) -> Iterator[None]:
-        """What is changed meanwhile is not recorded here."""
+        """Suspend recording while the body runs."""
         if self._kept is None:
             yield
             return
@@ -114,17 +118,17 @@ class Changes:
 
     @classmethod
     def _recording(cls) -> Changes | None:
-        """Return the one that records what this thread does."""
+        """Return the active recording of this thread; None if there is none, or it is paused."""
         last = cls._stack[-1] if cls._stack else None
         return last if last and last._kept is not None and last._thread == threading.get_ident() else None
 
     def _own(self, library: Any) -> Any:
-        """Return the library that takes a registration: one of ours where ``library`` was there before."""
+        """Return the library to register in: ``library``, or a stand-in if it is older than the recording."""
         if any(library is each for each in self._libraries):
             return library
         if id(library) not in self._stand_ins:
             kind = "IMPL" if library.kind == "IMPL" else "FRAGMENT"
-            # Its constructor adds it to the libraries.
+            # The wrapped constructor adds it to ``_libraries``.
             self._stand_ins[id(library)] = (library, type(library)(library.ns, kind, library.dispatch_key))
         return self._stand_ins[id(library)][1]
 
@@ -133,7 +137,7 @@ _Undo = Callable[[], None]
 
 
 class _Kept:
-    """Copies of what texts may change."""
+    """Copies of everything in torch that texts may change."""
 
     def __init__(self) -> None:
         self._tables: list[tuple[dict[Any, Any], dict[Any, Any], str]] = []
@@ -143,7 +147,7 @@ class _Kept:
         self._functions: list[tuple[types.FunctionType, tuple[Any, ...]]] = []
         self._seen: set[int] = set()
         self._kinds: dict[type, Callable[[Any, int], None] | None] = {}
-        # What is yet to be looked into, with its depth: first all that is near.
+        # The values still to visit, with their depth; the nearest come first.
         self._inside: deque[tuple[Iterable[Any], int]] = deque()
         with _no_collector():
             self._keep_modules()
@@ -174,7 +178,7 @@ class _Kept:
                 keep(value, depth)
 
     def _keeper(self, kind: type) -> Callable[[Any, int], None] | None:
-        """Return what keeps a copy of the instances of a class."""
+        """Return the method that copies instances of a class; None if they are not copied."""
         if issubclass(kind, dict):
             return self._keep_table
         if issubclass(kind, list):
@@ -229,7 +233,7 @@ class _Kept:
         self._keep_table(each._dict, _DEPTH)
 
     def changes(self) -> list[_Undo]:
-        """Return what undoes the changes since, each where its value is still the changed one."""
+        """Return functions that undo the changes since the copies were made, unless the values have changed again."""
         found: list[_Undo] = list(_changed_modules(self._modules))
         for table, before, name in self._tables:
             found += _changes_of_table(table, before, name)
@@ -253,7 +257,7 @@ class _Kept:
 
 @contextlib.contextmanager
 def _no_collector() -> Iterator[None]:
-    """Python's cycle collector looks at all objects again for each some hundred copies."""
+    """Disable Python's cycle collector, which would visit all objects again after every few hundred copies."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -268,7 +272,7 @@ def _is_torchs(name: object) -> bool:
 
 
 def _is_upstreams(module: object) -> bool:
-    """Return whether torch itself has this module, and no folder added it."""
+    """Return whether a module is torch's own, and not added by a folder."""
     return _is_file_of_torch(getattr(getattr(module, "__spec__", None), "origin", None))
 
 
@@ -280,7 +284,7 @@ def _is_file_of_torch(path: str | None) -> bool:
 
 
 def _operators() -> list[Any]:
-    """Return the operators that have tables, in Python, of their kernels."""
+    """Return the operators that have Python tables of kernels: overloads and higher-order operators."""
     import torch
 
     found = list(getattr(torch._ops, "_higher_order_ops", {}).values())
@@ -292,7 +296,7 @@ def _operators() -> list[Any]:
 
 
 def _tables_of_operators() -> Iterator[dict[Any, Any]]:
-    """Yield the tables of operators that have an entry."""
+    """Yield the kernel tables of operators that are not empty."""
     for operator in _operators():
         if operator.py_kernels:
             yield operator.py_kernels
@@ -350,15 +354,15 @@ def _restore_key(table: dict[Any, Any], key: Any, before: Any, after: Any) -> No
 
 
 def _forget_copies(made: Iterable[_Undo]) -> None:
-    """Take functions of texts, which were taken out of tables, out of torch's others, too: those that calls fill from
-    them, as torch.distributions.kl remembers the function for two classes.
+    """Remove functions of undone texts from torch's other tables, too. Calls copy them there: torch.distributions.kl
+    caches the function for two classes.
     """
     after = (undo.args[-1] for undo in made if isinstance(undo, functools.partial) and undo.func is _restore_key)
     functions = (each for each in after if isinstance(each, types.FunctionType))
     gone = {id(each) for each in functions if not _is_file_of_torch(each.__code__.co_filename)}
     modules = [module for name, module in list(sys.modules.items()) if gone and _is_torchs(name)]
     values = [value for module in modules if isinstance(module, types.ModuleType) for value in vars(module).values()]
-    for table in [value for value in values if issubclass(type(value), dict)]:  # isinstance asks some for warnings
+    for table in [value for value in values if issubclass(type(value), dict)]:  # isinstance makes some values warn
         for key in [key for key, value in dict.copy(table).items() if id(value) in gone]:
             dict.pop(table, key, None)
 
@@ -385,7 +389,7 @@ def _restore_set(members: set[Any], added: set[Any], removed: set[Any]) -> None:
 
 
 def _restore_list(sequence: list[Any], before: list[Any], after: list[Any]) -> None:
-    """Take out what was added, and put back what was removed, behind its predecessor of before."""
+    """Remove added elements. Put removed ones back after the element that they followed."""
     if _is_same(sequence, after):
         sequence[:] = before
         return
@@ -398,7 +402,7 @@ def _restore_list(sequence: list[Any], before: list[Any], after: list[Any]) -> N
 
 
 def _without(elements: list[Any], others: list[Any]) -> list[Any]:
-    """Return the elements that ``others`` has not, or not as often."""
+    """Return the elements that ``others`` lacks, or has fewer times."""
     rest = list(others)
     missing = []
     for element in elements:
@@ -410,12 +414,12 @@ def _without(elements: list[Any], others: list[Any]) -> list[Any]:
 
 
 def _place(elements: list[Any], element: Any) -> int | None:
-    """Return the last place of the same object."""
+    """Return the last index of an object, by identity; None if it is absent."""
     return next((place for place in reversed(range(len(elements))) if elements[place] is element), None)
 
 
 def _destroy(library: Any) -> None:
-    """Release what a ``torch.library.Library`` registered."""
+    """Remove the registrations of a ``torch.library.Library``."""
     import torch
 
     for name in library._op_defs:
@@ -424,14 +428,14 @@ def _destroy(library: Any) -> None:
         _invalidate(base, overload or "default")
     torch.library._defs.difference_update(library._op_defs)
     library._destroy()
-    # The library's finalizer, which runs when nothing refers to it, has the same sets: by then these names may be
-    # registered again.
+    # The library's finalizer shares these sets. When it runs, after the last reference, these names may be registered
+    # again.
     library._op_defs.clear()
     library._op_impls.clear()
 
 
 def _invalidate(base: str, overload: str) -> None:
-    """Make calls of an operator, whose definition is about to be released, an error: they would read freed memory."""
+    """Make calls of an operator raise. Its definition is about to be released, and calls would read freed memory."""
     import torch
 
     def removed(*args: Any, **kwargs: Any) -> Any:
@@ -448,7 +452,7 @@ def _invalidate(base: str, overload: str) -> None:
 
 @contextlib.contextmanager
 def _watched_libraries() -> Iterator[None]:
-    """Registrations that a ``Changes`` records go into libraries of its own."""
+    """Wrap ``torch.library.Library``, so that recorded registrations go into libraries of the recording."""
     import torch
 
     library = torch.library.Library
@@ -496,7 +500,7 @@ def _watched_imports() -> Iterator[None]:
 
 
 class _Finder:
-    """Pauses the recording while a module that is nobody's change is imported."""
+    """Pauses the recording while a module is imported that no folder adds to torch."""
 
     def __init__(self) -> None:
         self._looking: set[str] = set()

@@ -1,5 +1,5 @@
-"""torch.utils.checkpoint computes saved tensors again in backward. If a formula was edited since the forward, these
-would be the new formula's, and backward would go on with the old one.
+"""Stop torch.utils.checkpoint if a formula was edited since the forward. In backward it computes the saved tensors
+again: it would save those of the new formula, while backward continues with the old one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _EDITS = "_graft_edits"
 
 
 def count_edit() -> None:
-    """Note that formulas have changed."""
+    """Count an edit of formulas."""
     import torch
 
     setattr(torch, _EDITS, _edits() + 1)
 
 
 def watch() -> None:
-    """Let a recomputation raise an error, if formulas have changed since the forward."""
+    """Make a recomputation raise RuntimeError if formulas have changed since the forward."""
     frame: Any = getattr(sys.modules.get("torch.utils.checkpoint"), "_CheckpointFrame", None)
     if frame is None or hasattr(frame.__init__, _EDITS):
         return
@@ -51,5 +51,5 @@ def _edits() -> int:
     return found
 
 
-# What to call behind which module of torch.
+# The function to call after this module is imported.
 BEHIND: dict[str, Callable[[], None]] = {"torch.utils.checkpoint": watch}

@@ -1,7 +1,7 @@
-"""What torch.compile has compiled: which code used which operators, and only that code compiled again.
+"""Record which operators code compiled by torch.compile uses, and make Dynamo compile only affected code again.
 
-The state is an attribute of torch, made of plain Python objects, so that a ``graft`` that is imported again goes on
-with it. The hooks may be those of an earlier import.
+The state is an attribute of torch, made of plain Python objects, so that a ``graft`` that is imported again continues
+with it. Hooks of an earlier import may still be installed.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _STATE = "_graft_compiled"
-# A prefix of an operator's name that is a module in Python: torch.fft.rfft2_abs is aten::fft_rfft2_abs.
+# Prefixes of operator names that are modules in Python: torch.fft.rfft2_abs is aten::fft_rfft2_abs.
 _MODULES = ("fft_", "linalg_", "special_")
 
 
 def watch() -> None:
-    """Record what is compiled from now on. Call it again behind the modules of ``BEHIND``, when they are imported."""
+    """Install the hooks that record compiled code. Call it again after each import of a module in ``BEHIND``."""
     state = _state()
     with state.lock:
         for name, hook in _HOOKS.items():
             if name in sys.modules and name not in state.watched:
-                # A release that lacks a name is not recorded there.
+                # Skip a hook if this release lacks the name that it replaces.
                 with contextlib.suppress(AttributeError):
                     hook(sys.modules[name], state)
                 state.watched.add(name)
 
 
 def reset(names: Iterable[str] | None) -> int:
-    """Make Dynamo compile code again that used operators, such as ``aten::soft_clip``, or missed them; None for all.
+    """Make Dynamo compile code again that used operators, such as ``aten::soft_clip``, or named them when missing.
 
-    Returns the number of code objects. Other code, and compiled code that was never recorded, stays as it is.
+    None stands for all code. Code that Dynamo saw but that is not recorded is included if it has one of the names.
+    Return the number of code objects.
     """
     if "torch._dynamo.convert_frame" not in sys.modules:
         return 0
@@ -56,8 +57,8 @@ def _state() -> types.SimpleNamespace:
     import torch
 
     if not hasattr(torch, _STATE):
-        # code: by its id, a weak reference, the operators in its graphs, and names that no operator had.
-        # saving: by a key on disk, the operators in what will be saved.
+        # code: id of a code object -> weak reference to it, operators in its graphs, names that no operator had.
+        # saving: key of a cache entry on disk -> operators in the graph that it will have.
         fresh = types.SimpleNamespace(
             lock=threading.RLock(), watched=set(), code={}, saving={}, thread=threading.local()
         )
@@ -67,7 +68,7 @@ def _state() -> types.SimpleNamespace:
 
 
 def _attributes(bases: Iterable[str]) -> set[str]:
-    """Return the names that Python code has for operators."""
+    """Return the names by which Python code calls operators: ``fft_rfft`` and ``rfft`` for ``aten::fft_rfft``."""
     names = {base.rpartition("::")[2] for base in bases}
     return names | {name.removeprefix(prefix) for name in names for prefix in _MODULES if name.startswith(prefix)}
 
@@ -86,7 +87,7 @@ def _recorded(bases: set[str] | None, attributes: set[str]) -> list[types.CodeTy
 
 
 def _skipped(convert_frame: Any, attributes: set[str] | None) -> list[types.CodeType]:
-    """Return the code that Dynamo has seen, without a graph of it, and which has one of the names."""
+    """Return code that Dynamo has seen, but that is not recorded, if it has one of the names; None for any code."""
     known = _state().code
     seen = [code() for code in convert_frame.input_codes.seen]
     unknown = [code for code in seen if code and id(code) not in known]
@@ -123,7 +124,7 @@ def _watch_traces(module: Any, state: types.SimpleNamespace) -> None:
 
 
 def _watch_cache(module: Any, state: types.SimpleNamespace) -> None:
-    """What is loaded from the disk is not traced, so the names are saved with it."""
+    """Save the operators of a graph with its cache entry: a graph that is loaded from disk is not traced."""
     cache = module.AOTAutogradCache
     lookup, save = cache._lookup, cache.save
 
@@ -139,7 +140,7 @@ def _watch_cache(module: Any, state: types.SimpleNamespace) -> None:
 
     @functools.wraps(save)
     def _save(key: str, entry: Any, *args: Any, **kwargs: Any) -> None:
-        # A backward graph is compiled, and the whole saved, when it runs first.
+        # An entry with a backward graph is saved when backward first runs, which compiles it.
         if used := state.saving.pop(key, None):
             entry._graft_used = frozenset(used)
         save(key, entry, *args, **kwargs)
@@ -152,16 +153,16 @@ _HOOKS = {
     "torch.fx.experimental.proxy_tensor": _watch_traces,
     "torch._functorch._aot_autograd.autograd_cache": _watch_cache,
 }
-# What to call behind which module of torch.
+# The function to call after each of these modules is imported.
 BEHIND: dict[str, Callable[[], None]] = dict.fromkeys(_HOOKS, watch)
 
 
 @contextlib.contextmanager
 def _traced(state: types.SimpleNamespace, used: set[str]) -> Iterator[None]:
-    """Add the operators that this thread traces meanwhile.
+    """Add to ``used`` the operators that this thread traces while the body runs.
 
-    One that is composed of others, called by another, is not traced. But while graphs are traced, Python resolves
-    each call, and remembers it with the operator.
+    A composite operator that another operator calls is not traced. But Python resolves its kernel, and caches that in
+    the operator's ``_dispatch_cache``.
     """
     outer = getattr(state.thread, "traced", ())
     _move_dispatched(outer)
@@ -195,14 +196,14 @@ def _record(state: types.SimpleNamespace, graph: Any, used: set[str]) -> None:
 
 
 def _missing(names: Iterable[str]) -> set[str]:
-    """Return the names that no operator has: one may get it."""
+    """Return the names that no operator has yet."""
     import torch
 
     return {*names} - _attributes(name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names())
 
 
 def _in_graph(graph_module: Any) -> set[str]:
-    """Return the operators of a graph, and of those inside it."""
+    """Return the operators of a graph and of the graphs inside it."""
     used: set[str] = set()
     for module in graph_module.modules():
         for node in module.graph.nodes if hasattr(module, "graph") else ():
@@ -214,7 +215,7 @@ def _in_graph(graph_module: Any) -> set[str]:
 
 
 def _of_target(target: Any) -> tuple[str, ...]:
-    """Return the base name of the operator that a node calls, if it calls one."""
+    """Return the name, without overload, of the operator that a node calls; empty if it calls none."""
     if isinstance(target, str):
         return (f"aten::{target}",)
     if schema := getattr(target, "_schema", None):

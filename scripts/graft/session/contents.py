@@ -1,4 +1,4 @@
-"""Native folders that are named after their content: texts of ``load_inline``, and what was pickled."""
+"""Native folders named after their content, for texts of ``load_inline`` and for pickled sources."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NAME = re.compile(r"(?!\.)[\w.-]+")
 
 
 def require_name(name: object) -> str:
-    """Return the name of a load, of which files are named.
+    """Return ``name`` if a load can have it: files are named after it.
 
     Raises:
-        UsageError: it is no such name.
+        UsageError: it is not a valid name.
     """
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name

@@ -1,4 +1,4 @@
-"""Copies of libraries that this process has opened already. Debuggers and profilers find them while it runs."""
+"""Copy libraries that this process has opened, to open them again. Debuggers and profilers read the copies, too."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from ..core.files import delete
 
 _FOLDER = re.compile(r"graft-(\d+)-\w+")
-# By process: one that is forked has a folder of its own.
+# By process id: a forked process has a folder of its own.
 _folders: dict[int, Path] = {}
 
 
 def copy_of(library: Path) -> Path:
-    """Return a copy of a library. It is deleted when this process has ended."""
+    """Return a copy of a library. It is deleted when this process ends."""
     process = os.getpid()
     if process not in _folders:
         _delete_those_of_the_dead()
@@ -36,7 +36,7 @@ def _delete(process: int) -> None:
 
 
 def _delete_those_of_the_dead() -> None:
-    """Delete the folders of processes of this user that were killed."""
+    """Delete the folders that killed processes of this user have left."""
     for folder in Path(tempfile.gettempdir()).glob("graft-*"):
         found = _FOLDER.fullmatch(folder.name)
         with suppress(OSError):

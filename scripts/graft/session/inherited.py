@@ -1,4 +1,4 @@
-"""The loads of a process, for those that it starts: a file in the cache folder, which a variable names."""
+"""Pass the loads of a process to its children, in a file in the cache folder that an environment variable names."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _KEPT = 64
 
 
 def name_to_children(loads: Iterable[tuple[str, Path]], gone: Mapping[str, str]) -> None:
-    """Let processes that start from now on have these loads: names, and the folders with what was built.
+    """Let child processes that start from now on use these loads.
 
     Args:
-        loads: the loads.
-        gone: why operators that this process had are gone, by name, for errors.
+        loads: the name of each load, and the folder of its build.
+        gone: why operators that this process had are gone, by name, for error messages.
     """
     import torch
 
@@ -33,7 +33,7 @@ def name_to_children(loads: Iterable[tuple[str, Path]], gone: Mapping[str, str])
         return
     text = json.dumps({"torch": torch.version.git_version, "loads": every, "gone": dict(gone)})
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    with suppress(OSError):  # the children have no operators then, and say so
+    with suppress(OSError):  # children then have no operators, and report it
         _FOLDER.mkdir(parents=True, exist_ok=True)
         write_atomically(_FOLDER / name, text)
         for old in sorted(_FOLDER.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-_KEPT]:
@@ -44,7 +44,7 @@ def name_to_children(loads: Iterable[tuple[str, Path]], gone: Mapping[str, str])
 
 
 def load(name: str) -> None:
-    """Load what the process that started this one had loaded, if this is the same torch.
+    """Use the loads of the parent process, if this is the same torch.
 
     Raises:
         ValueError: there is no file of this name.

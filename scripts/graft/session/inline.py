@@ -28,7 +28,7 @@ from ..new.choices import camel, entry_of, kernel_of
 from ..new.rendering import rendered
 from .wrapping import as_new_op, ended, in_lines, lacks_namespace
 
-# The header with what new-op includes.
+# The header with the includes that new-op writes.
 _INCLUDES = "graft_includes.h"
 
 _OPERATOR = re.compile(r"^[ \t]*-[ \t]+(?:func|name):[ \t]*['\"]?([A-Za-z_][\w.]*)[ \t]*\(", re.M)
@@ -73,16 +73,16 @@ class Texts:
 
     @property
     def cflags(self) -> tuple[str, ...]:
-        """The flags that compilers, nvcc too, need for the files of ``files``."""
+        """The flags that g++ and nvcc need for the sources of ``files``."""
         return ("-include", _INCLUDES) if any(map(lacks_namespace, self._sources.values())) else ()
 
     @property
     def given(self) -> dict[str, str]:
-        """The user's files with the text as given, by path in the folder."""
+        """The user's files with their original text, by path in the folder."""
         return self._others | self._sources
 
     def files(self) -> dict[str, str]:
-        """Return the files for a build, by path in the folder. Each line of the user's keeps its number."""
+        """Return the files for a build, by path in the folder. The user's lines keep their numbers."""
         made = {name: in_lines(name, text) for name, text in self._sources.items()}
         includes = {_INCLUDES: f"#pragma once\n{self._includes}"} if self.cflags else {}
         return self._others | made | includes
@@ -122,7 +122,7 @@ class Texts:
 
     @property
     def _others(self) -> dict[str, str]:
-        """The files whose text does not depend on who reads them."""
+        """The files other than sources, by path in the folder: YAML, Python, docstrings and headers."""
         functions = _entry(self.functions) if is_schema(self.functions) else self.functions
         texts = {str(FUNCTIONS): functions, str(DERIVATIVES): self.derivatives, str(AUTOCAST): self.autocast}
         texts |= {f"{PYTHON}/{name}": text for name, text in self.python.items()}

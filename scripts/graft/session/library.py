@@ -1,4 +1,4 @@
-"""The library that all loads of a process share: `compile/templates/loads.cpp`. ctypes calls it."""
+"""Call the library that all loads of a process share, `compile/templates/loads.cpp`, through ctypes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Loads:
     """The loads of this process, in C++.
 
     Args:
-        path: the library. The first that a process opens is the one of all.
+        path: the library. All loads use the first one that the process opens.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,13 +34,13 @@ class Loads:
 
     @property
     def retired(self) -> int:
-        """The number of definitions that were retired so far, since their schemas changed or their load was unloaded. A
-        library that was opened before the last one may have handles to it.
+        """The number of operator definitions retired so far, because a schema changed or a load was unloaded. A library
+        that was opened before the last one was retired may have handles to it.
         """
         return int(self._library.graft_retired())
 
     def load(self, name: str, library: Path) -> None:
-        """Make what ``library`` registers that of the load ``name``, in place of its last ones; all or nothing.
+        """Replace the registrations of the load ``name`` by those of ``library``; all or nothing.
 
         Raises:
             BuildError: a static initializer threw an exception, or the dispatcher refused something.
@@ -48,22 +48,20 @@ class Loads:
         self._check(self._library.graft_load(name.encode(), str(library).encode()), library)
 
     def operators(self, name: str) -> list[str]:
-        """Return the operators of a load, also those that its sources define themselves."""
+        """Return the operators of a load, including those that its sources define with ``m.def``."""
         text: bytes = self._library.graft_operators(name.encode())
         return text.decode().split()
 
     def unload(self, name: str) -> None:
-        """Take back what the load ``name`` registered."""
+        """Remove the registrations of the load ``name``."""
         self._check(self._library.graft_unload(name.encode()), self.path)
 
     def bind(self, name: str, library: Path | None, torch_c: Any) -> None:
-        """Make the bindings of ``library`` those of the load ``name``, in place of its last ones; without one, take
-        those back.
-        """
+        """Replace the Python bindings of the load ``name`` by those of ``library``; None removes them."""
         self._library.graft_bind_load(name.encode(), str(library or "").encode(), torch_c)
 
     def document(self, name: str) -> None:
-        """Give the functions that the load ``name`` has bound the docstrings of before all loads, where it has none."""
+        """Restore torch's docstrings of functions that the load ``name`` replaced, where it has none of its own."""
         self._library.graft_document_load(name.encode())
 
     @staticmethod

@@ -1,6 +1,6 @@
-"""What this process has loaded. A load has a library, with kernels and bindings, and texts behind torch's modules.
+"""The loads of this process. A load has a library, with kernels and bindings, and texts that extend torch's modules.
 
-The state is kept on torch, so that a package that is imported again finds it.
+The state is an attribute of torch, so that a ``graft`` that is imported again finds it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STATE = "_graft_loads"
 
 
 class Definition(NamedTuple):
-    """A definition of an operator in the dispatcher. Another schema, or other tags, are another definition."""
+    """The definition of an operator in the dispatcher. It changes with the schema or the tags."""
 
     schema: str
     tags: frozenset[Any]
@@ -41,10 +41,10 @@ class Load:
         name: its name.
         folder: the native folder.
         built: the folder with its library and texts.
-        note: what the folder says about itself.
+        note: the content of ``note.json`` in that folder.
         library: its library, or a copy of it.
-        definitions: those of its operators.
-        texts: its texts behind modules of torch.
+        definitions: the definitions of its operators, by name.
+        texts: its texts that extend modules of torch.
     """
 
     name: str
@@ -62,10 +62,10 @@ class State:
 
     Args:
         loads: the loads, in the order in which each was first loaded.
-        lock: held while something is built or exchanged.
+        lock: held while operators are built, loaded or unloaded.
         library: the library that all share; None before the first load.
         lists: `torch._added_operators` without the loads.
-        opened: by what was built, its library or a copy, and how many definitions were retired when it was opened.
+        opened: by folder of a build, the library or copy last opened, and the number of definitions retired by then.
         gone: why an operator is gone, by name.
         told: the warnings that were logged.
         watches: the folders that are built after each save, by the name of the load.
@@ -93,17 +93,17 @@ def state() -> State:
 
 
 def _after_fork() -> None:
-    """Give a child a lock of its own, since the thread that holds the parent's is not there, and nothing to watch."""
+    """Renew the lock in a forked child, since a thread of the parent may hold it, and watch no folders there."""
     now = state()
     now.lock, now.watches = threading.RLock(), {}
 
 
 def use(name: str, built: Path, folder: Path | None = None) -> None:
-    """Make what ``built`` holds the load ``name``. If something fails, the process keeps what it had.
+    """Load the build in ``built`` as ``name``, in place of an earlier load. If that fails, the process keeps that load.
 
     Args:
         name: the name of the load.
-        built: what was built.
+        built: the folder of the build.
         folder: the native folder; by default the one that the note names.
     """
     now = state()
@@ -119,7 +119,7 @@ def use(name: str, built: Path, folder: Path | None = None) -> None:
 
 
 def unload(name: str) -> None:
-    """Take a load back. If something fails, the process keeps it.
+    """Undo a load. If that fails, the process keeps it.
 
     Raises:
         UsageError: there is no such load.
@@ -153,7 +153,7 @@ def _require_ours(name: str, operators: Sequence[str], now: State) -> None:
 
 
 def _shared(now: State, built: Path) -> Loads:
-    """Return the library that all loads share, opened by the first."""
+    """Return the library that all loads share. The first load opens it."""
     if now.library is None:
         now.lists = names.lists_without_loads()
         now.library = Loads(built / "libgraft_loads.so")
@@ -162,7 +162,7 @@ def _shared(now: State, built: Path) -> Loads:
 
 
 def _library(now: State, library: Loads, built: Path) -> Path:
-    """Return the library in ``built``; a copy, if it may have handles to definitions that were retired since."""
+    """Return the library in ``built``; a copy, if it may have handles to definitions retired since it was opened."""
     path, retired = now.opened.get(built, (built / "operators.so", library.retired))
     if retired != library.retired:
         path = copy_of(built / "operators.so")
@@ -171,7 +171,7 @@ def _library(now: State, library: Loads, built: Path) -> Path:
 
 
 def _exchange(now: State, library: Loads, old: Load | None, new: Load | None) -> None:
-    """Exchange a load: its kernels, then what Python has of it. If something fails, everything is as it was."""
+    """Replace ``old`` by ``new``: kernels, then bindings, names and texts. If a step fails, restore everything."""
     load = new or old
     assert load is not None
     before = dict(now.loads)
@@ -197,7 +197,7 @@ def _exchange(now: State, library: Loads, old: Load | None, new: Load | None) ->
 
 
 def _switch(now: State, library: Loads, name: str, load: Load | None, before: Mapping[str, Definition]) -> None:
-    """Make kernels and definitions those of ``load``; ``before`` are the definitions that there were."""
+    """Install the kernels and definitions of ``load``; None removes them. ``before`` has the previous definitions."""
     if load:
         library.load(name, load.library)
     else:
@@ -216,7 +216,7 @@ def _switch(now: State, library: Loads, name: str, load: Load | None, before: Ma
 
 
 def _tell_defaults(before: str, after: str) -> None:
-    """Tell that a default has changed: graphs leave out what has its default value."""
+    """Warn if a default has changed: graphs leave out arguments that have their default value."""
     import torch
 
     old, new = torch._C.parse_schema(before), torch._C.parse_schema(after)
@@ -233,7 +233,7 @@ def _tell_defaults(before: str, after: str) -> None:
 
 
 def _definitions(operators: Iterable[str]) -> dict[str, Definition]:
-    """Return the definitions of those of the operators that there are."""
+    """Return the definitions of the operators that exist, by name."""
     import torch
 
     found = {}
@@ -245,9 +245,9 @@ def _definitions(operators: Iterable[str]) -> dict[str, Definition]:
 
 
 def _restart(now: State, library: Loads, name: str, after: Mapping[str, Load], before: Mapping[str, Load]) -> None:
-    """Exchange the bindings, names and texts of the load ``name``, also where that was half done before.
+    """Replace the bindings, names and texts of the load ``name``, even if an earlier attempt stopped halfway.
 
-    The texts of later loads may build on its, so they follow.
+    Texts of later loads may build on its texts, so they run again.
     """
     import torch
 
@@ -279,7 +279,7 @@ def _restart(now: State, library: Loads, name: str, after: Mapping[str, Load], b
 
 
 def _note_for_torch(now: State) -> None:
-    """Let ``torch._graft`` find the loads, as it finds thin wheels."""
+    """List the loads in ``torch._thin_wheels``, where ``torch._graft`` looks for them."""
     import torch
 
     others = {name: note for name, note in getattr(torch, "_thin_wheels", {}).items() if note["delivery"] != "load"}
@@ -292,7 +292,7 @@ def _note_for_torch(now: State) -> None:
 
 
 def _tell(now: State, old: Load | None, new: Load | None) -> None:
-    """Tell processes that start later; and caches, if what compilers bake in has changed."""
+    """Pass the loads to child processes. If facts that compilers inline changed, clear caches and compiled code."""
     import torch
 
     gone = {name: why for name, why in now.gone.items() if name not in vars(torch)}
@@ -301,7 +301,7 @@ def _tell(now: State, old: Load | None, new: Load | None) -> None:
     differing = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     if differing:
         caches.set_key(json.dumps([[load.name, load.note["facts"]] for load in now.loads.values()]))
-        # A file may be about any operator.
+        # A fact about a file may concern any operator.
         operators = differing if all("::" in name for name in differing) else None
         caches.forget(operators)
         compiled.reset(operators)

@@ -21,6 +21,6 @@ def explain(torch: Any, why: Callable[[str], str]) -> None:
                 raise AttributeError(f"{error}: {text}") from None
         raise AttributeError(": ".join(filter(None, [f"module 'torch' has no attribute '{name}'", why(name)])))
 
-    # Warnings about old names are silenced by the name of the module that asks for them: torch's own.
+    # Upstream's warnings about old names name the module of their caller, this function. Filters expect torch there.
     named = {**globals(), "__name__": "torch"}
     torch.__getattr__ = types.FunctionType(__getattr__.__code__, named, closure=__getattr__.__closure__)

@@ -1,4 +1,4 @@
-"""The names of a process's loads in torch: its public functions, and its lists of operators."""
+"""Publish the names of loads in torch: as public functions, and in its lists of operators."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def of_graft() -> frozenset[str]:
 
 
 def lists_without_loads() -> dict[str, Any]:
-    """Return a copy of ``torch._added_operators``; empty if this torch has none."""
+    """Copy the lists of ``torch._added_operators``; empty if this torch has none. Call it before the first load."""
     return {name: _copy(value) for name, value in vars(_added()).items() if name.isupper()} if _added() else {}
 
 
 def merge(first: Mapping[str, Any], loads: Iterable[Path]) -> None:
-    """Make ``torch._added_operators`` hold ``first`` and then what each of ``loads`` adds. The lists stay the same
-    objects, which the texts behind modules have.
+    """Fill ``torch._added_operators`` with ``first``, then with the lists of each of ``loads``. The lists stay the same
+    objects: texts that extend modules refer to them.
     """
     if shared := _added():
         for name, there in vars(shared).items():
@@ -40,13 +40,13 @@ def merge(first: Mapping[str, Any], loads: Iterable[Path]) -> None:
 
 
 def publish_names(note: Mapping[str, Any], built: Path, before: Mapping[Any, Any]) -> None:
-    """Give the functions and named tuples of a load their public names; ``before`` is what was bound."""
+    """Give the functions and named tuples of a load their public names. ``before`` is an earlier ``publish.bound``."""
     bound = publish.publish(note, _added_by(built), before)
     publish.tell_torchscript({key: value for key, value in bound.items() if before.get(key) is not value})
 
 
 def remove_names(names: Iterable[str], why: str, reasons: dict[str, str]) -> None:
-    """Remove public functions that are bound no more. ``reasons`` gets why each is gone, for ``torch.name``."""
+    """Remove public functions that are no longer bound. Add ``why`` to ``reasons``, for errors of ``torch.name``."""
     import torch
 
     removed = []
@@ -61,7 +61,7 @@ def remove_names(names: Iterable[str], why: str, reasons: dict[str, str]) -> Non
 
 
 def explain_gone(new: Mapping[str, str], reasons: dict[str, str]) -> None:
-    """Let ``torch.name`` say why an operator is gone. ``reasons`` gets the new reasons."""
+    """Add the reasons why operators are gone to ``reasons``, which errors of ``torch.name`` quote."""
     import torch
 
     if new and not reasons:

@@ -1,6 +1,6 @@
-"""``%load_ext graft``: the magic ``%%graft``, which is ``load_cell`` for the cell below it.
+"""``%load_ext graft``: add the magic ``%%graft``, which loads the cell below it like ``load_cell``.
 
-The progress is one line, which the notebook updates in place. An error is shown without a traceback of this package.
+The notebook updates one line of progress in place. Errors are shown without a traceback of this package.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from .api import Operators
 from .cells import Cell, load
 from .progress import Line
 
-# Words of the line: quoted as a whole, or without blanks.
+# A word of the line: quoted as a whole, or without blanks.
 _WORDS = re.compile(r"""(?:"[^"]*"|'[^']*')(?=\s|$)|(?P<word>\S+)""")
 _BUILT = re.compile(r": (built in [\d.]+ s)$")
-# Seconds before a build is shown.
+# Show progress for a build that takes longer than this, in seconds.
 _SHOWN_AFTER = 1.0
 
 
@@ -41,7 +41,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """Remove ``%%graft``. What is loaded stays."""
+    """Remove ``%%graft``. Loads stay."""
     ipython.magics_manager.magics["cell"].pop("graft", None)
 
 
@@ -59,7 +59,7 @@ def _load(ipython: Any, line: str, text: str) -> Operators:
 
 
 def arguments(line: str) -> tuple[str, str, bool]:
-    """Return the schema, the name, and whether to show all of the progress, from the line of the magic.
+    """Parse the line of the magic. Return the schema, the name, and whether to show all progress.
 
     Raises:
         UsageError: an option is unknown, or there are several schemas.

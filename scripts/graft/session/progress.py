@@ -1,4 +1,4 @@
-"""The one line that a program shows of a build that takes long."""
+"""One line of progress for a build that takes long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def ipython() -> Any:
-    """Return the shell of IPython in which this process runs, or None."""
+    """Return the IPython shell that this process runs in, or None."""
     return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
 
@@ -18,8 +18,8 @@ class Line:
     printed when it appears and at the end.
 
     Args:
-        shell: the shell of IPython, or None.
-        after: the seconds.
+        shell: the IPython shell, or None.
+        after: the number of seconds until it appears.
     """
 
     def __init__(self, shell: Any, after: float) -> None:
@@ -35,7 +35,7 @@ class Line:
         return self._is_shown
 
     def update(self, text: str) -> None:
-        """Make it show ``text``, if it is time."""
+        """Show ``text``, unless it is too early, or the line is shown and cannot be replaced."""
         with self._lock:
             if time.monotonic() >= self._appears and (self._can_replace or not self._is_shown):
                 self._show(text)
@@ -48,7 +48,7 @@ class Line:
                 print(file=sys.stderr)
 
     def print(self, text: str) -> None:
-        """Print other text."""
+        """Print a text apart from the line."""
         with self._lock:
             if self._is_kernel:
                 self._publish(text, {}, False)

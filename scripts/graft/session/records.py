@@ -1,4 +1,4 @@
-"""What a load says about itself: for people, and for processes that compare."""
+"""Records of loads, to read and to compare between processes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .loads import Load
 
 
 class Record(NamedTuple):
-    """What is loaded. Processes with the same ``hash`` run the same code.
+    """The record of a load. Processes with the same ``hash`` run the same code.
 
     Args:
         name: the name of the load.
         hash: a hash of the sources, the flags and the torch.
         torch: the version of torch that it was built for.
-        flags: the user's flags of compilers.
+        flags: the user's compiler flags.
         folder: the native folder.
-        built: the folder with what was built of it.
+        built: the folder of the build.
     """
 
     name: str
@@ -44,7 +44,7 @@ def record_of(load: Load) -> Record:
 
 
 def contents_of(note: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hash of each file of the native folder."""
+    """Return the hash of each file of the native folder, as its note has it."""
     (hashes,) = note["folders"].values()
     return dict(hashes)
 
@@ -58,7 +58,7 @@ def sources_of(load: Load) -> dict[str, bytes]:
     """Return the files that a load was built from.
 
     Raises:
-        UsageError: they were edited since; or they are built with settings, which say where other files lie.
+        UsageError: the files were edited since; or the folder has settings, which may name files elsewhere.
     """
     if load.note["settings"]:
         what = f"{load.folder}: it has settings in pyproject.toml, so its operators cannot be pickled"

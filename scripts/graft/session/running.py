@@ -1,4 +1,4 @@
-"""The torch of this process: the environment that it is from, and whether its files are still those that run."""
+"""The torch of this process: its environment, and whether the files on disk are still those that run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _require_unchanged(torch: Any, site: Path) -> None:
 
 
 def is_sanitized() -> bool:
-    """Return whether this process runs under AddressSanitizer, which finds errors in what is compiled for it."""
+    """Return whether this process runs under AddressSanitizer."""
     return bool(_mapped_inodes("/libasan.so"))
 
 

@@ -1,4 +1,4 @@
-"""Messages about files that are made of a cell, in terms of the cell."""
+"""Rewrite messages about the files made from a notebook's cell, so that they name places in the cell."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _EXCERPT = re.compile(r"( *(\d*) \| )(.*)")
 
 @dataclass(frozen=True)
 class Told:
-    """What is told about a cell.
+    """Rewrites messages about the files made from a cell.
 
     Args:
         cell: the cell.
-        texts: the files that are made of it.
+        texts: the files.
     """
 
     cell: Cell
     texts: Texts
 
     def of(self, text: str) -> str:
-        """Return a message that names places in the cell, not in the files, and shows the lines it is about."""
+        """Return a message with places in the cell instead of the files, and with the lines that it is about."""
         told: list[str] = []
         lines = text.split("\n")
         added = 0
@@ -51,7 +51,7 @@ class Told:
         return "\n".join(told)
 
     def retold(self, error: GraftError) -> GraftError:
-        """Change an error to one about the cell. Return it."""
+        """Rewrite an error in place, so that it names the cell. Return it."""
         error.what, error.cause, error.todo = self.of(error.what), self._renamed(error.cause), self._renamed(error.todo)
         error.args = (error.what,)
         if isinstance(error, BuildError):
@@ -72,13 +72,13 @@ class Told:
         given = self.texts.given
         try:
             made = self.texts.files()
-        except UsageError:  # which is what is told
+        except UsageError:  # the error that is rewritten
             made = given
         return {name: made[name].split("\n") for name in given}
 
     @cached_property
     def _place(self) -> re.Pattern[str]:
-        """A file, with or without its folder, and a line."""
+        """Matches one of the files, with or without its folder, and its line and column if they follow."""
         names = "|".join(map(re.escape, self._files))
         folder = r"/(?:[^:\n]*?/)?|(?<![\w./-])(?:[\w.-]+/)*"
         return re.compile(rf"(?:{folder})(?P<name>{names})(?![\w/])(?::(?P<line>\d+)(?::(?P<column>\d+))?)?")
@@ -93,7 +93,7 @@ class Told:
         return self._place.sub(rename, text)
 
     def _found(self, place: re.Match[str]) -> tuple[int, int]:
-        """Return the line and the column in the cell."""
+        """Convert a match of ``_place`` to a line and a column of the cell."""
         name, line, column = place["name"], int(place["line"]), int(place["column"] or 0)
         is_schema = name == str(FUNCTIONS) or (name == str(DERIVATIVES) and line == self.cell.line)
         written = _line(self._files[name], line)
@@ -106,7 +106,7 @@ class Told:
 
 
 def _moved(column: int, written: str, shown: str, texts: Sequence[str]) -> int | None:
-    """Return where a column of a file is in the cell, by one of the texts that both lines have; None without one."""
+    """Convert a column of the line ``written`` to one of ``shown``, by a text in both; None if they share none."""
     for text in texts:
         if text and text in written and text in shown:
             return max(0, column - written.index(text) + shown.index(text)) if column else 0

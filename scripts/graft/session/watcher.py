@@ -1,5 +1,5 @@
-"""The process that builds a watched folder after each save. The user's process has no thread for it: a worker that it
-forks would lack that, and Python warns.
+"""The process that builds a watched folder after each save. A thread of the user's process would be missing in forked
+workers, and Python warns about a fork with threads.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .building import Wanted, build
 
 
 def main() -> None:
-    """Build again after each save, until the user's process has ended. Each result replaces the file of the answers. A
-    save cancels the build of the one before.
+    """Build after each save, until the user's process has ended. A save cancels a build that still runs.
 
-    The arguments are that process and this file, which says at first what is wanted, and the states of its files.
+    The command line has the id of the user's process and the file of answers. At first that file holds a pickled
+    ``Wanted`` and the states of its files; each result replaces the content.
     """
     parent, answers = int(sys.argv[1]), Path(sys.argv[2])
     what, seen = pickle.loads(answers.read_bytes())
     if (found := states([what.folder])) != seen:
         seen = settled([what.folder], seen, found)
-    builds = _start(answers, what)  # for a save since the user's process has built
+    builds = _start(answers, what)  # a file may have been saved since the user's process built
     while os.getppid() == parent:
         time.sleep(PAUSE)
         if builds and os.waitpid(builds, os.WNOHANG)[0]:
@@ -45,9 +45,9 @@ def main() -> None:
 
 
 def _start(answers: Path, what: Wanted) -> int:
-    """Build in a process of its own, which writes the result. Return its id."""
+    """Start a process that builds and writes the result to ``answers``. Return its id."""
     if child := os.fork():
-        with suppress(OSError):  # it has done so itself, and has ended
+        with suppress(OSError):  # the child has set it itself, and has ended
             os.setpgid(child, child)
         return child
     try:

@@ -1,4 +1,4 @@
-"""The folders that are built after each save, and the moment when a process loads what was built."""
+"""Watch folders: build them in another process after each save, and load the results on ``swap``."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Watch:
     Args:
         folder: the native folder.
         process: the id of the process that builds.
-        answers: the file to which it writes what it has built.
-        seen: the last answer that was used.
+        answers: the file to which it writes the result of its last build.
+        seen: the content of that file when it was last used.
     """
 
     folder: Path
@@ -42,20 +42,20 @@ class Watch:
     seen: bytes
 
 
-def start(what: Wanted, built: Path) -> None:
-    """Watch a folder, of which ``built`` is loaded."""
+def start(what: Wanted) -> None:
+    """Start the process that builds the folder of a load after each save."""
     answers = _FOLDER / f"{os.getpid()}-{what.name}"
     wanted = pickle.dumps((what, states([what.folder])))
     write_atomically(answers, wanted)
     program = f"import sys; sys.path.insert(0, {str(PACKAGES)!r}); from graft.session.watcher import main; main()"
     nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-    # Not subprocess.Popen: Python warns where one is left that still runs, as here at the end, and in forked workers.
+    # Not subprocess.Popen: Python warns if its process still runs at exit, and in forked workers.
     process = os.posix_spawn(
         sys.executable,
         [sys.executable, "-c", program, str(os.getpid()), str(answers)],
         environment({"PYTHONPATH": python_path(PACKAGES)}),
         file_actions=nowhere,
-        setpgroup=0,  # Ctrl-C in a terminal is not for it
+        setpgroup=0,  # Ctrl-C in a terminal must not end it
     )
     loads.state().watches[what.name] = Watch(what.folder, process, answers, wanted)
     _swap_before_cells()
@@ -71,7 +71,7 @@ def stop(name: str) -> None:
 
 
 def swap(but: str = "") -> list[str]:
-    """Load what was built since, except of the load ``but``. Return the names of these loads."""
+    """Load the new builds of watched folders, except for the load ``but``. Return the names of the changed loads."""
     now = loads.state()
     if not now.watches or trace() or _is_stock():
         return []
@@ -80,7 +80,7 @@ def swap(but: str = "") -> list[str]:
 
 
 def _swapped(name: str, watch: Watch) -> bool:
-    """Load what was built of a folder since. Return whether something was."""
+    """Load the last build of a watched folder, if it is new. Return whether the load changed."""
     with suppress(OSError):
         answer = watch.answers.read_bytes()
         if answer == watch.seen:

@@ -1,8 +1,8 @@
-"""C++ without ``namespace at::native``, as ``load_inline`` gets it: with the namespace, and what new-op includes.
+"""Add ``namespace at::native``, and the includes that new-op writes, to C++ of ``load_inline`` that lacks it.
 
-For a build, each line stays where the user wrote it: compilers, debuggers and the check name it, and show its text. So
-the namespace begins in the line of the first code, and a flag includes the headers. A saved folder has both as new-op
-writes them.
+In a build, each line keeps its number: compilers, debuggers and the check name it, and show its text. So the namespace
+begins in the line of the first code, and a compiler flag includes the headers. A saved folder has both as new-op
+writes them, in lines of their own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import re
 from ..core.errors import UsageError
 from ..inputs.comments import without_comments
 
-# What the namespace adds to the line of the first code.
+# Inserted at the start of the first code.
 OPENING = "namespace at::native { "
 
 _NAMESPACE = re.compile(r"\bnamespace\s+at\b")
-# What may be before the first code: directives, which may be continued in the next line, and comments.
+# Matches what may precede the first code: blanks, comments, and directives with their continued lines.
 _HEAD = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|#(?:\\\n|[^\n])*)*", re.S)
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
 _LATE_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<[^>\n]*>", re.M)
@@ -45,12 +45,12 @@ def as_new_op(name: str, text: str, includes: str) -> str:
 
 
 def ended(text: str) -> str:
-    """Return a text that ends with a line break."""
+    """Add a line break at the end of a text, unless it has one."""
     return text if text.endswith("\n") else f"{text}\n"
 
 
 def _divided(name: str, text: str) -> tuple[str, str]:
-    """Return what is before the namespace in a source, and what is in it."""
+    """Split a source into the text before the namespace and the code in it. Raise UsageError if that is impossible."""
     found = _HEAD.match(text)
     end = found.end() if found else 0
     head, code = text[:end], text[end:]
