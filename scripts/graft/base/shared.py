@@ -1,4 +1,4 @@
-"""Base wheels and their unpacked trees, shared by all builds in a folder for each sha256. Complete files never change."""
+"""Base wheels and their unpacked trees, shared by all builds; a folder for each sha256. Complete files never change."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class StepLine:
 
 
 def say(text: str, level: int = INFO) -> None:
-    """Print one line in one write: another thread may print progress. Levels below ``INFO`` are for the listener only."""
+    """Print one line in one write: another thread may print progress. Only listeners get levels below ``INFO``."""
     if _listener is not None:
         _listener(level, as_typed(text))
     if _listener is not None or level < INFO:

@@ -176,7 +176,7 @@ class Source:
 
     @property
     def defines(self) -> dict[str, int]:
-        """The lines of functions that it defines for other files, and of stubs that it registers kernels for, by name."""
+        """The lines of functions that it defines for other files, and of stubs that it has kernels for, by name."""
         functions = {re.sub(r"\s*,\s*", "_", each.name): each.line for each in self.definitions if not each.is_local}
         return functions | {stub: line for line, macro, stub in self.stub_macros if "REGISTER" in macro}
 

@@ -341,7 +341,7 @@ def load_native(path: Path) -> NativeFolder:
 
 
 def _of_checkout(path: Path) -> tuple[Path | None, dict[Path, Path], list[str]]:
-    """Return the checkout that a folder was written from, the checkout's files by name, and the names of ``overlay``."""
+    """Return the checkout that a folder is from, the checkout's files by name, and the names in ``overlay``."""
     try:
         note = json.loads((path / folders.CHECKOUT).read_text(encoding="utf-8"))
     except FileNotFoundError:
