@@ -17,9 +17,9 @@ def autoload() -> None:
         return
     if name:
         try:
-            from .session import inherited
+            from .session import loads
 
-            inherited.load(name)
+            loads.inherit(name)
         except Exception as error:
             sys.stderr.write(f"graft: the operators of the process that started this one were not loaded: {error}\n")
     elif "multiprocessing.forkserver" in sys.modules:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 from graft.core.errors import BuildError, Finding, GraftError, UsageError
-from graft.session.cells import Cell, load_cell
+from graft.session.cell import Cell
+from graft.session.cells import load_cell
 from graft.session.inline import Texts
 from graft.session.notebook import arguments
 from graft.session.told import Told

@@ -227,6 +227,17 @@ def swap() -> list[str]:
         return watching.swap()
 
 
+def _swap_before_cells() -> None:
+    """Let IPython, if it runs, call ``graft.swap`` before each cell."""
+    shell = ipython()
+    if shell and _before_cell not in shell.events.callbacks["pre_run_cell"]:
+        shell.events.register("pre_run_cell", _before_cell)
+
+
+def _before_cell(*_: Any) -> None:
+    swap()
+
+
 @uncompiled
 def unload(name: str) -> None:
     """Undo a load: remove the operators that it added, and restore those that it replaced."""
@@ -257,6 +268,7 @@ def _load(
                 watching.stop(what.name)
             if watch:
                 watching.start(what)
+                _swap_before_cells()
             watching.swap(but=what.name)
     return Operators(what.name, texts)
 

@@ -43,22 +43,18 @@ def name_to_children(loads: Iterable[tuple[str, Path]], gone: Mapping[str, str])
         del os.environ[VARIABLE]
 
 
-def load(name: str) -> None:
-    """Use the loads of the parent process, if this is the same torch.
+def of_parent(name: str) -> tuple[dict[str, Path], dict[str, str]]:
+    """Return the loads of the parent process, and why operators that it had are gone; nothing if its torch is another.
 
     Raises:
         ValueError: there is no file of this name.
     """
     import torch
 
-    from . import loads, names
-
     path = _FOLDER / name
     if not (name.isalnum() and path.is_file()):
         raise ValueError(f"{_FOLDER} has no {name}; GRAFT_HOME differs, or it was deleted")
     given = json.loads(path.read_text(encoding="utf-8"))
     if given["torch"] != torch.version.git_version:
-        return
-    for each, built in given["loads"]:
-        loads.use(each, Path(built))
-    names.explain_gone(given["gone"], loads.state().gone)
+        return {}, {}
+    return {each: Path(built) for each, built in given["loads"]}, given["gone"]

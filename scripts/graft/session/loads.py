@@ -20,7 +20,7 @@ from . import caches, checkpoints, compiled, names
 from .around import uninterrupted, wait_for_imports
 from .behind import Hooks, Texts
 from .copies import copy_of
-from .inherited import name_to_children
+from .inherited import name_to_children, of_parent
 from .library import Loads
 
 _STATE = "_graft_loads"
@@ -116,6 +116,18 @@ def use(name: str, built: Path, folder: Path | None = None) -> None:
         library = _shared(now, built)
         new = Load(name, folder or Path(*note["folders"]), built, note, _library(now, library, built))
         _exchange(now, library, old, new)
+
+
+def inherit(name: str) -> None:
+    """Load what the parent process had loaded, as the file ``name`` says.
+
+    Raises:
+        ValueError: there is no file of this name.
+    """
+    every, gone = of_parent(name)
+    for each, built in every.items():
+        use(each, built)
+    names.explain_gone(gone, state().gone)
 
 
 def unload(name: str) -> None:

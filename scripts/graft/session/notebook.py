@@ -11,7 +11,8 @@ from typing import Any
 from ..core.console import INFO, WARNING
 from ..core.errors import GraftError, UsageError
 from .api import Operators
-from .cells import Cell, load
+from .cell import Cell
+from .cells import load
 from .progress import Line
 
 # A word of the line: quoted as a whole, or without blanks.

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..core.errors import BuildError, Finding, GraftError, UsageError
 from ..inputs.native import DERIVATIVES, FUNCTIONS
+from .cell import Cell
 from .inline import Texts
 from .wrapping import OPENING
-
-if TYPE_CHECKING:
-    from .cells import Cell
 
 # A line of source in a message of g++, or the marks below it.
 _EXCERPT = re.compile(r"( *(\d*) \| )(.*)")

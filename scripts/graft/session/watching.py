@@ -20,7 +20,6 @@ from ..inputs.saves import states
 from . import loads
 from .around import outside, trace
 from .building import Wanted
-from .progress import ipython
 
 _FOLDER = HOME / "watches"
 
@@ -58,7 +57,6 @@ def start(what: Wanted) -> None:
         setpgroup=0,  # Ctrl-C in a terminal must not end it
     )
     loads.state().watches[what.name] = Watch(what.folder, process, answers, wanted)
-    _swap_before_cells()
 
 
 def stop(name: str) -> None:
@@ -100,16 +98,3 @@ def _swapped(name: str, watch: Watch) -> bool:
 
 def _is_stock() -> bool:
     return bool(getattr(sys.modules.get("torch._graft"), "_uses", 0))
-
-
-def _swap_before_cells() -> None:
-    """Let IPython, if it runs, call ``graft.swap`` before each cell."""
-    shell = ipython()
-    if shell and _before_cell not in shell.events.callbacks["pre_run_cell"]:
-        shell.events.register("pre_run_cell", _before_cell)
-
-
-def _before_cell(*_: Any) -> None:
-    from .api import swap
-
-    swap()
