@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from .base.find import expected_pin, fetch_unpinned
 from .base.installed import Environment, find_environment, find_site, layout_of, layout_on
@@ -24,7 +23,7 @@ from .inputs.accepted import tell
 from .inputs.native import load_native
 from .inputs.pin import pin_of
 from .inputs.pyproject import read_toml
-from .inputs.saves import wait_for_save
+from .inputs.saves import States, states, wait_for_save
 from .inputs.settings import settings_of
 from .inputs.snapshot import take_snapshot
 from .options import SOURCE, Request
@@ -63,7 +62,7 @@ def of_checkout(request: Request, site: Path | None = None, *, is_whole: bool = 
 
 def develop(request: Request) -> Delivered:
     """Add the operators to the torch that is installed in an environment; with ``watch`` after every save."""
-    seen: Any = None
+    seen: States | None = None
     while request.watch:
         seen = _wait(request, seen)
         try:
@@ -94,13 +93,18 @@ def _develop(request: Request) -> Delivered:
     return delivered
 
 
-def _wait(request: Request, seen: Any) -> Any:
+def _wait(request: Request, seen: States | None) -> States:
     """Wait for a save in the native folders or the checkout. Return their state, for the next call."""
-    if not request.source:
-        return wait_for_save(request.native, seen or {})
-    from .checkout.read import wait_for_edit
+    return wait_for_save(lambda: _states(request), seen or {})
 
-    return wait_for_edit(request, seen)
+
+def _states(request: Request) -> States:
+    found = states(request.native)
+    if request.source:
+        from .checkout.read import state_of
+
+        found[expanded(request.source)] = state_of(request.source)
+    return found
 
 
 def undevelop(request: Request) -> None:

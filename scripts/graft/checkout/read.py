@@ -1,4 +1,4 @@
-"""Read the checkout SOURCE for a torch: write the native folder, report what it lacks, and wait for the next edit."""
+"""Read the checkout SOURCE for a torch: write the native folder, and report what it lacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ..core.errors import UsageError
 from ..core.files import build_lock, read_json, write_if_changed
 from ..core.layout import HOME, expanded
 from ..fork.tree import count, shortened
-from ..inputs.saves import states
 from ..options import Request
 from .answer import Answer, Question
 from .base import Base, changed_upstream, find_base
@@ -24,9 +23,6 @@ from .live import Live
 from .repository import Repository, open_repository
 from .tests import command_of_tests
 from .versions import WorkingTree
-
-# The least pause between two checks of a checkout: in seconds, and as a multiple of the time that a check takes.
-_PAUSE, _TIMES = 0.2, 4
 
 
 def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Live:
@@ -79,30 +75,12 @@ def _changed_upstream(repository: Repository, base: Base, answer: Answer) -> lis
         return []
 
 
-def wait_for_edit(request: Request, seen: Hashable) -> Hashable:
-    """Wait until the state of SOURCE and of the native folders differs from ``seen``. Return it."""
-    found = _state(request)
-    while found == seen:
-        found = _after_pause(request)
-    # An editor, or git, may write several files one after another.
-    while (later := _after_pause(request)) != found:
-        found = later
-    return found
-
-
-def _after_pause(request: Request) -> Hashable:
-    start = time.perf_counter()
-    state = _state(request)
-    time.sleep(max(_PAUSE, _TIMES * (time.perf_counter() - start)))
-    return state
-
-
-def _state(request: Request) -> Hashable:
+def state_of(source: str) -> Hashable:
+    """Return a value that differs if the files of the checkout SOURCE were edited."""
     try:
-        state = open_repository(expanded(request.source)).state()
+        return open_repository(expanded(source)).state()
     except UsageError as error:  # git is writing, perhaps; a build says what is wrong
-        state = str(error)
-    return state, *states(request.native).items()
+        return str(error)
 
 
 def _folder(repository: Repository, git_version: str, *, is_whole: bool) -> Path:

@@ -1,48 +1,59 @@
-"""Wait until a file of native folders is saved."""
+"""Wait until a file that a build reads is saved."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from ..core.errors import GraftError
 from .native import load_native
 from .settings import files_above
 
-# Seconds between two checks.
-PAUSE = 0.2
-# Seconds to wait for an absent file: an editor or git may be replacing it.
+# The least pause between two checks: in seconds, and as a multiple of the time that a check takes.
+PAUSE, _TIMES = 0.2, 4
+# How many seconds a file may be absent, while an editor or git replaces it.
 _ABSENT = 2.0
 
-# The state of a file, which a save changes: its times, inode and size. A tool may restore its modification time.
-State = tuple[int, ...]
+# What tells whether files were saved: for a file, its times, inode and size, since a tool may restore its modification
+# time; for a checkout, what git knows of it.
+States: TypeAlias = dict[Path, Hashable]
 
 
-def wait_for_save(folders: Iterable[Path], seen: Mapping[Path, State]) -> dict[Path, State]:
-    """Wait until the files differ from ``seen``. Return the state of each file."""
-    while (found := states(folders)) == seen:
-        time.sleep(PAUSE)
-    return settled(folders, seen, found)
+def wait_for_save(look: Callable[[], States], seen: Mapping[Path, Hashable]) -> States:
+    """Return what ``look`` finds, once that differs from ``seen`` and all files are written."""
+    return settled(look, seen, next(found for found in _looks(look) if found != seen))
 
 
-def settled(folders: Iterable[Path], seen: Mapping[Path, State], found: dict[Path, State]) -> dict[Path, State]:
-    """Wait until all files are written. Return the state of each file. An editor or git writes files one after another,
-    and may delete one first.
+def settled(look: Callable[[], States], seen: Mapping[Path, Hashable], found: States) -> States:
+    """Return what ``look`` finds, once all files are written: an editor, or git, writes them one after another, and may
+    delete one first.
     """
     began = time.monotonic()
+    for later in _looks(look):
+        is_absent = not seen.keys() <= later.keys() and time.monotonic() < began + _ABSENT
+        if later == found and not is_absent:
+            break
+        found = later
+    return found
+
+
+def _looks(look: Callable[[], States]) -> Iterator[States]:
+    """Yield what ``look`` finds, each time after a pause."""
+    took = 0.0
     while True:
-        time.sleep(PAUSE)
-        before, found = found, states(folders)
-        is_absent = not seen.keys() <= found.keys() and time.monotonic() < began + _ABSENT
-        if found == before and not is_absent:
-            return found
+        time.sleep(max(PAUSE, _TIMES * took))
+        start = time.perf_counter()
+        found = look()
+        took = time.perf_counter() - start
+        yield found
 
 
-def states(folders: Iterable[Path]) -> dict[Path, State]:
+def states(folders: Iterable[Path]) -> States:
     """Return the state of each file that a build reads; an empty one for a folder that cannot be read."""
-    found: dict[Path, State] = {}
+    found: States = {}
     for folder in folders:
         try:
             paths = load_native(folder).inputs

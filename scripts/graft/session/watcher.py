@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from ..core.bugs import expected
@@ -29,16 +30,17 @@ def main() -> None:
     """
     parent, answers = int(sys.argv[1]), Path(sys.argv[2])
     what, seen = pickle.loads(answers.read_bytes())
-    if (found := states([what.folder])) != seen:
-        seen = settled([what.folder], seen, found)
+    look = partial(states, [what.folder])
+    if (found := look()) != seen:
+        seen = settled(look, seen, found)
     builds = _start(answers, what)  # a file may have been saved since the user's process built
     while os.getppid() == parent:
         time.sleep(PAUSE)
         if builds and os.waitpid(builds, os.WNOHANG)[0]:
             builds = 0
-        if (found := states([what.folder])) != seen:
+        if (found := look()) != seen:
             _end(builds)
-            seen = settled([what.folder], seen, found)
+            seen = settled(look, seen, found)
             builds = _start(answers, what)
     _end(builds)
     answers.unlink(missing_ok=True)
