@@ -270,10 +270,12 @@ class Loaded(Delivery):
         """Print nothing: the process prints what it loads."""
 
 
-def run(delivery: Delivery, request: Request) -> Delivered:
-    """Bring a delivery up to date. If the build fails, the previous delivery is unchanged."""
+def run(delivery: Delivery, request: Request, snapshot: Snapshot | None = None) -> Delivered:
+    """Bring a delivery up to date with a ``snapshot``, by default with the inputs as they are now. If the build fails,
+    the previous delivery is unchanged.
+    """
     layout = delivery.layout
-    snapshot = take_snapshot(layout)
+    snapshot = snapshot or take_snapshot(layout)
     if not delivery.has_beside:
         refuse_beside(snapshot)
     noted = delivery.noted(snapshot)

@@ -81,6 +81,26 @@ def test_compiled_function_breaks_its_graph(session: Session) -> None:
     assert session.value("[each.tolist() for each in compiled(x)]") == [[70.0, 70.0], [70.0, 70.0]]
 
 
+def test_compiles_what_the_sources_were_when_it_was_called(session: Session, folder: Folder) -> None:
+    """A save while it builds is for the next load."""
+    folder.edit("Twice.cpp", "mul(2", "mul(7")
+    path = folder.path / "Twice.cpp"
+    session.run(
+        "from graft.session import builder\n"
+        "started = builder._started\n"
+        "def saved(said):\n"
+        f"    open({str(path)!r}, 'a').write('#error saved\\n')\n"
+        "    return started(said)\n"
+        "builder._started = saved"
+    )
+    try:
+        session.load(folder.path)
+    finally:
+        session.run("builder._started = started")
+    assert session.value("torch.twice(x)[0].item()") == 7
+    assert "#error saved" in session.error(f"graft.load({str(folder.path)!r})")
+
+
 def test_compiles_mistakes_which_are_objects_and_change_nothing(session: Session, folder: Folder) -> None:
     session.run(f"import sys\nfolder = {str(folder.path)!r}")
     edits = {

@@ -276,12 +276,13 @@ def _load(
 def _built(what: Wanted, verbose: bool, may_build: bool = True) -> Path:
     """Return the folder of the build to load. Build it first if something changed."""
     with _heard(verbose, log_build):
-        if built := find(what):
-            return built
-        if not may_build:
-            raise required(what)
+        found = find(what)
+    if isinstance(found, Path):
+        return found
+    if not may_build:
+        raise required(what)
     with _shown(what.name) as listener, _heard(verbose, listener):
-        return build_elsewhere(what)
+        return build_elsewhere(what, found)
 
 
 def _may_build(given: bool | None, by_default: bool = True) -> bool:

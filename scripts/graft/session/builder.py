@@ -22,14 +22,15 @@ from ..core.console import heard_by, say
 from ..core.errors import BuildError, CommandError, GraftError, MissingError
 from ..core.layout import PACKAGES
 from ..core.process import end_with_parent, environment, python_path
+from ..inputs.snapshot import Snapshot
 from .building import Wanted, build
 
 # Decides whether to build where the argument ``build`` is not given: 0 for never, 1 for unpickling, too.
 VARIABLE = "GRAFT_BUILD"
 
 
-def build_elsewhere(what: Wanted) -> Path:
-    """Build in a process of its own, and report its messages in this one. Return the folder of the build.
+def build_elsewhere(what: Wanted, snapshot: Snapshot) -> Path:
+    """Build a snapshot in a process of its own, and report its messages in this one. Return the folder of the build.
 
     Raises:
         GraftError: the build failed.
@@ -38,7 +39,7 @@ def build_elsewhere(what: Wanted) -> Path:
         assert process.stdin and process.stdout
         try:
             with suppress(BrokenPipeError):  # it was killed, which is reported below
-                process.stdin.write(pickle.dumps((os.getpid(), what)))
+                process.stdin.write(pickle.dumps((os.getpid(), what, snapshot)))
                 process.stdin.close()
             for kind, *values in _messages(process.stdout):
                 if kind == "built":
@@ -111,7 +112,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    parent, what = pickle.load(sys.stdin.buffer)
+    parent, what, snapshot = pickle.load(sys.stdin.buffer)
     if os.getppid() != parent:
         return
 
@@ -121,7 +122,7 @@ def main() -> None:
 
     with heard_by(lambda level, text: answer("said", text, level)):
         try:
-            answer("built", str(build(what)))
+            answer("built", str(build(what, snapshot)))
         except Exception as error:
             shown = expected(error)
             findings = shown.findings if isinstance(shown, BuildError) else ()

@@ -90,8 +90,8 @@ def wanted(folder: Path, name: str, extra: ExtraFlags, owner: str = "") -> Wante
     return Wanted(folder, name, extra, owner, environment_of(torch), kind, _architectures(torch))
 
 
-def find(what: Wanted) -> Path | None:
-    """Return the folder of the build, if it was built from the same sources; otherwise None.
+def find(what: Wanted) -> Path | Snapshot:
+    """Return the folder of the build, if it was built from the same sources; otherwise the snapshot to build.
 
     Raises:
         BuildError: a source cannot be loaded.
@@ -107,12 +107,12 @@ def find(what: Wanted) -> Path | None:
         raise
     _require_loadable(snapshot)
     note = unchanged(delivery.layout, snapshot, delivery.noted(snapshot), delivery.fingerprint)
-    return note.path if note else None
+    return note.path if note else snapshot
 
 
-def build(what: Wanted) -> Path:
-    """Build what is out of date. Return the folder of the build."""
-    return run(what.delivery, what.request).path
+def build(what: Wanted, snapshot: Snapshot | None = None) -> Path:
+    """Build what is out of date, by default from the sources as they are now. Return the folder of the build."""
+    return run(what.delivery, what.request, snapshot).path
 
 
 def _architectures(torch: Any) -> str:
