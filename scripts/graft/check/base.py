@@ -14,6 +14,7 @@ from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
 from ..inputs.cplusplus import Definition, read_text
 from ..inputs.entries import fields_of, texts_of_entries
 from ..inputs.helpers import HEADER, MANGLED, fixed_functions
+from ..inputs.includes import INCLUDE
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 
@@ -153,7 +154,7 @@ class BaseOperators:
         seen = set(waiting)
         for path in waiting:
             yield (text := path.read_text(encoding="utf-8", errors="replace"))
-            for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w./-]+)[>"]', text, re.M):
+            for name in INCLUDE.findall(text):
                 places = (path.parent / name, include / name, include / "torch/csrc/api/include" / name)
                 found = next((each for each in places if each.is_file()), None)
                 if found and found not in seen and not name.startswith(_OF_OPERATORS):

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from ..inputs.elsewhere import SOURCE_SUFFIXES
+from ..inputs.includes import INCLUDE
 from ..inputs.native import (
     DOCS,
     DOCS_SUFFIX,
@@ -24,8 +25,6 @@ from ..inputs.native import (
 from ..inputs.python_names import names_defined, names_needed, names_needed_at_import
 from . import Findings, nearest
 from .decompositions import check_decompositions
-
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](/[^">\n]+|[^">\n]*\.\.[^">\n]*)[">]', re.M)
 
 _MARK = "\ufeff".encode()
 
@@ -78,7 +77,7 @@ def _check_text_of(path: Path, data: bytes, findings: Findings) -> bool:
 
 def _check_includes(path: Path, name: Path, text: str, findings: Findings) -> None:
     """Warn of headers that are included by a path outside the folder, which another machine may lack."""
-    for found in _INCLUDE.finditer(text):
+    for found in INCLUDE.finditer(text):
         if os.path.normpath(name.parent / found[1]).startswith(("/", "..")):
             place = path, text.count("\n", 0, found.start()) + 1, 0
             what = f"{found[1]} is outside the folder"

@@ -9,10 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..inputs.cplusplus import Definition, Source
-from ..inputs.includes import included
+from ..inputs.includes import INCLUDE, included
 from .calls import Call, calls_of, methods_of
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w./-]+)[>"]', re.M)
 _CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*?)\s*$")
 # The headers with all operators, and with all kernels of PyTorch.
 _ALL = {"": "ATen/Functions.h", "_native": "ATen/NativeFunctions.h"}
@@ -64,11 +63,11 @@ class Unit:
 
     @cached_property
     def _surely(self) -> set[str]:
-        return {name for each in self.sources for name in _INCLUDE.findall(_compiled(each.code, surely=True))}
+        return {name for each in self.sources for name in INCLUDE.findall(_compiled(each.code, surely=True))}
 
     @cached_property
     def _perhaps(self) -> set[str]:
-        return {name for each in self.sources for name in _INCLUDE.findall(_compiled(each.code, surely=False))}
+        return {name for each in self.sources for name in INCLUDE.findall(_compiled(each.code, surely=False))}
 
 
 @cache
@@ -82,7 +81,7 @@ def _includes(tree: Path, name: str, wanted: str) -> bool:
         path = next((path for folder in _FOLDERS if (path := tree / folder / each).is_file()), None)
         if path and not each.startswith(("ATen/ops/", "c10/")):
             text = _compiled(path.read_text(encoding="utf-8", errors="replace"), surely=False)
-            found = {*_INCLUDE.findall(text)} - seen
+            found = {*INCLUDE.findall(text)} - seen
             seen |= found
             left += found
     return False

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection
 from functools import cache, cached_property
 
 from ..fork.apply import YAML_FILES
+from ..inputs.includes import INCLUDE
 from ..inputs.native import FUNCTIONS
 from . import headers as of_headers
 from .answer import Answer, Question
 from .code import Code
-from .lacking import INCLUDE
 from .sources import ATEN, FUNCTORCH, NATIVE, is_header, is_source, place_of, why_left
 
 # The most unchanged sources that are compiled for a changed header or function without being asked for.

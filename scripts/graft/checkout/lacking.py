@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
+from ..inputs.includes import INCLUDE
 from .answer import Question, text_of
 from .code import Code
 from .statements import Kind, statements
 
-INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"][^\n]*", re.M)
 # Patterns of such headers, and of the names that they declare.
 _LIBRARIES = {
     re.compile(header): re.compile(names)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..core.files import read_json, write_atomically, write_if_changed
 from ..core.layout import SOURCES
-from ..inputs.includes import included_directly, texts_in
+from ..inputs.includes import INCLUDE, included_directly, texts_in
 from .manifest import InputFiles, Manifest, inputs_of
 from .units import CXX, Unit
 
@@ -37,8 +37,7 @@ _SOON = 3600
 # The lines that a preamble may consist of; any other line ends it.
 _PREAMBLE = re.compile(r'(?:[ \t]*(?://[^\n]*)?\n|#[ \t]*(?:include[ \t]*[<"][^\n]*|define[^\n\\]*|pragma once)\n)*')
 
-# An include by an absolute path, and the guard of a file that is read only once.
-_ELSEWHERE = re.compile(r'#[ \t]*include[ \t]*"(/[^"\n]+)"')
+# The guard of a file that is read only once.
 _GUARD = re.compile(
     r"^[ \t]*#[ \t]*pragma[ \t]+once\b"
     r"|\A(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef[ \t]+(\w+)\s*?\n[ \t]*#[ \t]*define[ \t]+\1\b",
@@ -110,7 +109,10 @@ class Preambles:
         """Return whether the user's files in the preamble have guards, so that the source reads none of them again."""
         place = SOURCES
         own = included_directly(texts_in(self._work / place), source.relative_to(place), preamble, searched)
-        paths = [*(self._work / place / name for name in own), *map(Path, _ELSEWHERE.findall(preamble))]
+        paths = [
+            *(self._work / place / name for name in own),
+            *(Path(each) for each in INCLUDE.findall(preamble) if each.startswith("/")),
+        ]
         return all(
             _GUARD.search(path.read_text(encoding="utf-8", errors="replace")) for path in paths if path.is_file()
         )

@@ -11,6 +11,9 @@ from pathlib import Path
 # The path of the native folder below a folder that compilers search: the path of ATen's own in PyTorch.
 PLACE = "ATen/native"
 
+# The line of an `#include` that names a file, which is the group.
+INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"][^\n]*""", re.M)
+
 # An `#include` or `__has_include`. File systems allow no longer names.
 _INCLUDE = re.compile(
     r"(?P<head>^[ \t]*#[ \t]*include[ \t]*|\b__has_include[ \t]*\([ \t]*)"

@@ -11,6 +11,7 @@ import re
 
 from ..core.errors import UsageError
 from ..inputs.comments import without_comments
+from ..inputs.includes import INCLUDE
 
 # Inserted at the start of the first code.
 OPENING = "namespace at::native { "
@@ -19,7 +20,6 @@ _NAMESPACE = re.compile(r"\bnamespace\s+at\b")
 # Matches what may precede the first code: blanks, comments, and directives with their continued lines.
 _HEAD = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|#(?:\\\n|[^\n])*)*", re.S)
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
-_LATE_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<[^>\n]*>", re.M)
 
 
 def lacks_namespace(text: str) -> bool:
@@ -58,7 +58,8 @@ def _divided(name: str, text: str) -> tuple[str, str]:
     if conditions.count("if") != conditions.count("endif"):
         what, todo = "its first code depends on an #if", "write `namespace at::native {` around the kernels"
         raise UsageError(f"{name}:{head.count(chr(10)) + 1}: {what}", todo=todo)
-    if late := _LATE_INCLUDE.search(without_comments(code)):
+    lines = INCLUDE.finditer(without_comments(code))
+    if late := next((each for each in lines if "<" in each[0].partition(each[1])[0]), None):
         line = head.count("\n") + code.count("\n", 0, late.start()) + 1
         todo = "move it to the top, or write `namespace at::native {` below it"
         raise UsageError(f"{name}:{line}: {late[0].strip()} is behind code", todo=todo)
