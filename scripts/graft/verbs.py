@@ -23,9 +23,9 @@ from .inputs.accepted import tell
 from .inputs.native import load_native
 from .inputs.pin import pin_of
 from .inputs.pyproject import read_toml
-from .inputs.saves import States, states, wait_for_save
 from .inputs.settings import settings_of
 from .inputs.snapshot import take_snapshot
+from .inputs.watch import States, states, wait_for_save
 from .options import SOURCE, Request
 
 

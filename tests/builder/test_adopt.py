@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from graft.adopt.asked import FILE, Asked, is_tree, read_asked, with_given
+from graft.adopt.adopt_options import FILE, Asked, is_tree, read_asked, with_given
 from graft.adopt.folder import facts_of, record_of, write
 from graft.adopt.names import Names
 from graft.adopt.overloads import ambiguous

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from graft.core.errors import BuildError, Finding, GraftError, UsageError
 from graft.session.cell import Cell
+from graft.session.cell_messages import CellMessages
 from graft.session.cells import load_cell
 from graft.session.inline import Texts
 from graft.session.notebook import arguments
-from graft.session.told import Told
 from helpers import beside, refused
 
 CASES = beside(__file__)
@@ -38,8 +38,8 @@ Tensor a();
 FOLDER = "/home/some one/.cache/graft/inline/soft_clip-0a1b2c3d"
 
 
-def told(cell: Cell) -> Told:
-    return Told(cell, Texts(cell.functions, cell.derivatives, cpp=cell.cpp))
+def told(cell: Cell) -> CellMessages:
+    return CellMessages(cell, Texts(cell.functions, cell.derivatives, cpp=cell.cpp))
 
 
 @pytest.mark.parametrize(("comments", "formulas"), CASES["formulas"])

@@ -21,8 +21,8 @@ from graft.compile.extension_stub import extension_stub, folder_for
 from graft.compile.extensions import _Build
 from graft.core.errors import UsageError
 from graft.deliveries import refuse_beside
-from graft.inputs.carried import carried
 from graft.inputs.native import load_native
+from graft.inputs.packages import carried
 from graft.inputs.settings import Settings, settings_of
 from graft.inputs.toolchain import Toolchain
 from helpers import Capture, Patch, beside, compiled, refused, write

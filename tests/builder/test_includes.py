@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from graft.compile.views import Views
+from graft.compile.header_views import Views
 from graft.inputs.includes import included, looked_for, search_flags, text_with_headers, texts_in
 from helpers import beside, write
 

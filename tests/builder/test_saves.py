@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from graft.inputs.saves import States, settled, states, wait_for_save
+from graft.inputs.watch import States, settled, states, wait_for_save
 
 A, B = Path("a"), Path("b")
 
@@ -15,9 +15,9 @@ A, B = Path("a"), Path("b")
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that were made; time passes in these alone."""
     pauses: list[float] = []
-    monkeypatch.setattr("graft.inputs.saves.time.sleep", pauses.append)
+    monkeypatch.setattr("graft.inputs.watch.time.sleep", pauses.append)
     for name in ("monotonic", "perf_counter"):
-        monkeypatch.setattr(f"graft.inputs.saves.time.{name}", lambda: sum(pauses))
+        monkeypatch.setattr(f"graft.inputs.watch.time.{name}", lambda: sum(pauses))
     return pauses
 
 

@@ -14,8 +14,8 @@ from graft.core.layout import REPOSITORY
 from graft.inputs.accepted import require_accepted, tell, tell_processors
 from graft.inputs.includes import looked_for
 from graft.inputs.native import load_native, load_natives
-from graft.inputs.saves import states
 from graft.inputs.settings import NO_SETTINGS, Settings, settings_of
+from graft.inputs.watch import states
 from helpers import Capture, Patch, beside, refused, write
 
 CASES = beside(__file__)

@@ -20,7 +20,7 @@ from graft.codegen.description import NAMESPACES, Namespace
 from graft.codegen.lists import is_composite_implicit, viewed_argument
 from graft.codegen.operators import Operators
 from graft.codegen.output import Output
-from graft.compile.views import Views
+from graft.compile.header_views import Views
 from graft.compose.docs import insert_functions, with_docstring
 from graft.core.layout import PACKAGES
 from graft.inputs.entries import Entry

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from graft.codegen import KERNELS, MISSING, NO_CUDA
 from graft.codegen.__main__ import generate_sources, load_operators
+from graft.codegen.base_operators import known_operators
 from graft.codegen.headers import WheelOutput
-from graft.codegen.known import known_operators
 from graft.codegen.operators import Operators, Selection
 from graft.codegen.output import Output
 from graft.codegen.rules import read_policies

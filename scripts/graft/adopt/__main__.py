@@ -27,10 +27,10 @@ from ..core.errors import Finding
 from ..core.files import lay_out_files
 from ..inputs.cplusplus import is_keyword
 from ..inputs.native import DERIVATIVES, FUNCTIONS, load_natives
-from .asked import FILE
-from .chosen import is_named, unused
+from .adopt_options import FILE
 from .forwards import files_of
 from .names import Names
+from .patterns import is_named, unused
 from .plan import Adopted, Operator, Planner
 from .schema import Schema
 

@@ -28,7 +28,7 @@ from ..inputs.accepted import NO_WHEEL
 from ..inputs.native import FUNCTIONS
 from ..inputs.settings import settings_of
 from ..options import Request
-from .asked import FILE, Asked, is_tree, read_asked, with_given
+from .adopt_options import FILE, Asked, is_tree, read_asked, with_given
 from .compare import compare
 from .dispatcher import ask
 from .folder import changed_files, facts_of, hash_of, record_of, write
@@ -41,13 +41,13 @@ _NONE = hash_of(b"")
 
 
 @dataclass(frozen=True)
-class Told:
+class Report:
     """The outcome for each operator, for ``--report``."""
 
     report: list[dict[str, Any]]
 
 
-def adopt(request: Request, own: argparse.Namespace) -> Told:
+def adopt(request: Request, own: argparse.Namespace) -> Report:
     """Write a native folder with an entry and a kernel for each operator of the extension, and print a table.
 
     With ``--compare``, compare the adopted operators with the extension's instead. The extension's code runs in a child
@@ -59,7 +59,7 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
     asked = _asked(folder, own)
     if own.compare:
         compare(folder, asked.modules, request.python)
-        return Told([])
+        return Report([])
     is_by_hand = before.get("settings", _NONE) == _NONE
     tree = tree_of(folder, asked.source, request.python, is_by_hand=is_by_hand) if asked.source else None
     if tree and not asked.modules:
@@ -83,7 +83,7 @@ def adopt(request: Request, own: argparse.Namespace) -> Told:
         say(
             f"wrote {folder}\nthen: make develop NATIVE={shlex.quote(str(folder))} PYTHON={shlex.quote(request.python)}"
         )
-    return Told(report_of(operators))
+    return Report(report_of(operators))
 
 
 def _asked(folder: Path, own: argparse.Namespace) -> Asked:

@@ -19,7 +19,7 @@ from ..core.layout import Layout, store
 from ..core.process import run
 from ..inputs.pin import pin_of
 from ..inputs.toolchain import find_toolchain
-from .asked import Asked
+from .adopt_options import Asked
 
 _HERE = Path(__file__).parent
 _PROBE = _HERE / "templates/probe.cpp"

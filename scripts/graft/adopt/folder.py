@@ -13,7 +13,7 @@ from ..core.files import read_json, write_atomically
 from ..core.keys import FILE as PROJECT
 from ..inputs.native import DERIVATIVES
 from ..new.skeleton import write_all
-from .asked import FILE
+from .adopt_options import FILE
 
 # The file in which a later run finds the hashes of the files that adopt wrote, and facts about the operators.
 _RECORD = "adopted.json"

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .chosen import is_named, of_name
 from .names import Names, is_method, told, with_own_arguments
 from .overloads import ambiguous
+from .patterns import is_named, of_name
 from .schema import (
     Schema,
     UnreadableError,

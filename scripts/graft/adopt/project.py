@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.layout import DISTRIBUTION
-from .asked import Asked
+from .adopt_options import Asked
 
 _TEXT = """[build-system]
 requires = ["{builder}"]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .chosen import is_named, unused
+from .patterns import is_named, unused
 from .pybind_found import FoundFunction, FoundModules
 from .pybind_operators import PybindChoices as PybindChoices
 from .pybind_operators import PybindOperator as PybindOperator

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .chosen import of_name
+from .patterns import of_name
 from .pybind_found import FoundFunction
 from .pybind_signatures import Argument, Signature, signatures
 from .pybind_types import UnknownTypeError, is_number, is_tensor, schema_default, schema_results, schema_type

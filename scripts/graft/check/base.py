@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.callers import demangled, direct_callers
-from ..codegen.known import known_operators, known_tags
+from ..codegen.base_operators import known_operators, known_tags
 from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
 from ..inputs.cplusplus import Definition, read_text
 from ..inputs.entries import fields_of, texts_of_entries

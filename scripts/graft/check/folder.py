@@ -8,7 +8,6 @@ import os
 import re
 from pathlib import Path
 
-from ..inputs.elsewhere import SOURCE_SUFFIXES
 from ..inputs.includes import INCLUDE
 from ..inputs.native import (
     DOCS,
@@ -23,6 +22,7 @@ from ..inputs.native import (
     NativeFolders,
 )
 from ..inputs.python_names import names_defined, names_needed, names_needed_at_import
+from ..inputs.unread import SOURCE_SUFFIXES
 from . import Findings, nearest
 from .decompositions import check_decompositions
 

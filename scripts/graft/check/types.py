@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..codegen.known import known_operators
+from ..codegen.base_operators import known_operators
 from ..codegen.torchgen import (
     Argument,
     FunctionSchema,

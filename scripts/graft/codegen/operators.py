@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..inputs.entries import Entry, fields_of, texts_of_entries
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 from . import torchgen
-from .known import known_operators, known_tags
+from .base_operators import known_operators, known_tags
 from .torchgen import (
     DifferentiabilityInfo,
     DispatchKey,

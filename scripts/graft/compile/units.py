@@ -15,8 +15,8 @@ from ..inputs.includes import text_with_headers
 from ..inputs.native import NativeFiles, NativeFolders
 from ..inputs.registered import registrations
 from ..inputs.toolchain import Toolchain
+from .header_views import Views
 from .nvcc import DEFINITIONS, Nvcc, sources_for_cuda
-from .views import Views
 
 # Folders of headers: the native folder's, at its path in PyTorch; new operators'; those that wheels lack; the base's.
 INCLUDES = (

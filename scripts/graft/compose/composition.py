@@ -18,9 +18,9 @@ from ..compile.extensions import NO_EXTENSIONS, Extensions
 from ..compile.manifest import Outside
 from ..core.errors import UsageError
 from ..core.files import files_below
-from ..inputs.elsewhere import SOURCE_SUFFIXES
 from ..inputs.native import NativeFolders
 from ..inputs.patches import ADDED
+from ..inputs.unread import SOURCE_SUFFIXES
 from .appending import appended_texts, behind, files_extended, our_files
 from .docs import docstring, insert_classes, insert_functions, with_docstring
 

@@ -20,7 +20,7 @@ from ..core.files import files_below
 from ..inputs.snapshot import Snapshot
 from .appending import appended_texts, files_extended
 from .composition import ANNOTATED, Composition, Made
-from .facts import facts_of
+from .inlined import facts_of
 from .several import BUILDS, folder_of
 
 _CODECACHE = "torch/_inductor/codecache.py"

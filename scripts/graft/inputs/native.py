@@ -14,11 +14,11 @@ from pathlib import Path
 from ..core import folders
 from ..core.errors import UsageError
 from .comments import without_comments
-from .elsewhere import sources_elsewhere
 from .entries import RELEASES, Entry, Report, read_entries
 from .includes import PLACE, included, texts_in
 from .releases import is_for
 from .settings import NO_SETTINGS, OF_TOOLS, Settings, settings_of
+from .unread import sources_elsewhere
 
 FUNCTIONS = Path(folders.FUNCTIONS)
 DERIVATIVES = Path(folders.DERIVATIVES)

@@ -17,9 +17,9 @@ from ..core.errors import UsageError
 from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, SEARCHED, SOURCES, Layout
 from .accepted import require_accepted, require_flags
-from .carried import carried
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
 from .native import INCLUDE, OVERLAY, SAMPLES, YAML, NativeFolders, load_natives, require_native, together
+from .packages import carried
 from .patches import Patch, load_series, pin_files
 from .pin import Pin, pin_of, unpinned_sha256
 from .registered import registrations

@@ -28,9 +28,9 @@ from ..core.wording import spelling
 from ..deliver.built import load_built
 from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
 from ..deliver.thin import requirement, write_wheel
-from ..inputs.carried import carried
 from ..inputs.includes import looked_for
 from ..inputs.native import FOLDERS, load_native
+from ..inputs.packages import carried
 from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
 from ..validation import complete, environment_of
 from ..verbs import thin_files

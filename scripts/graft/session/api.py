@@ -19,9 +19,9 @@ from ..core.extra_flags import ExtraFlags, extra_flags
 from ..core.layout import expanded
 from ..core.system_errors import refused
 from . import loads, watching
-from .around import in_terms_of_graft, outside, uncompiled
 from .builder import VARIABLE, build_elsewhere, required
 from .building import Wanted, find, wanted
+from .call_guards import in_terms_of_graft, outside, uncompiled
 from .contents import folder_with, require_name
 from .names import functions
 from .progress import Line, ipython

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..core.console import INFO, Listener, heard_by
 from ..core.errors import GraftError, UsageError
 from . import api, loads
-from .around import uncompiled
+from .call_guards import uncompiled
 from .cell import Cell
 
 
@@ -63,11 +63,11 @@ def load(
     include_paths: Sequence[str | Path] | None = None,
 ) -> api.Operators:
     """Load a cell. Pass messages to ``listener``, rewritten to name places in the cell."""
+    from .cell_messages import CellMessages
     from .inline import Texts  # slow to import
-    from .told import Told
 
     functions, derivatives, cpp = cell.functions, cell.derivatives, cell.cpp
-    told = Told(cell, Texts(functions, derivatives, cpp=cpp))
+    told = CellMessages(cell, Texts(functions, derivatives, cpp=cpp))
     try:
         # The listener is global. The lock keeps messages of other threads' loads from it.
         with loads.state().lock, heard_by(lambda level, text: listener(level, told.of(text))):

@@ -17,11 +17,11 @@ from ..core.console import WARNING, say
 from ..core.errors import UsageError
 from ..deliver.shipped import publish
 from . import caches, checkpoints, compiled, names
-from .around import uninterrupted, wait_for_imports
-from .behind import Hooks, Texts
+from .call_guards import uninterrupted, wait_for_imports
 from .copies import copy_of
 from .inherited import name_to_children, of_parent
 from .library import Loads
+from .text_hooks import Hooks, Texts
 
 _STATE = "_graft_loads"
 

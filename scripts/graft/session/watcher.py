@@ -18,7 +18,7 @@ from ..core.bugs import expected
 from ..core.console import heard_by
 from ..core.files import write_atomically
 from ..core.process import end_with_parent
-from ..inputs.saves import PAUSE, settled, states
+from ..inputs.watch import PAUSE, settled, states
 from .building import Wanted, build
 
 

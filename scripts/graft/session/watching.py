@@ -16,10 +16,10 @@ from ..core.console import WARNING, say
 from ..core.files import write_atomically
 from ..core.layout import HOME, PACKAGES
 from ..core.process import environment, python_path
-from ..inputs.saves import states
+from ..inputs.watch import states
 from . import loads
-from .around import outside, trace
 from .building import Wanted
+from .call_guards import outside, trace
 
 _FOLDER = HOME / "watches"
 

@@ -19,7 +19,7 @@ _EXCERPT = re.compile(r"( *(\d*) \| )(.*)")
 
 
 @dataclass(frozen=True)
-class Told:
+class CellMessages:
     """Rewrites messages about the files made from a cell.
 
     Args:
