@@ -7,10 +7,10 @@ because an operator's registrations depend on the other operators, and then writ
 * headers for the merged set, where they differ from the base's,
 * sources for the new operators only.
 
-``torchgen`` is the only module that imports torchgen; compare it with each new release. ``base_operators`` has those of
-PyTorch, ``operators`` the merged ones. ``headers``, ``sources``, ``rules`` and ``bindings`` write C++; ``describe`` writes
-the ``description`` that the rest of the builder reads. ``lists`` extends torchgen's lists of names. ``show`` generates for
-one operator, to be read.
+``torchgen`` is the only module that imports torchgen; compare it with each new release. ``base_operators`` has those
+of PyTorch, ``operators`` the merged ones. ``headers``, ``sources``, ``rules`` and ``bindings`` write C++; ``describe``
+writes the ``description`` that the rest of the builder reads. ``lists`` extends torchgen's lists of names. ``show``
+generates for one operator, to be read.
 """
 
 # Generated files: parts of headers for the compilers, and the description of the operators.
