@@ -382,6 +382,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 }
 
 
+@pytest.mark.slow
 def test_source_tree(installed: Environment, tmp_path: Path) -> None:
     tree, ops = write(tmp_path / "tree", LATE), tmp_path / "late_ops"
     subprocess.run(["git", "init", "--quiet", tree], check=True)

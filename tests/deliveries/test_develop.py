@@ -159,6 +159,7 @@ def test_mistakes_leave_what_was_there(developed: Environment, folder: Path) -> 
     assert developed.print(CLIPPED) == AS_WRITTEN
 
 
+@pytest.mark.slow
 def test_uninstalled_torch_is_noticed(stock: Environment, folder: Path, tmp_path: Path) -> None:
     other = stock.copied_to(tmp_path / "environment")
     make("develop", other, "--native", folder)

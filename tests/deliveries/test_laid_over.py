@@ -100,6 +100,7 @@ def test_header_is_that_of_all_that_includes_it(stock: Environment, derived: Der
             (derived.folder / name).unlink()
 
 
+@pytest.mark.slow
 def test_generated_code_has_it_too_and_errors_name_the_checkout_s_files(stock: Environment, derived: Derived) -> None:
     derived.lay_over([RESIZE], MARK, f"{MARK}\n#error laid over\n")
     said = make("develop", stock, "--native", derived.folder, is_right=False)

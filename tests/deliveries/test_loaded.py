@@ -197,7 +197,7 @@ def test_operator_of_pytorch_is_refused(session: Session, where: Path) -> None:
     assert session.value("round(torch.tanh(torch.tensor(5.)).item(), 2)") == 1.0
 
 
-@pytest.fixture(scope="module", params=["develop", "thin wheel"])
+@pytest.fixture(scope="module", params=["develop", pytest.param("thin wheel", marks=pytest.mark.slow)])
 def beside(request: pytest.FixtureRequest, environment: Environment, where: Path) -> Iterator[Session]:
     """A session whose torch has an operator by another delivery."""
     delivered = Folder(where / "delivered", SMALL).path

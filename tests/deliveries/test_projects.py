@@ -97,6 +97,7 @@ def test_edited_kernel_is_compiled_at_the_next_import(developer: Developer, proj
     edit(project, ".tanh().add(1)", ".tanh()")
 
 
+@pytest.mark.slow
 def test_headers_that_no_folder_of_the_build_has(developer: Developer, project: Path, tmp_path: Path) -> None:
     """One elsewhere, and one in a folder that is read once a source asks for it."""
     elsewhere, asked = tmp_path / "added.h", project / "native/lib/opt.h"

@@ -245,7 +245,8 @@ def test_copy_of_the_library_names_both_files(both: Environment, tmp_path: Path)
     assert said.startswith(f"torch: {copy} cannot be loaded: it is a copy of {library.strip()}, which is loaded"), said
 
 
-@pytest.mark.parametrize("name", ["clip_ops", pytest.param("rolled_ops", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["clip_ops", "rolled_ops"])
 def test_operators_of_develop_are_taken_instead_of_a_wheel_s(
     both: Environment, rolled: Path, tmp_path: Path, name: str
 ) -> None:

@@ -88,7 +88,9 @@ def test_text_of_a_module_that_another_text_imports_is_undone(where: Path) -> No
         assert session.value(has_entry) is False
 
 
-@pytest.mark.parametrize("is_first", [False, True], ids=["loaded later", "loaded first"])
+@pytest.mark.parametrize(
+    "is_first", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["loaded later", "loaded first"]
+)
 def test_pointwise_operators_are_sharded(where: Path, is_first: bool) -> None:
     """DTensor registers them when it is imported. It never shards keyword-only tensors again."""
     folder = Folder(where / "pointwise/scaled", SCALED).path

@@ -128,6 +128,7 @@ def test_library_of_its_own_has_the_edited_code(session: Session, folder: Folder
     assert session.value("torch.twice(x).tolist()") == [2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_library_of_its_own_adds_a_kernel_to_the_folders_operator(session: Session, folder: Folder) -> None:
     own = OWN_LIBRARY[: OWN_LIBRARY.index("TORCH_LIBRARY(")]
     folder.add("Own.cpp", own + 'TORCH_LIBRARY_IMPL(aten, SparseCPU, m) {\n  m.impl("twice", tripled);\n}\n')
