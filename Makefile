@@ -41,7 +41,7 @@ thin-wheel: ## build the operators, or what SOURCE changes, as a small wheel NAM
 check: ## find errors in NATIVE, or in what SOURCE changes, without building
 	$(graft)
 show: ## show what is generated for the operators of the name OP, of NATIVE or PyTorch's own; ARGS=VariableType.cpp: the code
-	$(run) graft show $(OP) $(ARGS)
+	$(run) graft show "$$OP" $(ARGS)
 check-source: ## compile what the operators add to PyTorch's source tree, with its own build
 	$(graft)
 check-cuda: ## compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed

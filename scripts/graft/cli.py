@@ -18,6 +18,7 @@ from .core.bugs import say_error, traced
 from .core.environments import command_on
 from .core.errors import RefusedError, UsageError
 from .core.files import delete, write_atomically
+from .core.folders import is_native
 from .core.layout import BYTECODE, IS_CHECKOUT, REPOSITORY, expanded
 from .core.make import changes_folder, command_of_make
 from .core.pythons import find_python, probed
@@ -226,7 +227,8 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
         spelled[name] = (option.word if IS_CHECKOUT else option.variable) if flag is None else option.flag
     _require_absolute({spelled[name]: texts[name] for name in _PATHS if texts[name] != OPTIONS[name].default})
     request = request_of(texts, spelled)
-    if chosen.is_live(request) and texts["native"] == OPTIONS["native"].default:
+    is_optional = chosen.is_live(request) or (chosen.name == "show" and not all(map(is_native, request.native)))
+    if is_optional and texts["native"] == OPTIONS["native"].default:
         request = replace(request, native=())
     return chosen, request, given
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,9 +60,11 @@ def test_pauses_follow_the_time_that_a_look_takes(clock: list[float]) -> None:
 
 def test_same_time_and_size_are_another_state(tmp_path: Path) -> None:
     """As of a tool that restores the modification time of what it writes."""
-    (tmp_path / "native_functions.yaml").write_text("[]\n")
-    before = states([tmp_path])
+    file = tmp_path / "native_functions.yaml"
+    file.write_text("[]\n")
+    before, times = states([tmp_path]), file.stat()
     new = tmp_path / "new"
     new.write_text("{}\n")
+    os.utime(new, ns=(times.st_atime_ns, times.st_mtime_ns))
     new.replace(tmp_path / "native_functions.yaml")
     assert states([tmp_path]) != before

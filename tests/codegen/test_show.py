@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
+import pickle
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from graft.base.base import run_with_torchgen
 from graft.codegen.__main__ import generate
 from graft.codegen.headers import GUARD_CLOSE, GUARD_OPEN
 from graft.codegen.show import show
@@ -15,6 +18,7 @@ from graft.core.errors import BuildError, UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.native import load_natives
 from graft.show import code_of
+from helpers import write
 
 NATIVE = REPOSITORY / "native"
 
@@ -68,16 +72,55 @@ def test_operators_are_described(base: Path, tmp_path: Path) -> None:
     assert (functional["delegate"], out["kernels"]) == ("twice_plus.out", {"twice_plus_out": ["CPU", "CUDA"]})
 
 
-def test_replaced_formula_is_the_one_that_is_shown(base: Path, tmp_path: Path) -> None:
-    native = tmp_path / "native"
-    native.mkdir()
-    (native / "derivatives.yaml").write_text(
-        "- name: relu(Tensor self) -> Tensor\n  replace: true\n  self: 17 * grad\n", encoding="utf-8"
-    )
+REPLACING = {
+    "derivatives.yaml": "- name: relu(Tensor self) -> Tensor\n  replace: true\n  self: 17 * grad\n",
+    "native_functions.yaml": (
+        "- func: relu(Tensor self) -> Tensor\n  replace: true\n  variants: function, method\n"
+        "  dispatch:\n    CPU: my_relu\n"
+    ),
+}
+
+
+def test_what_replaces_pytorch_s_is_shown_instead(base: Path, tmp_path: Path) -> None:
+    native = write(tmp_path / "native", REPLACING)
     answer = shown(base, "relu", tmp_path / "shown", native)
-    files = [path for path, *_ in answer["files"] if path.endswith("autograd/Functions.cpp")]
-    assert any("17 * grad" in (tmp_path / "shown" / path).read_text(encoding="utf-8") for path in files)
-    assert answer["operators"][0]["formula"] == f"{native / 'derivatives.yaml'}:1"
+    (formula,) = [each for each in answer["files"] if each[0].endswith("autograd/Functions.cpp")]
+    assert "17 * grad" in (tmp_path / "shown" / formula[0]).read_text(encoding="utf-8")
+    assert formula[2].endswith("; in place of PyTorch's")
+    (kernel,) = [each for each in answer["files"] if each[0].endswith("RegisterCPU.cpp")]
+    assert "my_relu" in (tmp_path / "shown" / kernel[0]).read_text(encoding="utf-8")
+    relu = answer["operators"][0]
+    assert relu["formula"] == f"{native / 'derivatives.yaml'}:1"
+    assert relu["kernels"] == {"my_relu": ["CPU"]}
+
+
+@pytest.mark.parametrize(
+    "name", ["relu_", "aten.relu", "torch.ops.aten.relu.default", "torch._C._nn.relu", "torch.Tensor.relu", " at::relu"]
+)
+def test_name_may_be_spelled_in_each_way(base: Path, tmp_path: Path, name: str) -> None:
+    described = shown(base, name, tmp_path)["operators"]
+    assert [each["schema"].partition("(")[0] for each in described] == ["aten::relu", "aten::relu_", "aten::relu.out"]
+    assert [each["node"] for each in described] == ["ReluBackward0", "ReluBackward0", ""]
+    assert described[0]["formula"] == described[1]["formula"] != ""
+
+
+@pytest.mark.parametrize("name", ["add", "t", "sum"])
+def test_first_lines_are_about_the_operator(base: Path, tmp_path: Path, name: str) -> None:
+    """And not about another whose name contains it, or what templates say."""
+    files = shown(base, name, tmp_path)["files"]
+    lines = {path: (tmp_path / path).read_text(encoding="utf-8").splitlines()[line - 1] for path, line, _ in files}
+    found = [each for each in lines.values() if not re.search(rf"{name}(?![a-z0-9])|{name.capitalize()}Backward", each)]
+    assert found == []
+    assert not [each for path, each in lines.items() if "/Register" in path and each.lstrip().startswith("//")]
+
+
+def test_mistake_has_its_place(base: Path, tmp_path: Path) -> None:
+    native = write(tmp_path / "native", {"native_functions.yaml": "- func: mine(Tensr self) -> Tensor\n"})
+    note = tmp_path / "natives"
+    note.write_bytes(pickle.dumps(load_natives([native])))
+    done = run_with_torchgen(base, "graft.codegen.show", base, note, "relu", tmp_path / "shown")
+    what = json.loads(done.stdout.splitlines()[-1])["error"]["what"]
+    assert f"{native / 'native_functions.yaml'}:1" in what and "Tensr" in what
 
 
 def test_unknown_name_has_those_that_are_near(base: Path, tmp_path: Path) -> None:

@@ -163,7 +163,6 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LACKS = "this needs xop, which this processor lacks: csrc/once.cpp was compiled for it (cpu-flags in pyproject.toml)"
 
 
-@pytest.mark.slow
 def test_thin_wheel(native: Path, stock: Environment, tmp_path: Path) -> None:
     said = make("thin-wheel", stock, "--pin", "installed", "--native", native, "--name", "field", "--out", tmp_path)
     for name in ("field_inner", "field_outer"):

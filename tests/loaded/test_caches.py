@@ -20,7 +20,7 @@ def empties(function):
 
 found = {
     f"{module}.{name}": _found(importlib.import_module(module), name)
-    for module, names in private_names.caches().items() for name in names
+    for module, names in private_names.caches(torch.__version__).items() for name in names
 }
 """
 

@@ -26,6 +26,7 @@ from ..codegen.torchgen import SKIP_PYTHON_BINDINGS, BaseTy
 from ..core.errors import Finding
 from ..core.files import lay_out_files
 from ..inputs.cplusplus import is_keyword
+from ..inputs.entries import lines_of_operators
 from ..inputs.native import DERIVATIVES, FUNCTIONS, load_natives
 from .adopt_options import FILE
 from .forwards import files_of
@@ -100,11 +101,11 @@ def _used(folder: Path, base: BaseOperators, plan: list[Adopted]) -> list[tuple[
 def _refused(texts: dict[str, str], folder: Path, base: BaseOperators) -> dict[str, Finding]:
     """Check the files like those of any native folder. Return the first error of each entry, by operator."""
     lay_out_files(folder, {name: text.encode() for name, text in texts.items()})
-    natives = load_natives([folder])
-    entries = {folder / file: natives.entries(file) for file in (FUNCTIONS, DERIVATIVES)}
+    # Also where YAML cannot be read.
+    places = {folder / file: lines_of_operators(folder / file) for file in (FUNCTIONS, DERIVATIVES)}
     refused: dict[str, Finding] = {}
-    for finding in sorted(check(natives, base).errors):
-        above = [each.operator for each in entries.get(finding.file, ()) if each.line <= finding.line]
+    for finding in sorted(check(load_natives([folder]), base).errors):
+        above = [name for name, line in places.get(finding.file, {}).items() if line <= finding.line]
         if not above:
             raise AssertionError(f"an adopted folder has an error: {finding}")
         refused.setdefault(above[-1], finding)

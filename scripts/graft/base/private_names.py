@@ -26,7 +26,7 @@ from .base import Base
 # or replaced. BINDING: a name in torch._C, which has no source. MEMBER: a member of a C++ class.
 CACHE, PYTHON, BINDING, MEMBER = "cache", "name", "binding", "member"
 
-# The oldest release with a pin.
+# The oldest release with a wheel that a pin names.
 _FIRST = "2.11"
 
 
@@ -116,6 +116,9 @@ PRIVATE = (
     Private("_ops.py", PYTHON, "all operators", "get_cached_ops _OpNamespace _higher_order_ops"),
     Private("_ops.py", PYTHON, "what a packet has", "OpOverloadPacket._op OpOverloadPacket._qualified_op_name"),
     Private("_ops.py", PYTHON, "its overloads", "OpOverloadPacket._dir OpOverloadPacket._overload_names"),
+    Private("_ops.py", PYTHON, "the names of a namespace", "_OpNamespace._dir"),
+    Private("_ops.py", PYTHON, "kernels in Python", "OperatorBase.py_kernels OperatorBase.python_key_table"),
+    Private("_ops.py", PYTHON, "likewise", "OperatorBase.functorch_table"),
     Private("_ops.py", PYTHON, "what an overload calls", "OpOverload._op OpOverload._op_dk OpOverload._schema"),
     Private("_ops.py", PYTHON, "remembers kernels; emptied", "OperatorBase._dispatch_cache"),
     Private("jit/_builtins.py", PYTHON, "TorchScript finds functions by it", "_register_builtin"),
@@ -134,14 +137,15 @@ PRIVATE = (
         *("include/ATen/core/dispatch/Dispatcher.h", MEMBER, "the dispatcher's operators; exchanged"),
         "operatorLookupTable_ operatorDef_",
     ),
+    Private("include/torch/library.h", MEMBER, "a kernel that a source registers, and its key", "func_ dispatch_key_"),
 )
 
 
-def caches() -> dict[str, list[str]]:
-    """Return the caches that are emptied, by module."""
+def caches(version: str) -> dict[str, list[str]]:
+    """Return the caches to clear in a release, by module."""
     found: dict[str, list[str]] = {}
     for each in PRIVATE:
-        if each.kind == CACHE:
+        if each.kind == CACHE and Version(version) >= Version(each.since):
             found.setdefault(each.module, []).extend(each.names)
     return found
 
@@ -162,7 +166,7 @@ def lacking(torch: Path, version: str, private: Sequence[Private] = PRIVATE) -> 
 def _has(torch: Path, private: Private, names: str) -> bool:
     """Return whether a file has one of the ``names``, which are separated by bars."""
     if private.kind == BINDING:
-        return any(f"\0{name}\0".encode() in _library(torch) for name in names.split("|"))
+        return any(f"{name}\0".encode() in _library(torch) for name in names.split("|"))
     path = torch / private.file
     if not path.is_file():
         return False

@@ -21,8 +21,8 @@ from ..inputs.entries import places_of_operators
 from ..inputs.helpers import helpers_of
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
-from . import KERNELS, rules
-from .__main__ import generate_replacements, generate_sources, load_operators
+from . import KERNELS, REPLACED, rules
+from .__main__ import explained, generate_replacements, generate_sources, load_operators, names_file
 from .describe import describe
 from .description import NAMESPACES
 from .operators import Operators, Replacements, Selection
@@ -68,6 +68,12 @@ _NOT_SHOWN = re.compile(r"/narrow/|/templates/|/merged/|^/include/|/(library|for
 _BY_HAND = re.compile(r"OfAdded|/RegisterWriting\.cpp$")
 
 
+# What may stand before the name of an operator in Python and C++.
+_OWNER = r"(?:torch\.ops\.)?aten\.|torch\._C\.\w+\.|(?:torch\.)?(?:Tensor|nn\.functional)\.|torch\.|a(?:t|ten)::"
+# Includes, and comments but those with a schema.
+_ASIDE = re.compile(r"\s*(?:#\s*include|//(?!.*\baten::))")
+
+
 def show(base: Path, natives: NativeFolders, name: str, out: Path) -> dict[str, Any]:
     """Generate the operators of a name below ``out``. Return their descriptions, and those of the files.
 
@@ -89,28 +95,32 @@ def show(base: Path, natives: NativeFolders, name: str, out: Path) -> dict[str, 
     # The generators treat these operators as new ones.
     operators.new = Selection(operators, chosen)
     generate_sources(operators, rules.read_policies(natives), output, output, KERNELS)
-    of_kernels, of_formulas = (
-        Selection(part.whole, [f for f in part.functions if f in operators.new])
-        for part in (replaced.kernels, replaced.formulas)
-    )
-    if of_kernels.functions or of_formulas.functions:
-        generate_replacements(operators, Replacements(of_kernels, of_formulas), base, output, KERNELS)
+    ours = Replacements(_both(replaced.kernels, operators.new), _both(replaced.formulas, operators.new))
+    if ours.kernels.functions or ours.formulas.functions:
+        generate_replacements(operators, ours, base, output, KERNELS)
     for namespace, hints in describe(operators.new).hints.items():
         stub = next(each.stub for each in NAMESPACES if each.name == namespace) or f"torch/_C/_{namespace}.pyi"
         output.write(stub, "\n".join(text for of_name in hints.values() for text in of_name))
     output.prune()
-    names = [name for name in map(Path.as_posix, output.names) if is_new or not _BY_HAND.search(f"/{name}")]
     root = chosen[0].root_name
+    names = set(map(Path.as_posix, output.names))
+    names -= set() if is_new else {name for name in names if _BY_HAND.search(f"/{name}")}
+    # The folder's take the place of PyTorch's.
+    names -= {name.replace(f"units/{REPLACED}/", f"units/{root}/") for name in names if REPLACED in name}
     found = sorted(each for each in (_found(output, name, root) for name in names) if each)
     return {
-        "operators": [*_described(operators, base, natives)],
+        "operators": [*_described(operators, ours, base, natives)],
         "files": [(name, line, purpose) for _, name, line, purpose in found],
     }
 
 
+def _both(some: Selection, others: Selection) -> Selection:
+    return Selection(some.whole, [f for f in some.functions if f in others])
+
+
 def _chosen(operators: Operators, name: str) -> list[NativeFunction]:
     """Return all operators with the root name of the operator ``name``."""
-    short = re.sub(r"^(torch\.ops\.aten\.|(torch\.)?(Tensor|nn\.functional)\.|torch\.|at::|aten::)", "", name.strip())
+    short = re.sub(rf"^(?:{_OWNER})", "", name.strip()).removesuffix(".default")
     spellings = {short, short.replace(".", "_")}
     found = [f for f in operators.functions if spellings & {str(f.func.name), str(f.func.name.name), f.root_name}]
     if not found:
@@ -121,24 +131,28 @@ def _chosen(operators: Operators, name: str) -> list[NativeFunction]:
     return [f for f in operators.functions if f.root_name == found[0].root_name]
 
 
-def _described(operators: Operators, base: Path, natives: NativeFolders) -> Iterator[dict[str, Any]]:
-    """Yield each operator's schema, entry, formula and kernels."""
+def _described(
+    operators: Operators, replaced: Replacements, base: Path, natives: NativeFolders
+) -> Iterator[dict[str, Any]]:
+    """Yield each operator's schema, entry, formula and kernels: those of a native folder, if it replaces PyTorch's."""
     places: list[dict[str, str]] = []
     for file in (FUNCTIONS, DERIVATIVES):
         ours = {each.operator: f"{each.file}:{each.line}" for each in natives.entries(file)}
         places.append(places_of_operators(base / PACKAGED[file] / file) | ours)
+    every = [*operators.new.with_infos, *replaced.formulas.with_infos]
+    infos = {str(each.func.func): info for each in every for info in (each.info or {}).values()}
     for f in operators.new.functions:
+        whole = replaced.kernels.whole if f in replaced.kernels else operators
         kernels: dict[str, list[str]] = {}
-        for key, index in operators.backend_indices.items():
+        for key, index in whole.backend_indices.items():
             if kernel := index.get_kernel(f):
                 kernels.setdefault(kernel.kernel, []).append(str(key))
-        info = next((info for each, info in operators.new.infos.items() if each == f.func), {})
-        nodes = [each.op for each in info.values() if each.op]
+        info = infos.get(str(f.func))
         yield {
             "schema": f"{f.namespace}::{f.func}",
             "entry": places[0].get(str(f.func.name), "generated by torchgen"),
-            "formula": places[1].get(str(f.func.name), ""),
-            "node": nodes[0] if nodes else "",
+            "formula": places[1].get(str(info.func.func.name), "derived by torchgen") if info else "",
+            "node": (info.op or "") if info else "",
             "kernels": kernels,
             "delegate": str(f.structured_delegate or ""),
         }
@@ -150,13 +164,15 @@ def _found(output: Output, name: str, root: str) -> tuple[int, str, int, str] | 
     """
     if _NOT_SHOWN.search(f"/{name}"):
         return None
-    about = re.compile(rf"(?!\s*#\s*include).*({root}|{_camel(root)})", re.I)
+    called = rf"(?<![A-Za-z0-9_])(?:THPVariable_|structured_|wrapper_\w*_)?{root}(?![A-Za-z0-9])"
+    about = re.compile(rf"{called}|\b{_camel(root)}\w*Backward")
     numbered = enumerate(output.read(name).splitlines(), 1)
-    if not (line := next((number for number, text in numbered if about.match(text)), 0)):
+    if not (line := next((number for number, text in numbered if about.search(text) and not _ASIDE.match(text)), 0)):
         return None
     for place, (pattern, purpose) in enumerate(_PURPOSES):
         if found := re.search(f"(?:{pattern.replace('{op}', root)})$", f"/{name}"):
-            return place, name, line, purpose.format(op=root, **found.groupdict())
+            instead = "; in place of PyTorch's" if REPLACED in name else ""
+            return place, name, line, purpose.format(op=root, **found.groupdict()) + instead
     raise AssertionError(name)  # the last pattern matches
 
 
@@ -168,7 +184,13 @@ def _camel(name: str) -> str:
 if __name__ == "__main__":
     gc.disable()  # the process ends soon, so nothing needs to be freed
     base_tree, note, wanted, folder = sys.argv[1:]
+    folders = saved_natives(note)
     try:
-        print(json.dumps(show(Path(base_tree), saved_natives(note), wanted, Path(folder))))
+        print(json.dumps(show(Path(base_tree), folders, wanted, Path(folder))))
     except BuildError as error:
         print(json.dumps({"error": vars(error)}))
+    except Exception as error:  # torchgen raises AssertionError, ValueError or KeyError
+        message = explained(str(error), folders)
+        if not names_file(message, folders):
+            raise
+        print(json.dumps({"error": vars(BuildError(message, todo="`make check` says what to write"))}))

@@ -299,8 +299,15 @@ def operator_of(text: str) -> str:
     return text.partition(": ")[2].partition("(")[0].strip()
 
 
-def places_of_operators(path: Path) -> dict[str, str]:
-    """Return ``file:line`` of each operator in a native_functions.yaml or derivatives.yaml, which may not exist."""
+def lines_of_operators(path: Path) -> dict[str, int]:
+    """Return the line of each operator in a native_functions.yaml or derivatives.yaml. The file need not exist, nor be
+    valid YAML.
+    """
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     entries = ((re.match(r"\s*- (?:func|name):\s*['\"]?([\w.]+)\(", line), n) for n, line in enumerate(lines, 1))
-    return {entry[1]: f"{path}:{number}" for entry, number in entries if entry}
+    return {entry[1]: number for entry, number in entries if entry}
+
+
+def places_of_operators(path: Path) -> dict[str, str]:
+    """Return ``file:line`` of each operator, as ``lines_of_operators`` finds it."""
+    return {name: f"{path}:{line}" for name, line in lines_of_operators(path).items()}

@@ -112,7 +112,10 @@ def find(what: Wanted) -> Path | Snapshot:
 
 def build(what: Wanted, snapshot: Snapshot | None = None) -> Path:
     """Build what is out of date, by default from the sources as they are now. Return the folder of the build."""
-    return run(what.delivery, what.request, snapshot).path
+    delivery = what.delivery
+    # The process that took it may have another GRAFT_HOME, or older code, on which its hashes depend.
+    snapshot = replace(snapshot, work=delivery.layout.work) if snapshot else None
+    return run(delivery, what.request, snapshot).path
 
 
 def _architectures(torch: Any) -> str:

@@ -23,7 +23,7 @@ def forget(operators: Iterable[str] | None) -> None:
     import torch
 
     bases = None if operators is None else {_base(name) for name in operators}
-    for module, names in private_names.caches().items():
+    for module, names in private_names.caches(torch.__version__).items():
         for name in names if module in sys.modules else ():
             _clear(_found(sys.modules[module], name))
     for op in torch._ops.get_cached_ops():

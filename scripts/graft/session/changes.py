@@ -61,13 +61,16 @@ class Changes:
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
-        """Record what the body changes. If it raises, undo everything recorded since the last ``undo``."""
+        """Record what the body changes. If it raises, undo everything recorded since the last ``undo``; in an import
+        that pauses another recording of this object, only what the body changed.
+        """
         with contextlib.ExitStack() as stack:
             if self._stack:
                 stack.enter_context(self._stack[-1]._paused())
             else:
                 stack.enter_context(_watched_imports())
                 stack.enter_context(_watched_libraries())
+            begun = (len(self._made), len(self._libraries)) if self in self._stack else (0, 0)
             self._stack.append(self)
             stack.callback(self._stack.pop)
             self._thread = threading.get_ident()
@@ -76,7 +79,7 @@ class Changes:
                 yield
             except BaseException:
                 self._collect()
-                self.undo()
+                self._undo_since(*begun)
                 raise
             finally:
                 self._collect()
@@ -89,14 +92,19 @@ class Changes:
 
     def undo(self) -> None:
         """Undo the recorded changes, the last one first. Skip values that other code has changed since."""
-        made, self._made = self._made, []
-        for undo in reversed(made):
+        self._undo_since(0, 0)
+
+    def _undo_since(self, made: int, libraries: int) -> None:
+        """Undo the changes, and release the libraries, behind the first ones."""
+        gone, self._made = self._made[made:], self._made[:made]
+        for undo in reversed(gone):
             undo()
-        _forget_copies(made)
-        for library in reversed(self._libraries):
+        _forget_copies(gone)
+        released, self._libraries = self._libraries[libraries:], self._libraries[:libraries]
+        for library in reversed(released):
             _destroy(library)
-        self._libraries.clear()
-        self._stand_ins.clear()
+        left = {id(library) for library in self._libraries}
+        self._stand_ins = {key: pair for key, pair in self._stand_ins.items() if id(pair[1]) in left}
         _clear_dispatch_caches()
 
     def _collect(self) -> None:
