@@ -45,7 +45,7 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
     if not request.pin:
         request = _with_default_pin(verb, request)
     _check(verb, request)
-    is_listing = getattr(own, "are_files_listed", False)
+    is_listing = getattr(own, "list", False)
     if verb.pin not in (FOUND, THERE, LAST) or request.build != GRAFT or request.pin == INSTALLED or is_listing:
         return request
     if request.pin:
