@@ -193,7 +193,7 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
     found = list(filter(None, (described(full, library) for full in new)))
     for each in found:
         has_gradient = any(key.startswith("Autograd") for key in each["keys"])
-        if has_gradient and beside("chosen").is_named(each["name"].rpartition("::")[2], request["own"]):
+        if has_gradient and beside("patterns").is_named(each["name"].rpartition("::")[2], request["own"]):
             each["formula"] = beside("formulas").formula_of(each["name"], each["overload"])
     return {
         "torch": torch.__version__,
