@@ -38,6 +38,7 @@ def test_headers_of_pytorch_s_operators_are_those_of_its_wheel(base: Path, tmp_p
         theirs = (base / path).read_text(encoding="utf-8").removeprefix(GUARD_OPEN).removesuffix(GUARD_CLOSE)
         assert (tmp_path / path).read_text(encoding="utf-8") == theirs
     assert not [purpose for _, _, purpose in answer["files"] if "batching rule" in purpose]  # theirs are by hand
+    assert all(purpose for _, _, purpose in answer["files"])
 
 
 def test_code_of_own_operator_is_that_of_a_build(base: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ _PURPOSES = (
     (r"/BatchRulesOfAdded\w+\.cpp", "the batching rule, for vmap"),
     (r"/RegisterFunctionalization\.cpp", "the kernel that removes writes and views from graphs"),
     (r"/ViewMetaClasses\.(cpp|h)", "how functionalization replays the view"),
-    (r"/AutocastOfAdded\w*\.cpp", "the kernel for autocast"),
+    (r"/RegisterAutocast\.cpp", "the kernel for autocast: casts arguments"),
     (r"/TraceType\.cpp", "the kernel for Tracer, which torch.jit.trace uses"),
     (r"/VariableType\.cpp", "the kernel for Autograd: makes the node, and calls the next kernel"),
     (r"/generated/Functions\.h", "the autograd node: what it saves"),
