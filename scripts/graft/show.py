@@ -40,10 +40,10 @@ def show(request: Request, own: argparse.Namespace) -> None:
         answer = json.loads(done.stdout.splitlines()[-1])
     if "error" in answer:
         raise BuildError(**answer["error"])
-    say(code_of(folder, own.file, answer["files"]) if own.file else _table(folder, own.operator, answer))
+    say(text_in(folder, own.file, answer["files"]) if own.file else _table(folder, own.operator, answer))
 
 
-def code_of(folder: Path, name: str, files: list[tuple[str, int, str]]) -> str:
+def text_in(folder: Path, name: str, files: list[tuple[str, int, str]]) -> str:
     """Return the code of the generated files with this name, each from its first line about the operator.
 
     Raises:

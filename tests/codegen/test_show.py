@@ -17,7 +17,7 @@ from graft.codegen.show import show
 from graft.core.errors import BuildError, UsageError
 from graft.core.layout import REPOSITORY
 from graft.inputs.native import load_natives
-from graft.show import code_of
+from graft.show import text_in
 from helpers import write
 
 NATIVE = REPOSITORY / "native"
@@ -134,10 +134,10 @@ def test_unknown_name_has_those_that_are_near(base: Path, tmp_path: Path) -> Non
 
 def test_code_is_printed_from_its_first_line(base: Path, tmp_path: Path) -> None:
     answer = shown(base, "relu", tmp_path)
-    first, *code = code_of(tmp_path, "VariableType.cpp", answer["files"]).splitlines()
+    first, *code = text_in(tmp_path, "VariableType.cpp", answer["files"]).splitlines()
     assert first.startswith(f"// {tmp_path}/units/relu/autograd/VariableType.cpp:")
     assert code[0].startswith("at::Tensor relu(")
-    assert code_of(tmp_path, "VariableType", answer["files"]).splitlines()[1:] == code
+    assert text_in(tmp_path, "VariableType", answer["files"]).splitlines()[1:] == code
     with pytest.raises(UsageError, match="VariableTypes: no such file is generated") as error:
-        code_of(tmp_path, "VariableTypes", answer["files"])
+        text_in(tmp_path, "VariableTypes", answer["files"])
     assert difflib.get_close_matches("VariableTypes.cpp", error.value.todo.replace(",", "").split())

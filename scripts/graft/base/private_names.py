@@ -52,6 +52,11 @@ class Private:
     is_for_speed: bool = False
 
     @property
+    def consequence(self) -> str:
+        """What follows if a torch lacks one of them, for messages."""
+        return "compiled code may be slower" if self.is_for_speed else "graft.load refuses this release"
+
+    @property
     def names(self) -> list[str]:
         """The names."""
         return self.text.split()
@@ -191,9 +196,9 @@ def require_private_names(base: Base, note: Path) -> None:
     if note.is_file() and note.read_text(encoding="utf-8") == stamp:
         return
     faults = []
-    for private, line in told(base):
+    for private, line in missing_in(base):
         if private.is_for_speed:
-            say(f"{line}; compiled code may be slower", WARNING)
+            say(f"{line}; {private.consequence}", WARNING)
         else:
             faults.append(line)
     if faults:
@@ -205,7 +210,7 @@ def require_private_names(base: Base, note: Path) -> None:
     write_atomically(note, stamp)
 
 
-def told(base: Base) -> list[tuple[Private, str]]:
+def missing_in(base: Base) -> list[tuple[Private, str]]:
     """Return the ``Private`` of each name that a base lacks, with a message about the name."""
     found = lacking(base.tree / "torch", base.version)
     return [(each, f"torch {base.version}: {each.file} has no {name} ({each.purpose})") for each, name in found]

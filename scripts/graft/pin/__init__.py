@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from ..base.base import Base
 from ..base.fetch import get_base, in_name_of
-from ..base.private_names import told
+from ..base.private_names import missing_in
 from ..core.architecture import ARCHITECTURES
 from ..core.console import Steps, say
 from ..core.errors import UsageError
@@ -100,8 +100,8 @@ def make_pin(request: Request, patches: Path = OWN_PATCHES) -> None:
         written = [path for path, text in texts.items() if write_if_changed(path, text)]
     say(_report(pin, base, yaml.safe_load(texts[toolkits]), written))
     run(Wheel(replace(layout, out=layout.pin_build / "smallest")), replace(request, wheel=None))
-    for private, lack in told(base):
-        say(f"{lack}; {'compiled code may be slower' if private.is_for_speed else 'graft.load refuses this release'}")
+    for private, lack in missing_in(base):
+        say(f"{lack}; {private.consequence}")
     if written:
         then = "; then commit patches/" if IS_CHECKOUT else ""
         say(f"the smallest operator can be built; next: make test PIN={version}{then}")
