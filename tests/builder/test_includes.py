@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from graft.compile.header_views import Views
-from graft.inputs.includes import included, looked_for, search_flags, text_with_headers, texts_in
+from graft.cpp.includes import included, looked_for, search_flags, text_with_headers, texts_in
 from helpers import beside, write
 
 # Folders with a source A.cpp or others; a header called no... is not what is meant.

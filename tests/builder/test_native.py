@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from graft.core.errors import UsageError
+from graft.cpp.registrations import registrations
 from graft.inputs.native import load_native
-from graft.inputs.registered import registrations
 from helpers import beside, write
 
 CASES = beside(__file__)

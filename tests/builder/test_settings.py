@@ -11,8 +11,8 @@ from graft.core.architecture import require_program
 from graft.core.errors import GraftError, UsageError
 from graft.core.keys import KEYS, OF_EXTENSIONS
 from graft.core.layout import REPOSITORY
+from graft.cpp.includes import looked_for
 from graft.inputs.accepted import require_accepted, tell, tell_processors
-from graft.inputs.includes import looked_for
 from graft.inputs.native import load_native, load_natives
 from graft.inputs.settings import NO_SETTINGS, Settings, settings_of
 from graft.inputs.watch import states

@@ -22,7 +22,8 @@ from graft.check.functions import check_functions
 from graft.codegen import NO_CUDA
 from graft.core.errors import BuildError, Finding
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
-from graft.inputs.cplusplus import canonical, read_text
+from graft.cpp.functions import canonical
+from graft.cpp.sources import read_text
 from graft.inputs.entries import read_entries
 from graft.inputs.native import load_natives
 from graft.inputs.snapshot import take_snapshot

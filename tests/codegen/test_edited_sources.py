@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from edited_sources import EDITS, functions, sources
 from graft.checkout.code import Code
-from graft.checkout.statements import Kind, Statement, statements
+from graft.cpp.statements import Kind, Statement, statements
 
 # Functions of the file that call another one, at most: an edit that takes more has lost where a function ends.
 _MOST = 12

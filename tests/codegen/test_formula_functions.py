@@ -16,7 +16,7 @@ from graft.codegen.__main__ import generate_header_of_helpers
 from graft.codegen.operators import Operators, calls_of
 from graft.codegen.output import Output
 from graft.core.process import run
-from graft.inputs.cplusplus import read_text, without_functions
+from graft.cpp.sources import read_text, without_functions
 from graft.inputs.helpers import MANGLED, heads, helpers_of, is_same, name_in
 from graft.inputs.native import load_native, load_natives
 from helpers import write

@@ -12,7 +12,7 @@ from corpus import said_of
 from graft.check import Findings
 from graft.check.base import BaseOperators
 from graft.check.lookup import check_lookup
-from graft.inputs.cplusplus import read_text
+from graft.cpp.sources import read_text
 
 LOOKUP = Path(__file__).with_name("lookup")
 OPERATORS = "acos add.Tensor asin atan cat cosh cumsum digamma erf erfc exp eye log2 mm.out mul.Tensor neg relu sinh"

@@ -11,8 +11,8 @@ from asking import asked
 from checkout_repository import commit, of_2_6_0, run_git
 from graft.checkout.branch import import_branch
 from graft.core.layout import PACKAGES, REPOSITORY
+from graft.cpp.syntax import parse
 from graft.fork.apply import NATIVE, YAML_FILES
-from graft.inputs.cplusplus import parse
 from helpers import write
 from tree_sitter import Node
 from users import Environment, make

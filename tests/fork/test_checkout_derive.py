@@ -13,9 +13,9 @@ from graft.checkout.changed_entries import composite_name
 from graft.checkout.derive import derive
 from graft.checkout.operators import Operators
 from graft.checkout.repository import Repository
-from graft.checkout.statements import Kind, statements
 from graft.checkout.versions import WorkingTree
 from graft.core.errors import UsageError
+from graft.cpp.statements import Kind, statements
 from helpers import beside, compiled, git, write
 from small_tree import commit, repository
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from graft.core.layout import Layout
 from graft.fork.apply import HELPERS_HEADER, HELPERS_SOURCE, apply
-from graft.fork.helpers import statements
+from graft.fork.helpers import helpers_in
 from helpers import write
 from small_tree import commit_upstream, of_branch
 
@@ -48,7 +48,7 @@ def applied(tree: Path, layout: Layout, native: Path, files: dict[str, str]) -> 
 
 
 def codes(text: str) -> list[str]:
-    return [each.code for each in statements(text)]
+    return ["".join(each.tokens) for each in helpers_in(text)]
 
 
 def test_a_function_is_replaced_in_its_place(upstream: Path, layout: Layout, native: Path) -> None:

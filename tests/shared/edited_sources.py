@@ -8,7 +8,7 @@ from pathlib import Path
 
 from checkout_repository import NATIVE, of_2_6_0
 from graft.checkout.sources import FUNCTORCH, is_source, why_left
-from graft.checkout.statements import Kind, Statement, statements
+from graft.cpp.statements import Kind, Statement, statements
 
 # Returns the text of a file with an edit, and the function that changes.
 Edit = Callable[[str, random.Random], tuple[str, Statement]]

@@ -25,7 +25,7 @@ from ..codegen.output import Output
 from ..codegen.torchgen import SKIP_PYTHON_BINDINGS, BaseTy
 from ..core.errors import Finding
 from ..core.files import lay_out_files
-from ..inputs.cplusplus import is_keyword
+from ..cpp.syntax import is_keyword
 from ..inputs.entries import lines_of_operators
 from ..inputs.native import DERIVATIVES, FUNCTIONS, load_natives
 from .adopt_options import FILE

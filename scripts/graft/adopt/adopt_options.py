@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UsageError
-from ..inputs.cplusplus import is_keyword
+from ..cpp.syntax import is_keyword
 from ..inputs.pyproject import read_toml, tomllib
 
 FILE = "adopt.toml"

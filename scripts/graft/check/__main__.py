@@ -18,11 +18,11 @@ from ..codegen import KERNELS, MISSING, NO_CUDA
 from ..codegen.__main__ import generate, reported
 from ..codegen.rules import POLICIES
 from ..codegen.torchgen import SchemaKind
-from ..inputs.cplusplus import headers_laid_over, read_sources
 from ..inputs.entries import Place, compose, key_text, place_of
 from ..inputs.helpers import helpers_of
 from ..inputs.merge import read_added
 from ..inputs.native import AUTOCAST, DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
+from ..inputs.sources import headers_laid_over, read_sources
 from . import FOUND, Findings, line_of, nearest
 from .base import BaseOperators
 from .derivatives import check_derivatives

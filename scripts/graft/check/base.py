@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from ..base.callers import demangled, direct_callers
 from ..codegen.base_operators import known_operators, known_tags
 from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
-from ..inputs.cplusplus import Definition, read_text
+from ..cpp.functions import Definition
+from ..cpp.includes import INCLUDE, reached
+from ..cpp.sources import read_text
 from ..inputs.entries import fields_of, texts_of_entries
 from ..inputs.helpers import HEADER, MANGLED, fixed_functions
-from ..inputs.includes import INCLUDE
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 
@@ -151,15 +152,18 @@ class BaseOperators:
         templates = self.tree / PACKAGED[DERIVATIVES] / "templates"
         waiting = [include / HEADER, *(include / f"ATen/core/{name}.h" for name in ("TensorBody", "TensorBase"))]
         waiting += [templates / name for name in ("Functions.cpp", "VariableType.cpp")]
-        seen = set(waiting)
-        for path in waiting:
-            yield (text := path.read_text(encoding="utf-8", errors="replace"))
-            for name in INCLUDE.findall(text):
+
+        @cache
+        def text(path: Path) -> str:
+            return path.read_text(encoding="utf-8", errors="replace")
+
+        def included(path: Path) -> Iterator[Path]:
+            for name in INCLUDE.findall(text(path)):
                 places = (path.parent / name, include / name, include / "torch/csrc/api/include" / name)
-                found = next((each for each in places if each.is_file()), None)
-                if found and found not in seen and not name.startswith(_OF_OPERATORS):
-                    seen.add(found)
-                    waiting.append(found)
+                if not name.startswith(_OF_OPERATORS):
+                    yield from [each for each in places if each.is_file()][:1]
+
+        yield from map(text, reached(waiting, included))
 
     def kernels_named(self, name: str) -> list[Definition]:
         """Return the declarations of at::native's functions called ``name`` in PyTorch's headers."""

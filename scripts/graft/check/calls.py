@@ -9,7 +9,8 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from ..inputs.cplusplus import canonical, nodes_of, parse, text_of
+from ..cpp.functions import canonical
+from ..cpp.syntax import nodes_of, parse, text_of
 
 # The syntax nodes that declare variables.
 _DECLARING = ("parameter_declaration", "optional_parameter_declaration", "declaration", "for_range_loop")

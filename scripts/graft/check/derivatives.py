@@ -22,7 +22,8 @@ from ..codegen.torchgen import (
     use_derived,
 )
 from ..codegen.writing import is_writing
-from ..inputs.cplusplus import Definition, Source
+from ..cpp.functions import Definition
+from ..cpp.sources import Source
 from ..inputs.entries import REPLACE, Entry, FormulaError
 from . import Findings, line_of, nearest
 from .base import BaseOperators

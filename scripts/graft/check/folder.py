@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from ..inputs.includes import INCLUDE
+from ..cpp.includes import INCLUDE
 from ..inputs.native import (
     DOCS,
     DOCS_SUFFIX,

@@ -27,7 +27,9 @@ from ..codegen.torchgen import (
     OptionalType,
     Type,
 )
-from ..inputs.cplusplus import Definition, Source, canonical, identifiers, parse, text_of
+from ..cpp.functions import Definition, canonical
+from ..cpp.sources import Source
+from ..cpp.syntax import identifiers, parse, text_of
 from ..inputs.entries import RELEASES, Entry, Place
 from . import Findings, nearest
 from .base import BaseOperators

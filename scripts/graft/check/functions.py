@@ -7,7 +7,7 @@ import keyword
 from ..codegen.description import PYTHON_MODULES
 from ..codegen.torchgen import SKIP_PYTHON_BINDINGS, SchemaKind, Variant, cpp, should_generate_py_binding
 from ..codegen.writing import is_optional
-from ..inputs.cplusplus import is_keyword
+from ..cpp.syntax import is_keyword
 from ..inputs.entries import REPLACE, Entry
 from . import Findings, line_of, nearest
 from .base import BaseOperators

@@ -16,7 +16,7 @@ from tree_sitter import Node, QueryCursor
 from ..codegen.operators import Operators, Selection
 from ..codegen.output import Output
 from ..codegen.torchgen import ComputeBatchRulePlumbing, NativeFunction
-from ..inputs.cplusplus import identifiers, parse, query, text_of
+from ..cpp.syntax import identifiers, parse, query, text_of
 from ..inputs.entries import Entry
 from ..inputs.native import FUNCTIONS, NativeFolders
 from . import Findings

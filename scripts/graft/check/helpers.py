@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from ..inputs.cplusplus import Definition
+from ..cpp.functions import Definition
 from ..inputs.entries import Entry
 from ..inputs.helpers import HEADER, NAMESPACE, Helpers, is_same, name_in
 from ..inputs.native import HELPERS, HELPERS_HEADER, NativeFolders

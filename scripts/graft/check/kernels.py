@@ -21,10 +21,11 @@ from ..codegen.torchgen import (
     native_function_manager,
     structured,
 )
-from ..inputs.cplusplus import Definition, Source, canonical, defined_stubs, read_text, replacing_sources
+from ..cpp.functions import Definition, canonical
+from ..cpp.registrations import registrations
+from ..cpp.sources import Source, defined_stubs, read_text, replacing_sources
 from ..inputs.entries import Place, kernels_of
 from ..inputs.native import FUNCTIONS, NativeFolders
-from ..inputs.registered import registrations
 from . import Findings, line_of, nearest
 from .base import BaseOperators
 from .python_api import check_python_api

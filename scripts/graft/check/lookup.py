@@ -14,7 +14,9 @@ from enum import Enum, auto
 from pathlib import Path
 
 from ..codegen.torchgen import CppSignatureGroup, NativeFunction, Variant, native_function_manager
-from ..inputs.cplusplus import Definition, Source, canonical, text_of
+from ..cpp.functions import Definition, canonical
+from ..cpp.sources import Source
+from ..cpp.syntax import text_of
 from . import Findings
 from .calls import UNKNOWN, Call, is_tensor
 from .kernels import Kernel

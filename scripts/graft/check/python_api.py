@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..inputs.cplusplus import Source
+from ..cpp.sources import Source
 from . import Findings
 
 _HEADERS = r'(?<=[<"])(?:Python\.h|pybind11/[\w/.]+|torch/python\.h|torch/csrc/utils/pybind\.h)(?=[>"])'

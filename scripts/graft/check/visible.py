@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from itertools import pairwise
 from pathlib import Path
 
-from ..inputs.cplusplus import Definition, Source
-from ..inputs.includes import INCLUDE, included
+from ..cpp.functions import Definition
+from ..cpp.includes import INCLUDE, included, reached
+from ..cpp.sources import Source
+from ..cpp.tokens import branch, conditions
 from .calls import Call, calls_of, methods_of
 
-_CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*?)\s*$")
+_CONDITION = re.compile(r"\s*#\s*(ifn?def)\s+(.*?)\s*$")
 # The headers with all operators, and with all kernels of PyTorch.
 _ALL = {"": "ATen/Functions.h", "_native": "ATen/NativeFunctions.h"}
 # The folders of the base in which compilers look for headers.
@@ -73,43 +74,41 @@ class Unit:
 @cache
 def _includes(tree: Path, name: str, wanted: str) -> bool:
     """Return whether a header of the base is ``wanted`` or includes it, directly or indirectly."""
-    left, seen = [name], {name}
-    while left:
-        each = left.pop()
-        if each == wanted:
-            return True
-        path = next((path for folder in _FOLDERS if (path := tree / folder / each).is_file()), None)
-        if path and not each.startswith(("ATen/ops/", "c10/")):
-            text = _compiled(path.read_text(encoding="utf-8", errors="replace"), surely=False)
-            found = {*INCLUDE.findall(text)} - seen
-            seen |= found
-            left += found
-    return False
+
+    def included(name: str) -> list[str]:
+        path = next((path for folder in _FOLDERS if (path := tree / folder / name).is_file()), None)
+        if not path or name.startswith(("ATen/ops/", "c10/")):
+            return []
+        return INCLUDE.findall(_compiled(path.read_text(encoding="utf-8", errors="replace"), surely=False))
+
+    return wanted in reached([name], included)
 
 
 def _compiled(code: str, *, surely: bool) -> str:
     """Return the lines that are compiled if AT_PER_OPERATOR_HEADERS is defined; if ``surely``, only those outside of
     any ``#if`` that is not an include guard.
     """
-    kept: list[str] = []
-    values: list[bool | None] = []
-    for line, after in pairwise([*code.splitlines(), ""]):
-        condition = _CONDITION.match(line)
-        if not condition:
-            if False not in values and not (surely and None in values):
-                kept.append(line)
-        elif condition[1].startswith("if"):
-            values.append(_value(condition[1], condition[2], after))
-        elif values and condition[1] == "endif":
-            values.pop()
-        elif values:
-            last = values.pop()
-            values.append(None if last is None or condition[1] == "elif" else not last)
-    return "\n".join(kept)
+    lines = [*code.splitlines(), ""]
+
+    @cache
+    def value(directives: tuple[int, ...]) -> bool | None:
+        first, *others = directives
+        last = _value(lines[first], lines[first + 1])
+        for each in others:
+            last = None if last is None or "elif" in lines[each] else not last
+        return last
+
+    return "\n".join(
+        line
+        for line, around in zip(lines, conditions(lines), strict=False)
+        if not branch(line) and not {False, *([None] if surely else [])} & {*map(value, around)}
+    )
 
 
-def _value(word: str, name: str, after: str) -> bool | None:
-    """Return the value of a condition; None if it is unknown."""
+def _value(condition: str, after: str) -> bool | None:
+    """Return the value of an ``#if``, with the line after it; None if it is unknown."""
+    found = _CONDITION.match(condition)
+    word, name = found.groups() if found else ("", "")
     if name == "AT_PER_OPERATOR_HEADERS":
         return {"ifdef": True, "ifndef": False}.get(word)
     is_guard = word == "ifndef" and re.match(rf"\s*#\s*define\s+{re.escape(name)}\b", after)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Collection
 from functools import cache, cached_property
 
+from ..cpp.includes import INCLUDE
 from ..fork.apply import YAML_FILES
-from ..inputs.includes import INCLUDE
 from ..inputs.native import FUNCTIONS
 from . import headers as of_headers
 from .answer import Answer, Question

@@ -8,7 +8,8 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import cached_property
 from itertools import dropwhile, pairwise
 
-from .statements import Kind, Statement, statements
+from ..cpp.statements import Kind, Statement, start_with_comment, statements
+from ..cpp.tokens import branch, conditions
 
 # Statements of these kinds stay in each text: which of them a kept function needs is not determined.
 _KEPT = {Kind.TYPE, Kind.MACRO, Kind.INCLUDE, Kind.DIRECTIVE, Kind.OTHER}
@@ -22,8 +23,6 @@ _DEFINITION = re.compile(r"\( (\w+) \) \((?= [^;{}]* {)|(?<=[\w&*>] )(?!if|for|w
 
 # Members that code uses without naming them.
 _IMPLICIT = {"operator", "begin", "end"}
-
-_COMMENTS = re.compile(r"(?:[ \t]*//[^\n]*\n)+[ \t]*\Z")
 
 
 class Code:
@@ -44,7 +43,7 @@ class Code:
         self._changed = {i for i, key in enumerate(new) if not _takes(left, key)}
         self.gone = [each for each, key in zip(theirs, old, strict=True) if _takes(left, key)]
         self.is_new = not before
-        is_whole = self.is_new or _conditions(theirs) != _conditions(self.statements)
+        is_whole = self.is_new or _directives(theirs) != _directives(self.statements)
         is_whole |= any(map(_has_unknown_users, [*self.gone, *(self.statements[i] for i in self._changed)]))
         self._changed |= _reordered_macros(theirs, self.statements)
         self._changed -= {i for i in self._changed if self.statements[i].kind in (Kind.INCLUDE, Kind.DIRECTIVE)}
@@ -74,12 +73,12 @@ class Code:
     @property
     def _names_gone(self) -> set[str]:
         """The names of removed statements that others use: of an overload, a macro, a specialization of a template."""
-        heads = {self.statements[i].head for i in self._changed if self.statements[i].kind is Kind.TYPE}
-        return {name for each in self.gone if each.head not in heads for name in each.called}
+        heads = {self.statements[i].before_body for i in self._changed if self.statements[i].kind is Kind.TYPE}
+        return {name for each in self.gone if each.before_body not in heads for name in each.called}
 
     def _names_in(self, statement: Statement) -> Collection[str]:
         """Return the names of a changed statement that others use; if only functions of a class differ, theirs."""
-        old = next((each for each in self.gone if each.head == statement.head), None)
+        old = next((each for each in self.gone if each.before_body == statement.before_body), None)
         if statement.kind is not Kind.TYPE or old is None:
             return statement.called
         before, after = ({each.code: each for each in version.members} for version in (old, statement))
@@ -137,14 +136,9 @@ class Code:
 
     def under(self, macros: Collection[str]) -> set[str]:
         """Return those of the ``macros`` that affected statements, or the conditions around them, name."""
-        found, around = set[str](), list[frozenset[str]]()
-        for i, each in enumerate(self.statements):
-            if each.kind is Kind.DIRECTIVE:
-                word = each.tokens[0].replace("#", " ").split()[0]
-                around = [*around, each.words] if word.startswith("if") else around[:-1] if word == "endif" else around
-            elif i in self.affected:
-                found |= each.words.union(*around).intersection(macros)
-        return found
+        around = _conditions(self.statements)
+        opened = {i: [self.statements[chain[0]].words for chain in around[i]] for i in self.affected}
+        return {word for i, every in opened.items() for word in self.statements[i].words.union(*every)} & {*macros}
 
     @property
     def registrations(self) -> list[Statement]:
@@ -219,8 +213,7 @@ class Code:
         parts, end = [], 0
         for each in sorted(left_out, key=lambda each: each.start):
             if each.start >= end:
-                above = _COMMENTS.search(self._text, end, each.start)
-                start = above.start() if above else each.start
+                start = start_with_comment(self._text, each, end)
                 parts += [self._text[end:start], re.sub(r"[^\n]", "", self._text[start : each.end])]
                 end = each.end
         return "".join([*parts, self._text[end:]])
@@ -233,19 +226,17 @@ def _takes(left: Counter[Hashable], key: Hashable) -> bool:
     return is_there
 
 
-def _with_conditions(every: Iterable[Statement]) -> list[Hashable]:
+def _conditions(every: Iterable[Statement]) -> list[tuple[tuple[int, ...], ...]]:
+    """Return the indices of the conditional directives around each statement, as ``conditions`` does."""
+    return conditions([each.tokens[0] for each in every])
+
+
+def _with_conditions(every: Sequence[Statement]) -> list[Hashable]:
     """Return a key for each statement: the conditions around it, and its code. Equal keys mean the same."""
-    found: list[Hashable] = []
-    around: list[tuple[str, ...]] = []
-    for each in every:
-        word = re.match(r"\s*#\s*(if|el|endif)", each.tokens[0]) if each.kind is Kind.DIRECTIVE else None
-        if word and word[1] == "endif":
-            around = around[:-1]
-        elif word and word[1] == "el" and around:
-            around = [*around[:-1], (*around[-1], *each.code)]
-        found.append((() if word else tuple(around), each.code))
-        around += [each.code] if word and word[1] == "if" else []
-    return found
+    return [
+        (() if branch(each.tokens[0]) else tuple(tuple(every[i].code for i in chain) for chain in around), each.code)
+        for each, around in zip(every, _conditions(every), strict=False)
+    ]
 
 
 def _reordered_macros(before: Iterable[Statement], after: Sequence[Statement]) -> set[int]:
@@ -262,7 +253,7 @@ def _reordered_macros(before: Iterable[Statement], after: Sequence[Statement]) -
 
 def _is_member(function: Statement) -> bool:
     """Return whether a function is defined with a qualified name, such as ``Tensor Class::function(``."""
-    return any(before == ":" and name in function.names for before, name in pairwise(function.head))
+    return any(before == "::" and name in function.names for before, name in pairwise(function.before_body))
 
 
 def _registered(statement: Statement) -> str:
@@ -291,22 +282,20 @@ def _has_unknown_users(statement: Statement) -> bool:
     return statement.kind is Kind.OTHER and not statement.names and statement.tokens[0] != "static_assert"
 
 
-def _conditions(every: Iterable[Statement]) -> list[tuple[str, ...]]:
-    """Return the conditional directives of a file, without those that surround only includes."""
-    found: list[tuple[str, tuple[str, ...]]] = []
-    for each in every:
-        if each.kind is Kind.DIRECTIVE:
-            word = re.match(r"\s*#\s*(\w+)", each.tokens[0])
-            what = word[1] if word else ""
-            if what in ("else", "elif") and found and found[-1][0] in ("else", "elif"):
-                continue
-            if what == "endif":
-                while found and found[-1][0] in ("else", "elif"):
-                    found.pop()
-                if found and found[-1][0].startswith("if"):
-                    found.pop()
-                    continue
-            found.append((what, each.code))
-        elif each.kind is not Kind.INCLUDE and (not found or found[-1][0]):
-            found.append(("", ()))
-    return [code for what, code in found if what]
+def _directives(every: Sequence[Statement]) -> list[tuple[str, ...]]:
+    """Return the directives of a file, without conditional ones that surround only includes."""
+    around = _conditions(every)
+    used = {
+        i
+        for each, chains in zip(every, around, strict=False)
+        if each.kind not in (Kind.INCLUDE, Kind.DIRECTIVE)
+        for chain in chains
+        for i in chain
+    }
+    ends = {i for i, each in enumerate(every) if branch(each.tokens[0]) == "endif" and around[i]}
+    used |= {i for i in ends if around[i][-1][0] in used}
+    return [
+        each.code
+        for i, each in enumerate(every)
+        if i in used or (each.kind is Kind.DIRECTIVE and not branch(each.tokens[0]))
+    ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import cache
 
 from ..base.base import Base
 from ..core.errors import UsageError
+from ..cpp.includes import INCLUDE, reached
 from . import headers as of_headers
 from .answer import Answer, Question, text_of
 from .callers import MOST_USERS, OF_CAPABILITIES, Users, add_callers, tell_users
@@ -18,7 +20,7 @@ from .sources import ATEN, NATIVE, in_wheel, is_header, is_source, place_of, why
 _INSIDE = "a header of a library that is inside PyTorch's"
 
 # Headers of PyTorch by their paths below torch/include.
-_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*<((?:ATen|c10|torch)/[^>\n]+)>", re.M)
+_PYTORCH_S = ("ATen/", "c10/", "torch/")
 # The guard that setup.py writes around the headers that it installs.
 _GUARD = re.compile(r"#if !defined\(TORCH_STABLE_ONLY\) [^\n]*\n(.*)\n#else\n#error [^\n]*\n#endif [^\n]*\n", re.S)
 
@@ -164,19 +166,22 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
 def take_lacking_headers(answer: Answer) -> None:
     """Take headers that the taken files include, and that the checkout has but the torch lacks."""
     question = answer.question
-    if question.site is None:
+    if (site := question.site) is None:
         return
-    left = [*answer.files.values(), *(content for content, _ in answer.overlay.values())]
-    seen: set[str] = set()
-    while left:
-        found = {name.decode() for name in _INCLUDE.findall(left.pop())} - seen
-        seen |= found
-        for name in found:
-            place = f"aten/src/{name}" if name.startswith("ATen/") else name
-            is_there = (question.site / "torch/include" / name).exists() or place_of(place) in answer.files
-            if not is_there and (content := question.versions.after(place)):
-                answer.overlay.setdefault(f"torch/include/{name}", (content, place))
-                left.append(content)
+
+    def place(name: str) -> str:
+        return f"aten/src/{name}" if name.startswith("ATen/") else name
+
+    @cache
+    def lacking(name: str) -> bytes | None:
+        is_there = (site / "torch/include" / name).exists() or place_of(place(name)) in answer.files
+        return None if is_there or not name.startswith(_PYTORCH_S) else question.versions.after(place(name))
+
+    taken = [*answer.files.values(), *(content for content, _ in answer.overlay.values())]
+    named = {name for content in taken for name in INCLUDE.findall(text_of(content))}
+    for name in reached(named, lambda name: INCLUDE.findall(text_of(lacking(name)))):
+        if content := lacking(name):
+            answer.overlay.setdefault(f"torch/include/{name}", (content, place(name)))
 
 
 def _operators_named(words: Collection[str], ours: Mapping[str, str]) -> set[str]:

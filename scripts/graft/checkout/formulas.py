@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from ..cpp.statements import Kind, statements
 from ..fork.apply import HELPERS_HEADER, HELPERS_SOURCE, YAML_FILES
 from ..inputs import native
 from ..inputs.helpers import fixed_functions
@@ -12,7 +13,6 @@ from ..inputs.native import DERIVATIVES
 from .answer import Answer, text_of
 from .code import Code
 from .operators import Operators
-from .statements import Kind, statements
 
 # The prefix of the folder's versions of functions that PyTorch keeps.
 _OWN = "graft_"

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tree_sitter import Node
 
-from ..inputs.cplusplus import canonical, definition_of, nodes_of, parameters_in, parse, text_of
+from ..cpp.functions import canonical, functions, parameter_type
+from ..cpp.includes import INCLUDE, reached
+from ..cpp.statements import Kind, arguments, statements
+from ..cpp.syntax import nodes_of, parse, text_of
+from ..cpp.tokens import blank, tokens, words
 
-_BLANK = re.compile(r"""/\*.*?\*/|//[^\n]*|\\\n|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.S)
-_TOKEN = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w[\w.]*(?:'\w+)*|::|\S""")
-_DIRECTIVE = re.compile(r"\s*#\s*(include\b)?(.*)")
 # The macro of ATen/native/DispatchStub.h, with or without a semicolon.
 _STUB = re.compile(r"\bDECLARE_DISPATCH\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\);?")
 
 # The folders of a checkout that compilers search for headers; and headers to skip: generated, or with none of ATen's.
 _SEARCHED = ("aten/src/", "", "torch/csrc/api/include/", "aten/src/ATen/native/")
 _OTHERS = ("ATen/ops/", "c10/")
-_INCLUDE = re.compile(rb'#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([\w.+-]+/[^>\n]+)>)')
 
 _CLASSES = ("class_specifier", "struct_specifier", "union_specifier")
 _DECLARATIONS = ("declaration", "field_declaration", "function_definition")
@@ -38,7 +40,8 @@ def is_same(before: str, after: str) -> bool:
     """Return whether two texts of a file have the same tokens. Namespaces may be spelled differently, and the new text
     may lack includes.
     """
-    (old, had), (new, has) = _tokens(before), _tokens(after)
+    old, new = ([each.code for each in statements(text) if each.kind is not Kind.INCLUDE] for text in (before, after))
+    had, has = ({*INCLUDE.findall(text)} for text in (before, after))
     return old == new and has <= had
 
 
@@ -64,74 +67,36 @@ def refused(name: str, before: str, after: str) -> str:
     return "; ".join(dict.fromkeys(said))
 
 
-def users(tree: Path, headers: Collection[str], among: Iterable[str]) -> set[str]:
+def users(tree: Path, headers: Collection[str], among: Collection[str]) -> set[str]:
     """Return the files of ``among`` that include one of ``headers``, directly or not. All are paths in the checkout."""
-    sources, found = {*among}, {*headers}
-    contents: dict[str, bytes | None] = {}
-    including: dict[str, list[str]] = {}
-    left, seen = [*sources], {*sources}
-    while left:
-        file = left.pop()
-        for place in _included(tree, file, contents, found):
-            including.setdefault(place, []).append(file)
-            left += [] if place in seen else [place]
-            seen.add(place)
-    left = [*found]
-    while left:
-        more = {*including.get(left.pop(), ())} - found
-        found |= more
-        left += more
-    return found & sources
+
+    @cache
+    def included(file: str) -> list[str]:
+        return [*_included(tree, file, headers)]
+
+    including = defaultdict[str, list[str]](list)
+    for file in reached(among, included):
+        for each in included(file):
+            including[each].append(file)
+    return {*among} & {*reached(headers, including.__getitem__)}
 
 
-def _included(tree: Path, file: str, contents: dict[str, bytes | None], known: Collection[str]) -> Iterator[str]:
+def _included(tree: Path, file: str, known: Collection[str]) -> Iterator[str]:
     """Yield the files of a checkout that a file includes. Files in ``known`` count even if they are deleted."""
-    for quoted, bracketed in _INCLUDE.findall(_content(tree, file, contents) or b""):
-        name = (quoted or bracketed).decode(errors="replace")
-        folders = (f"{file.rpartition('/')[0]}/", *_SEARCHED) if quoted else _SEARCHED
-        if not name.startswith(_OTHERS):
+    for found in INCLUDE.finditer(_text(tree / file)):
+        name, is_quoted = found[1], found[0].partition(found[1])[0].endswith('"')
+        folders = (f"{file.rpartition('/')[0]}/", *_SEARCHED) if is_quoted else _SEARCHED
+        if not name.startswith(_OTHERS) and (is_quoted or "/" in name):
             places = (os.path.normpath(folder + name) for folder in folders)
-            yield from next(([p] for p in places if p in known or _content(tree, p, contents) is not None), [])
+            yield from next(([each] for each in places if each in known or (tree / each).is_file()), [])
 
 
-def _content(tree: Path, file: str, contents: dict[str, bytes | None]) -> bytes | None:
-    """Return the content of a file; None if it cannot be read. Each is read once."""
-    if file not in contents:
-        try:
-            contents[file] = (tree / file).read_bytes()
-        except OSError:
-            contents[file] = None
-    return contents[file]
-
-
-def _tokens(text: str) -> tuple[list[tuple[str, str]], set[str]]:
-    """Return the tokens of a text, each with its namespace, and what it includes."""
-    found: list[tuple[str, str]] = []
-    includes: set[str] = set()
-    opened: list[str] = []  # for each brace that is open, the namespace that it opens
-    named: list[str] | None = None  # the tokens behind the word namespace
-    for line in _BLANK.sub(lambda match: match[1] or " ", text).splitlines():
-        if directive := _DIRECTIVE.match(line):
-            words = " ".join(_TOKEN.findall(directive[2]))
-            includes |= {words} if directive[1] else set()
-            found += [] if directive[1] else [("", f"#{words}")]
-        for token in _TOKEN.findall(line if not directive else ""):
-            if token == "namespace":
-                named = ["inline"] if found and found[-1][1] == "inline" else []
-                del found[len(found) - len(named) :]
-            elif named is not None and token not in "{;":
-                named.append(token)
-            elif token == "{" and named is not None:
-                opened.append(" ".join(named) or "-")
-                named = None
-            elif token == "}" and opened and opened.pop():
-                continue
-            else:
-                opened += [""] if token == "{" else []
-                words = " ".join(["namespace", *named, token]) if named is not None else token
-                found.append((" :: ".join(filter(None, opened)), words))
-                named = None
-    return found, includes
+def _text(path: Path) -> str:
+    """Return the text of a file; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _changed(old: Mapping[str, list[str]], new: Mapping[str, list[str]], *, may_grow: bool = False) -> list[str]:
@@ -162,7 +127,7 @@ class _Shared:
         self.inline: dict[tuple[str, ...], str] = {}
         self._path = path
         self._texts: dict[tuple[str, ...], str] = {}
-        root = parse(_STUB.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text))
+        root = parse(_STUB.sub(lambda found: blank(found[0]), text))
         self._code = _spaced(text_of(root))
         every = [*_declared(root, "")]
         self._aliases = dict(_alias(node) for node, _, is_member in every if node.type in _ALIASES and not is_member)
@@ -183,7 +148,7 @@ class _Shared:
 
     def _add(self, node: Node, scope: str, *, is_member: bool) -> None:
         """Add a function, or an ``extern`` variable."""
-        definition = definition_of(self._path, node, scope, is_local=False)
+        definition = next((each for each, _ in functions(text_of(node), self._path)), None)
         words = [text_of(child) for child in node.children]
         if definition is None:
             if "extern" in words:
@@ -197,7 +162,7 @@ class _Shared:
         declarator = _function_in(node)
         after = [text_of(child) for child in declarator.children] if declarator else []
         types = (*map(self._canonical, definition.parameters), *sorted({"const", "&", "&&"}.intersection(after)))
-        key = ("::".join(filter(None, (definition.namespace, definition.name))), *types)
+        key = ("::".join(filter(None, (scope, definition.namespace, definition.name))), *types)
         returns = self._canonical(definition.returns)
         if {"virtual", "override", "final"}.intersection([*words, *after]):
             self.virtual.setdefault(scope, []).append(f"{returns} {key}")
@@ -282,12 +247,17 @@ def _alias(node: Node) -> tuple[str, str]:
     for each in nodes_of(node):
         if each.start_byte >= end and (each == name or each.type == "parameter_list"):
             parts.append(text[end - node.start_byte : each.start_byte - node.start_byte].decode())
-            parts += [] if each == name else [f"({', '.join(parameters_in(each))})"]
+            parts += [] if each == name else [f"({', '.join(_types_in(each))})"]
             end = each.end_byte
     parts.append(text[end - node.start_byte :].decode())
     return text_of(name), re.sub(r"\b(?:typedef|using)\b|[=;]", " ", "".join(parts))
 
 
+def _types_in(listed: Node) -> list[str]:
+    """Return the types in a parameter list."""
+    return [*map(parameter_type, arguments(tokens(text_of(listed))[0], of_types=True))]
+
+
 def _spaced(text: str) -> str:
     """Join the tokens of a text with single spaces."""
-    return " ".join(_TOKEN.findall(_BLANK.sub(lambda match: match[1] or " ", text)))
+    return " ".join(words(tokens(text)[0]))

@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
-from ..inputs.includes import INCLUDE
+from ..cpp.includes import INCLUDE, reached
+from ..cpp.statements import Kind, statements
 from .answer import Question, text_of
 from .code import Code
-from .statements import Kind, statements
 
 # Patterns of such headers, and of the names that they declare.
 _LIBRARIES = {
@@ -80,12 +80,7 @@ class Lacking:
 
     def _all_from(self, header: str) -> Iterator[str]:
         """Yield a header, and all that it includes, directly or not, each once."""
-        left, seen = [header], {header}
-        while left:
-            yield (name := left.pop())
-            more = [each for each in self._included(name) if each not in seen]
-            seen |= {*more}
-            left += more
+        return reached([header], self._included)
 
     def _included_by(self, header: str) -> list[str]:
         is_followed = header.startswith("ATen/") and not header.startswith(("ATen/ops/", "ATen/core/"))

@@ -17,7 +17,7 @@ from ..inputs.entries import Entry
 from ..inputs.helpers import HEADER, Helpers, helpers_of
 from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
-from ..inputs.registered import registered_in
+from ..inputs.sources import registered_in
 from . import DESCRIPTION, NO_CUDA, REPLACED, SOURCES_ARE_THERE, headers, rules, sources
 from .bindings import generate_bindings
 from .describe import describe

@@ -14,6 +14,7 @@ from ..core.errors import BuildError, GraftError
 from ..core.files import write_if_changed
 from ..core.layout import SOURCES
 from ..core.process import UNTRANSLATED, run
+from ..inputs.helpers import MANGLED, helpers_of, is_same
 from ..inputs.libraries import LinkedLibraries, is_elf
 from ..inputs.native import NativeFolders, saved_natives
 from ..inputs.toolchain import FAST_LINKER
@@ -177,8 +178,6 @@ class Linker:
         """Check that no formula calls PyTorch's function where a folder defines one. The earlier check of the folder
         compares only names of types, and does not see which instantiations a template has.
         """
-        from ..inputs.helpers import MANGLED, helpers_of, is_same  # imports tree-sitter, which few links need
-
         symbols = [name for name in bound if name.startswith(MANGLED)]
         own = helpers_of(self._natives).defined if symbols else ()
         for function in self._named(dict.fromkeys(symbols, ())) if own else ():

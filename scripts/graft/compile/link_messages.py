@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from ..cpp.functions import Definition
+from ..cpp.sources import Source
 from ..inputs.entries import Entry
 from ..inputs.native import FUNCTIONS, NativeFolders
-
-if TYPE_CHECKING:
-    from ..inputs.cplusplus import Definition, Source
+from ..inputs.sources import read_sources
 
 
 def explain_undefined(callers: Mapping[str, Iterable[str]], natives: NativeFolders) -> str:
@@ -20,7 +19,7 @@ def explain_undefined(callers: Mapping[str, Iterable[str]], natives: NativeFolde
         callers: the sources that need each symbol, by its demangled name.
         natives: the native folders.
     """
-    functions, sources = natives.entries(FUNCTIONS), _read_sources(natives)
+    functions, sources = natives.entries(FUNCTIONS), read_sources(natives)
     lines: dict[str, None] = {}
     for symbol, files in callers.items():
         entry = next((each for each in functions if _asks_for(each, symbol)), None)
@@ -42,14 +41,8 @@ def explain_repeated(owners: Mapping[str, Iterable[str]], natives: NativeFolders
         owners: the sources that define each symbol, by its demangled name.
         natives: the native folders.
     """
-    sources = _read_sources(natives)
+    sources = read_sources(natives)
     return "\n".join(_twice(symbol, [*dict.fromkeys(files)], sources) for symbol, files in owners.items())
-
-
-def _read_sources(natives: NativeFolders) -> list[Source]:
-    from ..inputs.cplusplus import read_sources  # imports tree-sitter, which no other error needs
-
-    return read_sources(natives)
 
 
 def _missing(caller: str, symbol: str, sources: list[Source]) -> str:

@@ -16,7 +16,7 @@ from ..core.console import StepLine
 from ..core.files import held_locks
 from ..core.layout import Layout
 from ..core.process import UNTRANSLATED, follow, python_path
-from ..inputs.includes import quoted_flag
+from ..cpp.includes import quoted_flag
 from ..inputs.snapshot import Snapshot
 from .messages import first_error, is_status
 from .nvcc import Compiler

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..core.files import read_json, write_atomically, write_if_changed
 from ..core.layout import SOURCES
-from ..inputs.includes import INCLUDE, included_directly, texts_in
+from ..cpp.includes import INCLUDE, included_directly, texts_in
 from .manifest import InputFiles, Manifest, inputs_of
 from .units import CXX, Unit
 

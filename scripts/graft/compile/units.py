@@ -11,9 +11,9 @@ from ..base.base import Base
 from ..codegen import FRAGMENTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import SOURCES, Layout
-from ..inputs.includes import text_with_headers
+from ..cpp.includes import text_with_headers
+from ..cpp.registrations import registrations
 from ..inputs.native import NativeFiles, NativeFolders
-from ..inputs.registered import registrations
 from ..inputs.toolchain import Toolchain
 from .header_views import Views
 from .nvcc import DEFINITIONS, Nvcc, sources_for_cuda

@@ -10,8 +10,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from ..cpp.includes import included
 from ..inputs.entries import Entry
-from ..inputs.includes import included
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders
 
 _COMPOSITE = {"CompositeImplicitAutograd", "CompositeImplicitAutogradNestedTensor"}

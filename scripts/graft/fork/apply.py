@@ -18,11 +18,12 @@ from ..core.console import StepLine, Steps, say
 from ..core.errors import BuildError, UsageError
 from ..core.files import build_lock, files_below, write_if_changed
 from ..core.layout import Layout
-from ..inputs.cplusplus import Source, read_sources, read_text, replacing_sources
+from ..cpp.sources import Source, read_text, replacing_sources
 from ..inputs.merge import PACKAGED, merge_with_base, with_replacing
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders
 from ..inputs.patches import ADDED, Patch
 from ..inputs.snapshot import Snapshot
+from ..inputs.sources import read_sources
 from ..options import Request
 from .cache import snapshot_for_tree
 from .checkout import go_back, move_to

@@ -2,89 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from tree_sitter import Node
-
-from ..inputs.cplusplus import identifiers, parse, read_text, text_of
+from ..cpp.functions import functions
+from ..cpp.includes import INCLUDE
+from ..cpp.statements import Statement, start_with_comment, statements
+from ..cpp.tokens import conditions
 from ..inputs.helpers import NAMESPACE
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*\n", re.M)
 
-
-@dataclass(frozen=True)
-class Statement:
-    """A statement at the level of the namespace.
-
-    Args:
-        text: its text, with the comment before it.
-        start: its first byte in the file.
-        end: the byte after it.
-        key: identifies the function that it defines; empty for other statements.
-        names: the names that it declares.
-        is_local: whether only this file sees it.
-        is_inner: whether it is in a namespace without name.
-    """
-
-    text: str
-    start: int
-    end: int
-    key: tuple[str, ...]
-    names: frozenset[str]
-    is_local: bool
-    is_inner: bool = False
-
-    @property
-    def code(self) -> str:
-        """Its text without comments and spaces."""
-        return code_of(self.text)
-
-    @property
-    def words(self) -> set[str]:
-        """The names in it."""
-        return set(re.findall(r"\w+", self.text))
-
-
-def statements(text: str) -> list[Statement]:
-    """Return a source's statements in PyTorch's namespace for functions of formulas."""
-    data, found = text.encode(), []
-    for node, is_inner in _statements(parse(text), "", is_inner=False):
-        start = node.start_byte
-        comment = node.prev_sibling
-        while comment is not None and comment.type == "comment" and not data[comment.end_byte : start].strip():
-            start, comment = comment.start_byte, comment.prev_sibling
-        own = data[start : node.end_byte].decode(errors="replace")
-        source = read_text(Path(), own)
-        functions = source.definitions or source.declarations
-        is_instance = node.type == "template_instantiation"
-        names = frozenset(each.name for each in functions if not is_instance) or _declared(node)
-        is_local = is_inner or not functions or functions[0].is_local
-        key = functions[0].key if source.definitions else ()
-        found.append(Statement(own, start, node.end_byte, key, names, is_local, is_inner))
+def helpers_in(text: str) -> list[Statement]:
+    """Return a source's statements in PyTorch's namespace for functions of formulas. An ``#if`` is one statement."""
+    every = [each for each in statements(text) if "::".join(filter(None, each.namespace)) == NAMESPACE]
+    found: list[Statement] = []
+    for each, around in zip(every, conditions([each.tokens[0] for each in every]), strict=False):
+        if around:
+            tokens, names = (*found[-1].tokens, *each.tokens), found[-1].names | each.names
+            found[-1] = replace(found[-1], tokens=tokens, names=names, end=each.end)
+        else:
+            found.append(each)
     return found
-
-
-def _statements(node: Node, namespace: str, *, is_inner: bool) -> Iterator[tuple[Node, bool]]:
-    for child in node.named_children:
-        if child.type == "namespace_definition":
-            name, body = text_of(child.child_by_field_name("name")), child.child_by_field_name("body")
-            inside = "::".join(filter(None, (namespace, name)))
-            if body is not None:
-                yield from _statements(body, inside, is_inner=is_inner or not name)
-        elif namespace == NAMESPACE and child.type != "comment":
-            yield child, is_inner
-
-
-def _declared(node: Node) -> frozenset[str]:
-    """Return the name of the constant, type, alias or template that a statement declares or instantiates."""
-    if node.type == "template_instantiation":
-        return frozenset(re.findall(r"(\w+)\s*(?:<[^()]*>)?\s*\(", text_of(node))[:1])
-    first = text_of(node).partition("=")[0].partition("{")[0]
-    words = [text_of(each) for each in identifiers(parse(f"{first};"))]
-    return frozenset(words[-1:])
 
 
 def with_functions(theirs: str, ours: Iterable[str]) -> str:
@@ -93,54 +32,59 @@ def with_functions(theirs: str, ours: Iterable[str]) -> str:
     Other statements of a folder come before the first function that it replaces, unless PyTorch's source has them, too.
     """
     for text in ours:
-        there = {each.key: each for each in statements(theirs) if each.key}
-        codes = {each.code for each in statements(theirs)}
-        new = [each for each in statements(text) if each.code not in codes]
-        replacing = [each for each in new if each.key in there]
-        more = [each for each in new if each.key not in there]
-        data = theirs.encode()
-        first = min((there[each.key].start for each in replacing), default=data.rindex(b"\n} // namespace") + 1)
-        parts = [(there[each.key].start, there[each.key].end, each.text) for each in replacing]
-        parts.append((first, first, _written(more)))
-        for start, end, part in sorted(parts, key=lambda each: each[:2], reverse=True):
-            data = data[:start] + part.encode() + data[end:]
-        theirs = _including(data.decode(), text)
+        found = helpers_in(theirs)
+        there, codes = {key: each for each in found if (key := _key(theirs, each))}, {each.code for each in found}
+        new = [(_key(text, each), each) for each in helpers_in(text) if each.code not in codes]
+        more = [each for key, each in new if key not in there]
+        parts = [
+            (start_with_comment(theirs, there[key]), there[key].end, _with_comment(text, each))
+            for key, each in new
+            if key in there
+        ]
+        first = min((start for start, *_ in parts), default=theirs.rindex("\n} // namespace") + 1)
+        for start, end, part in sorted([*parts, (first, first, _written(text, more))], reverse=True):
+            theirs = theirs[:start] + part + theirs[end:]
+        theirs = _including(theirs, text)
     return theirs
 
 
 def with_declarations(theirs: str, ours: Iterable[str]) -> str:
     """Replace declarations of PyTorch's header by those of the same names in folders' headers. Return the text."""
     for text in ours:
-        new = statements(text)
+        new = helpers_in(text)
         names = {name for each in new for name in each.names}
-        data = theirs.encode()
-        end = data.rindex(b"} // namespace")
-        data = data[:end] + _written(new).encode() + data[end:]
-        for each in reversed(statements(theirs)):
-            if each.names & names:
-                data = data[: each.start] + data[each.end :]
-        theirs = _including(data.decode(), text)
+        gone = [each for each in helpers_in(theirs) if each.names & names]
+        end = theirs.rindex("} // namespace")
+        theirs = theirs[:end] + _written(text, new) + theirs[end:]
+        for each in reversed(gone):
+            theirs = theirs[: start_with_comment(theirs, each)] + theirs[each.end :]
+        theirs = _including(theirs, text)
     return theirs
 
 
-def code_of(text: str) -> str:
-    """Return C++ without comments and spaces."""
-    return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", text, flags=re.S)
+def _key(text: str, statement: Statement) -> tuple[str, ...]:
+    """Return what identifies the function that a statement defines; empty for other statements."""
+    found = functions(text[statement.start : statement.end], Path())
+    return next((definition.key for definition, each in found if each.has_body), ())
 
 
-def _written(chosen: Iterable[Statement]) -> str:
+def _with_comment(text: str, statement: Statement) -> str:
+    return text[start_with_comment(text, statement) : statement.end]
+
+
+def _written(text: str, chosen: Iterable[Statement]) -> str:
     return "".join(
-        f"namespace {{\n\n{each.text}\n\n}} // namespace\n\n" if each.is_inner else f"{each.text}\n\n"
+        f"namespace {{\n\n{_with_comment(text, each)}\n\n}} // namespace\n\n"
+        if "" in each.namespace
+        else f"{_with_comment(text, each)}\n\n"
         for each in chosen
     )
 
 
 def _including(text: str, ours: str) -> str:
     """Add the includes of ``ours`` that a text lacks, after its own. Return the text."""
-    theirs = [*_INCLUDE.finditer(text)]
-    has = {"".join(each[0].split()) for each in theirs}
-    new = [
-        each for each in _INCLUDE.findall(ours) if "".join(each.split()) not in has and "FunctionsManual" not in each
-    ]
-    end = theirs[-1].end() if theirs else 0
-    return text[:end] + "".join(new) + text[end:]
+    theirs = [*INCLUDE.finditer(text)]
+    has = {each[1] for each in theirs}
+    new = [each[0] for each in INCLUDE.finditer(ours) if each[1] not in has and "FunctionsManual" not in each[1]]
+    end = theirs[-1].end() + 1 if theirs else 0
+    return text[:end] + "".join(f"{each}\n" for each in new) + text[end:]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..core.files import write_if_changed
-from ..inputs.includes import with_places
+from ..cpp.includes import with_places
 from ..inputs.native import NativeFiles, is_for_capabilities
 
 # PyTorch's header of this name needs Python. Graft's own, in compile/templates, does not.

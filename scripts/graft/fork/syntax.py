@@ -17,7 +17,7 @@ from ..core.errors import BuildError, CommandError, MissingError
 from ..core.files import delete
 from ..core.layout import HOME, SOURCES
 from ..core.process import UNTRANSLATED, run
-from ..inputs.includes import PLACE, search_flags
+from ..cpp.includes import PLACE, search_flags
 from ..inputs.snapshot import Snapshot
 from ..inputs.toolchain import Toolchain
 from ..options import Request

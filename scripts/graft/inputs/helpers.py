@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cplusplus import Definition, parse, read_text, template_of
+from ..cpp.functions import Definition, functions
+from ..cpp.sources import read_text
 from .merge import PACKAGED
 from .native import DERIVATIVES, NativeFolders
 
@@ -47,11 +48,11 @@ class Helpers:
         """
         if not self.headers:
             return ""
-        names, data, kept, end = {each.name for each in self.declared}, theirs.encode(), b"", 0
-        for start, stop, name in _declarations(theirs):
-            if name in names:
-                kept, end = kept + data[end:start], stop
-        return "".join([(kept + data[end:]).decode(), *(f"#include <ATen/native/{name}>\n" for name in self.headers)])
+        names, kept, end = {each.name for each in self.declared}, "", 0
+        for definition, statement in functions(theirs, Path(HEADER)):
+            if definition.name in names and not statement.has_body:
+                kept, end = kept + theirs[end : statement.start], statement.end
+        return "".join([kept + theirs[end:], *(f"#include <ATen/native/{name}>\n" for name in self.headers)])
 
 
 def helpers_of(natives: NativeFolders) -> Helpers:
@@ -104,15 +105,3 @@ def heads(text: str) -> str:
     """Return the signatures of the functions in a source. Formulas depend on these, not on the bodies."""
     every = read_text(Path(), text).definitions
     return "; ".join(f"{each.namespace} {each} {each.is_local} {each.is_template}" for each in every)
-
-
-def _declarations(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the first and the last byte of each declaration of a function in a header, and its name."""
-    left = [parse(text)]
-    while left:
-        node = left.pop()
-        if node.type != "declaration":
-            left += reversed(node.named_children)
-        elif found := read_text(Path(), (node.text or b"").decode()).declarations:
-            whole = template_of(node)
-            yield whole.start_byte, whole.end_byte, found[0].name

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ..core import folders
 from ..core.errors import UsageError
-from .comments import without_comments
+from ..cpp.includes import PLACE, included, texts_in
+from ..cpp.tokens import without_comments
 from .entries import RELEASES, Entry, Report, read_entries
-from .includes import PLACE, included, texts_in
 from .releases import is_for
 from .settings import NO_SETTINGS, OF_TOOLS, Settings, settings_of
 from .unread import sources_elsewhere

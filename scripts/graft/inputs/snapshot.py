@@ -16,13 +16,15 @@ from pathlib import Path
 from ..core.errors import UsageError
 from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, SEARCHED, SOURCES, Layout
+from ..cpp.registrations import registrations
+from ..cpp.sources import without_functions
 from .accepted import require_accepted, require_flags
+from .helpers import heads
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
 from .native import INCLUDE, OVERLAY, SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .packages import carried
 from .patches import Patch, load_series, pin_files
 from .pin import Pin, pin_of, unpinned_sha256
-from .registered import registrations
 from .settings import Extension, Settings
 from .toolchain import Toolchain, find_toolchain
 
@@ -89,7 +91,7 @@ class Snapshot:
         read = {*map(str, (*YAML, "pin.yaml"))}
         code = {_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helper_headers}
         sources = [_key(number, name) for number, each in enumerate(self.read.folders) for name in each.helpers]
-        helpers = _heads([self.files[key].decode(errors="replace") for key in sources]) if sources else []
+        helpers = [heads(self.files[key].decode(errors="replace")) for key in sources]
         # The generated description lists what sources register for PyTorch's operators.
         texts = [text.decode(errors="replace") for text in self.files.values() if b"TORCH_LIBRARY_IMPL" in text]
         registered = sorted(f"{each.key} {each.names}" for text in texts for each in registrations(text))
@@ -257,12 +259,6 @@ def take_snapshot(layout: Layout) -> Snapshot:
     )
 
 
-def _heads(texts: Iterable[str]) -> list[str]:
-    from .helpers import heads  # tree-sitter
-
-    return [*map(heads, texts)]
-
-
 def _hashes_of_others(natives: NativeFolders, files: Mapping[str, bytes]) -> dict[int, dict[str, str]]:
     """Return the hashes of the user's files that are not in ``files``, or differ there, by number of the folder."""
     found: dict[int, dict[str, str]] = {}
@@ -276,8 +272,6 @@ def _hashes_of_others(natives: NativeFolders, files: Mapping[str, bytes]) -> dic
 
 def _without_functions(natives: NativeFolders) -> dict[str, bytes]:
     """Return the sources of functions for formulas, without the functions that are for other releases."""
-    from .cplusplus import without_functions  # imports tree-sitter, which few folders need
-
     return {
         _key(number, name): without_functions(each.text(name), each.functions_left_out).encode()
         for number, each in enumerate(natives.folders)

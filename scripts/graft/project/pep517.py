@@ -25,10 +25,10 @@ from ..core.files import delete, lay_out_files, require_no_link, write_atomicall
 from ..core.layout import ABI, DEVELOP, DISTRIBUTION, HOME, TorchVersion
 from ..core.places import EDITABLE, note_place
 from ..core.wording import spelling
+from ..cpp.includes import looked_for
 from ..deliver.built import load_built
 from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
 from ..deliver.thin import requirement, write_wheel
-from ..inputs.includes import looked_for
 from ..inputs.native import FOLDERS, load_native
 from ..inputs.packages import carried
 from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of

@@ -17,9 +17,9 @@ from ..core.cuda_settings import NO_GPU
 from ..core.errors import BuildError, Finding, MissingError
 from ..core.extra_flags import ExtraFlags
 from ..core.layout import LOADED, LOADED_SANITIZED, Layout
+from ..cpp.tokens import without_comments
 from ..deliver.built import builds_of, unchanged
 from ..deliveries import Loaded, run
-from ..inputs.comments import without_comments
 from ..inputs.native import load_native
 from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import INSTALLED, OPTIONS, Request, request_of

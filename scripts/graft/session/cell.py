@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NoReturn
 
 from ..core.errors import UsageError
-from ..inputs.comments import without_comments
+from ..cpp.tokens import without_comments
 from ..inputs.spelling import is_schema, respelled
 
 _BLOCK = re.compile(r"/\*[ \t]*yaml[ \t]*\n(.*?)\*/", re.S)

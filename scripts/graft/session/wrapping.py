@@ -10,16 +10,13 @@ from __future__ import annotations
 import re
 
 from ..core.errors import UsageError
-from ..inputs.comments import without_comments
-from ..inputs.includes import INCLUDE
+from ..cpp.includes import INCLUDE
+from ..cpp.tokens import conditions, is_directive, tokens, without_comments
 
 # Inserted at the start of the first code.
 OPENING = "namespace at::native { "
 
 _NAMESPACE = re.compile(r"\bnamespace\s+at\b")
-# Matches what may precede the first code: blanks, comments, and directives with their continued lines.
-_HEAD = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|#(?:\\\n|[^\n])*)*", re.S)
-_CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|endif)", re.M)
 
 
 def lacks_namespace(text: str) -> bool:
@@ -51,11 +48,10 @@ def ended(text: str) -> str:
 
 def _divided(name: str, text: str) -> tuple[str, str]:
     """Split a source into the text before the namespace and the code in it. Raise UsageError if that is impossible."""
-    found = _HEAD.match(text)
-    end = found.end() if found else 0
+    parts = zip(*tokens(text), strict=True)
+    end = next((end - len(token) for token, end in parts if not is_directive(token)), len(text))
     head, code = text[:end], text[end:]
-    conditions = _CONDITION.findall(head)
-    if conditions.count("if") != conditions.count("endif"):
+    if conditions(without_comments(head).splitlines())[-1]:
         what, todo = "its first code depends on an #if", "write `namespace at::native {` around the kernels"
         raise UsageError(f"{name}:{head.count(chr(10)) + 1}: {what}", todo=todo)
     lines = INCLUDE.finditer(without_comments(code))

@@ -14,23 +14,13 @@ from enum import Enum
 from functools import cached_property
 from itertools import accumulate, count
 
-_TOKEN = re.compile(
-    r"""^[^\S\n]*\#(?:\\\n|/\*.*?\*/|[^\n])*            # a directive
-    |[^\S\n]+|\n|//[^\n]*|/\*.*?\*/                    # spaces and comments
-    |(?:u8|[uUL])?R"(?:\(.*?\)"|-\(.*?\)-"|[A-Za-z_]{1,16}\(.*?\)[A-Za-z_]{1,16}")
-    |"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'
-    |[A-Za-z_]\w*
-    |\.?\d(?:[eEpP][+-]|'?[\w.])*
-    |.""",
-    re.S | re.M | re.X,
-)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\n", re.S)
-_IN_DIRECTIVE = re.compile(r"\w+|[^\s\w]")
-_DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+from .tokens import branch, conditions, is_directive, tokens, without_comments, words
+
+BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+_ANGLES = {"<": 1, ">": -1}
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 # Macros with arguments that belong to the declaration after them.
 _PREFIX = re.compile(r"\w*(?:LAUNCH_BOUNDS|ATTRIBUTE|DEPRECATED|ALIGN)\w*")
-_CONDITION = re.compile(r"\s*#\s*(if|el|endif)")
 _DEFINES = re.compile(r"\s*#\s*(?:define|undef)\s+(\w+)")
 _FUNCTION_MACRO = re.compile(r"\s*#\s*define\s+\w+\(([^)]*)\)(.*)", re.S)
 _TYPES = {"struct", "class", "union", "enum"}
@@ -46,6 +36,8 @@ _NO_NAME = {
     "explicit",
     "requires",
 }
+# The comments directly above a place.
+_COMMENTS = re.compile(r"(?:[ \t]*//[^\n]*\n)+[ \t]*\Z")
 _LOCAL = {"static", "inline", "constexpr", "__global__", "__device__"}
 
 
@@ -75,6 +67,8 @@ class Statement:
         start: where it begins in the text.
         end: where it ends there.
         namespace: the namespaces around it; an empty string for one without a name.
+        head: the index of its first token after ``template <...>``.
+        name: the index of the name that it defines or declares, or of the macro that does; -1 if there is none.
         block: for a statement in a block such as TORCH_LIBRARY's, the index of the block's own statement; else -1.
         expansion: for the use of a macro that the file defines, the statements that it stands for.
     """
@@ -85,29 +79,23 @@ class Statement:
     start: int
     end: int
     namespace: tuple[str, ...] = ()
+    head: int = 0
+    name: int = -1
     block: int = -1
     expansion: tuple[Statement, ...] = ()
 
     @cached_property
     def code(self) -> tuple[str, ...]:
         """Its namespaces and tokens, which are equal for statements that differ only in spaces and comments."""
-        return "::".join(self.namespace), *self._words
+        return "::".join(self.namespace), *words(self.tokens)
 
     @cached_property
     def words(self) -> frozenset[str]:
         """The names in it; none in the path of an include."""
         if self.kind is Kind.INCLUDE:
             return frozenset()
-        own = (word for word in self._words if word.isidentifier())
+        own = (word for word in words(self.tokens) if word.isidentifier())
         return frozenset(own).union(*(each.words for each in self.expansion))
-
-    @property
-    def _words(self) -> tuple[str, ...]:
-        """The tokens, with directives split into tokens."""
-        if not any("#" in token for token in self.tokens):
-            return self.tokens
-        split = (_IN_DIRECTIVE.findall(_COMMENT.sub(" ", t)) if _is_directive(t) else [t] for t in self.tokens)
-        return tuple(word for words in split for word in words)
 
     @property
     def called(self) -> frozenset[str]:
@@ -119,42 +107,59 @@ class Statement:
         return frozenset() if is_member else self.names
 
     @property
-    def head(self) -> tuple[str, ...]:
+    def before_body(self) -> tuple[str, ...]:
         """The tokens before the first brace."""
         return self.tokens[: self.tokens.index("{")] if "{" in self.tokens else self.tokens
 
     @property
+    def has_body(self) -> bool:
+        """Whether it ends with braces."""
+        return "}" in self.tokens[-2:]
+
+    @property
     def members(self) -> list[Statement]:
         """The statements in the braces of a type; none if brackets in them do not match."""
-        body = self.tokens[len(self.head) + 1 : -2]
+        body = self.tokens[len(self.before_body) + 1 : -2]
         try:
-            return _Splitter(body, range(0, 2 * len(body), 2)).split()
+            return _Splitter(body, range(len(body))).split()
         except _UnbalancedError:
             return []
 
     @property
     def is_local(self) -> bool:
         """Whether only its own file can use the function."""
-        words = self.tokens[:12]
-        until = words[: words.index("(")] if "(" in words else words
-        return "" in self.namespace or words[0] == "template" or not _LOCAL.isdisjoint(until)
+        first = self.tokens[:12]
+        until = first[: first.index("(")] if "(" in first else first
+        return "" in self.namespace or first[0] == "template" or not _LOCAL.isdisjoint(until)
 
 
 class _UnbalancedError(Exception):
     """Braces do not match."""
 
 
-def statements(text: str) -> list[Statement]:
-    """Return the statements of a text. Those in the block of a registering macro follow the block's own statement."""
-    parts = _TOKEN.findall(text)
-    ends = accumulate(map(len, parts))
-    tokens = [(part, end) for part, end in zip(parts, ends, strict=True) if not _is_space(part)]
+def statements(text: str, *, is_strict: bool = True) -> list[Statement]:
+    """Return the statements of a text. Those in the block of a registering macro follow the block's own statement.
+
+    Args:
+        text: the text of a file.
+        is_strict: whether a file whose braces do not match is one statement. If not, those that can be told are
+            returned: a macro may open a namespace, and a user may be writing.
+    """
+    every, ends = tokens(text)
+    splitter = _Splitter(every, ends, is_strict=is_strict)
     try:
-        return _expanded(_Splitter([part for part, _ in tokens], [end for _, end in tokens]).split())
+        return _expanded(splitter.split())
     except _UnbalancedError:
-        every = tuple(part for part, _ in tokens)
-        names = frozenset(part for part in every if part.isidentifier())
-        return [Statement(Kind.WHOLE, names, every, 0, len(text))] if every else []
+        if not is_strict:
+            return _expanded(splitter.found)
+        names = frozenset(each for each in every if each.isidentifier())
+        return [Statement(Kind.WHOLE, names, tuple(every), 0, len(text))] if every else []
+
+
+def start_with_comment(text: str, statement: Statement, after: int = 0) -> int:
+    """Return where a statement of a text begins, with the comments directly above it that are behind ``after``."""
+    above = _COMMENTS.search(text, after, statement.start)
+    return above.start() if above else statement.start
 
 
 def _expanded(every: list[Statement]) -> list[Statement]:
@@ -170,10 +175,10 @@ def _expanded(every: list[Statement]) -> list[Statement]:
 
 def _with_expansion(use: Statement, macro: Statement) -> Statement:
     """Return the use of a macro with its expansion."""
-    found = _FUNCTION_MACRO.match(_COMMENT.sub(" ", macro.tokens[0]))
+    found = _FUNCTION_MACRO.match(without_comments(macro.tokens[0]).replace("\\\n", " "))
     if not found:
         return use
-    given = dict(zip(found[1].replace(" ", "").split(","), _arguments(use.tokens), strict=False))
+    given = dict(zip(found[1].replace(" ", "").split(","), map(" ".join, arguments(use.tokens[1:])), strict=False))
     body = re.sub(r"\w+", lambda word: given.get(word[0], word[0]), found[2])
     inner = tuple(statements(re.sub(r"\s*##\s*", "", body)))
     functions = [each for each in inner if each.kind is Kind.FUNCTION]
@@ -181,89 +186,77 @@ def _with_expansion(use: Statement, macro: Statement) -> Statement:
     return replace(use, kind=kind, names=frozenset().union(*(each.names for each in functions)), expansion=inner)
 
 
-def _arguments(tokens: Sequence[str]) -> list[str]:
-    """Return the arguments of a macro's use."""
-    found, depth = [""], 0
-    for token in tokens[2:]:
-        depth += _DEPTHS.get(token, 0)
+def arguments(every: Sequence[str], *, of_types: bool = False) -> list[list[str]]:
+    """Return the tokens of each argument in the brackets that tokens begin with; ``<`` is a bracket in types."""
+    found, depth = [list[str]()], 0
+    for token in every[1:]:
+        depth += (BRACKETS | _ANGLES if of_types else BRACKETS).get(token, 0)
         if depth < 0:
             break
         if token == "," and depth == 0:
-            found.append("")
-        else:
-            found[-1] += f" {token}"
-    return [each.strip() for each in found]
-
-
-def _is_space(part: str) -> bool:
-    return part.isspace() or part.startswith(("//", "/*"))
-
-
-def _is_directive(token: str) -> bool:
-    return token.lstrip().startswith("#")
-
-
-def _has_half_of_condition(tokens: Sequence[str]) -> bool:
-    """Return whether tokens have one end of an ``#if``, and not the other."""
-    words = [found[1] for token in tokens if "#" in token and (found := _CONDITION.match(token))]
-    return words.count("if") != words.count("endif")
+            found.append([])
+        elif not is_directive(token):
+            found[-1].append(token)
+    return found if found != [[]] else []
 
 
 class _Splitter:
     """Splits tokens into statements."""
 
-    def __init__(self, tokens: Sequence[str], ends: Sequence[int]) -> None:
+    def __init__(self, tokens: Sequence[str], ends: Sequence[int], *, is_strict: bool = True) -> None:
         self._tokens = tokens
         self._ends = ends
+        self._conditions = conditions(tokens)
         self._at = 0
         self._namespaces: list[str | None] = []
-        # The open namespaces at each ``#if`` that is open.
-        self._before: list[list[str | None]] = []
+        # The open namespaces at each ``#if``.
+        self._before: dict[int, list[str | None]] = {}
         # The macro of the block that the next statements are in.
         self._head: list[str] = []
-        self._found: list[Statement] = []
+        self.found: list[Statement] = []
+        self._is_strict = is_strict
 
     def split(self) -> list[Statement]:
         while self._at < len(self._tokens):
             token = self._tokens[self._at]
-            if _is_directive(token):
+            if "#" in token and is_directive(token):
                 self._directive(token)
             elif token == "}":
-                if not self._namespaces:
+                if self._is_strict and not self._namespaces:
                     raise _UnbalancedError
-                self._namespaces.pop()
+                del self._namespaces[-1:]
                 self._at += 1
             elif not self._opens_namespace():
                 self._statement()
         if self._namespaces:
             raise _UnbalancedError
-        return self._found
+        return self.found
 
     def _directive(self, token: str) -> None:
-        if self._branch(token) == "el" and self._before:
-            self._namespaces = [*self._before[-1]]  # each branch may open a namespace that one brace closes
+        self._note_condition(self._at)
+        if branch(token) == "el" and (around := self._conditions[self._at]):
+            # Each branch may open a namespace that one brace closes.
+            self._namespaces = [*self._before.get(around[-1][0], self._namespaces)]
         name = _DEFINES.match(token)
         is_include = re.match(r"\s*#\s*(?:include|pragma\s+once)\b", token)
         kind = Kind.MACRO if name else Kind.INCLUDE if is_include else Kind.DIRECTIVE
         self._add(kind, [name[1]] if name else (), self._at, self._at + 1)
         self._at += 1
 
-    def _branch(self, token: str) -> str:
-        """Note a conditional directive. Return its kind, ``if``, ``el`` or ``endif``; empty for another token."""
-        found = _CONDITION.match(token) if "#" in token else None
-        if found and found[1] == "if":
-            self._before.append([*self._namespaces])
-        elif found and found[1] == "endif" and self._before:
-            self._before.pop()
-        return found[1] if found else ""
+    def _note_condition(self, at: int) -> None:
+        if "#" in self._tokens[at] and branch(self._tokens[at]) == "if":
+            self._before[at] = [*self._namespaces]
 
-    def _add(self, kind: Kind, names: Sequence[str], start: int, end: int, block: int = -1) -> None:
+    def _add(
+        self, kind: Kind, names: Sequence[str], start: int, end: int, head: int = 0, name: int = -1, block: int = -1
+    ) -> None:
         around = (*(name for name in self._namespaces if name is not None), *self._head)
         tokens = tuple(self._tokens[start:end])
         first, last = self._ends[start] - len(tokens[0]), self._ends[end - 1]
-        if kind is Kind.FUNCTION and _has_half_of_condition(tokens):
-            kind = Kind.OTHER  # it cannot be left out
-        self._found.append(Statement(kind, frozenset(names), tokens, first, last, around, block))
+        if kind is Kind.FUNCTION and self._conditions[start] != self._conditions[end]:
+            kind = Kind.OTHER  # a branch of an ``#if`` has only a part of it, so it cannot be left out
+        head, name = max(head - start, 0), max(name - start, -1)
+        self.found.append(Statement(kind, frozenset(names), tokens, first, last, around, head, name, block))
 
     def _text(self, at: int) -> str:
         """Return the token at an index; empty after the last one."""
@@ -293,40 +286,31 @@ class _Splitter:
     def _behind(self, at: int) -> int:
         """Return the index after the bracket that closes the one at ``at``."""
         depth = 0
-        # The depth at each ``#if`` around a token.
-        before: list[int] = []
+        depths: dict[int, int] = {}  # at each ``#if`` from here
         until = at
         for i in range(at, len(self._tokens)):
             token = self._tokens[i]
-            if "#" in token and (condition := _CONDITION.match(token)):
-                if condition[1] == "if":
-                    before.append(depth)
-                elif before:
-                    depth = before[-1] if condition[1] == "el" else depth
-                    before = before[:-1] if condition[1] == "endif" else before
-                elif condition[1] == "el":  # other branches open the same bracket
-                    until = self._endif(i)
+            if "#" in token and (kind := branch(token)):
+                around = self._conditions[i]
+                if kind == "if":
+                    depths[i] = depth
+                elif kind == "el" and around:
+                    depth = depths.get(around[-1][0], depth)
+                    if around[-1][0] not in depths:  # other branches open the same bracket
+                        until = self._endif(i)
             if i >= until:
-                depth += _DEPTHS.get(token, 0)
+                depth += BRACKETS.get(token, 0)
             if depth == 0:
                 return i + 1
         raise _UnbalancedError
 
     def _endif(self, at: int) -> int:
         """Return the index of the ``#endif`` of the condition that the directive at ``at`` belongs to."""
-        depth = 1
-        for i in range(at + 1, len(self._tokens)):
-            found = _CONDITION.match(self._tokens[i]) if "#" in self._tokens[i] else None
-            depth += {"if": 1, "endif": -1}.get(found[1], 0) if found else 0
-            if depth == 0:
+        depth = len(self._conditions[at])
+        for i in range(at, len(self._tokens)):
+            if len(self._conditions[i + 1]) < depth:
                 return i
         raise _UnbalancedError
-
-    def _compares(self, at: int) -> bool:
-        """Return whether ``<``, ``>`` or ``=`` at ``at`` is a part of ``<=``, ``>=``, ``==``, ``!=`` or ``->``."""
-        before = self._text(at - 1) if at and self._ends[at - 1] == self._ends[at] - 1 else ""
-        behind = self._text(at + 1) if self._ends[at + 1 : at + 2] == [self._ends[at] + 1] else ""
-        return behind == "=" or before in ({"<", ">", "=", "!"} if self._text(at) == "=" else {"-"})
 
     def _behind_template(self, at: int) -> int:
         """Return the index after ``<...>`` at ``at``."""
@@ -336,7 +320,7 @@ class _Splitter:
             if text in ("(", "{", "["):
                 at = self._behind(at)
                 continue
-            depth += (text == "<" and not self._compares(at)) - (text == ">" and not self._compares(at))
+            depth += _ANGLES.get(text, 0)
             at += 1
             if depth == 0:
                 return at
@@ -375,25 +359,21 @@ class _Splitter:
             elif text == "}":
                 raise _UnbalancedError
             else:
-                has_value |= text == "=" and not self._compares(at)
+                has_value |= text == "="
                 at += 1
         self._at = at
-        for token in self._tokens[start:at]:
-            self._branch(token)
+        for i in range(start, at):
+            self._note_condition(i)
         self._classify(start, head, at, is_type=is_type)
 
     def _is_type(self, at: int) -> bool:
         """Return whether a type is defined or declared at ``at``, and not a variable or function of such a type."""
         if self._text(at) in ("typedef", "friend") or self._text(at) not in _TYPES:
             return False
-        while self._text(at) not in ("{", ";", "(", "=", "") and not self._begins_bases(at):
-            is_template = self._text(at) == "<" and not self._compares(at)
+        while self._text(at) not in ("{", ";", "(", "=", ":", ""):
+            is_template = self._text(at) == "<"
             at = self._behind_template(at) if is_template else at + 1
         return self._text(at) != "("
-
-    def _begins_bases(self, at: int) -> bool:
-        """Return whether the bases of a class, or the type of an enum, begin at ``at``."""
-        return self._text(at) == ":" and ":" not in (self._text(at - 1), self._text(at + 1))
 
     def _is_macro(self, head: int, at: int) -> bool:
         """Return whether the tokens from ``head`` to ``at`` use a macro that is a statement without a semicolon."""
@@ -403,20 +383,21 @@ class _Splitter:
         if _PREFIX.fullmatch(name):
             return False
         following = self._text(at)
-        return following in ("", "}") or following.isidentifier() or _is_directive(following)
+        is_attribute = following == self._text(at + 1) == "["
+        return following in ("", "}") or following.isidentifier() or is_directive(following) or is_attribute
 
     def _classify(self, start: int, head: int, end: int, *, is_type: bool) -> None:
         first = self._text(head)
         is_macro = bool(_MACRO.fullmatch(first)) and self._text(head + 1) == "(" and not _PREFIX.fullmatch(first)
         has_body = self._text(end - 1) == "}" or (self._text(end - 1) == ";" and self._text(end - 2) == "}")
         if is_type:
-            self._add(Kind.TYPE, self._name_of_type(head, end), start, end)
+            self._add(Kind.TYPE, self._name_of_type(head, end), start, end, head)
         elif is_macro and first.startswith("TORCH_LIBRARY"):
             self._block(start, end)
         elif is_macro and self._text(self._behind(head + 1)) == "(" and has_body:
             inside = range(head + 2, self._behind(head + 1) - 1)
             name = "_".join(self._text(i) for i in inside if self._tokens[i].isidentifier())
-            self._add(Kind.FUNCTION, [name], start, end)
+            self._add(Kind.FUNCTION, [name], start, end, head, head)
         elif is_macro or (first == "template" and self._text(head + 1) != "<"):
             self._add(Kind.REGISTRATION, (), start, end)
         elif first in ("using", "typedef", "static_assert", "friend"):
@@ -426,7 +407,7 @@ class _Splitter:
             name = self._text(at) if at >= 0 else ""
             is_function = has_body and at >= 0 and not self._has_value(head, end)
             names = [name] if is_function or not name else [name, *self._more_names(at, end)]
-            self._add(Kind.FUNCTION if is_function else Kind.OTHER, names if name else (), start, end)
+            self._add(Kind.FUNCTION if is_function else Kind.OTHER, names if name else (), start, end, head, at)
 
     def _more_names(self, at: int, end: int) -> list[str]:
         """Return the names of variables that a statement defines after the one at ``at``."""
@@ -445,7 +426,7 @@ class _Splitter:
             text = self._text(at)
             if text == "operator":
                 return False
-            if text == "=" and not self._compares(at):
+            if text == "=":
                 return True
             at = self._behind(at) if text in ("(", "[", "{") else at + 1
         return False
@@ -460,7 +441,8 @@ class _Splitter:
             if text in ("(", "=", "{", ";", "["):
                 before = at - 1
                 if self._text(before) == ">":  # an instance of a template
-                    before = next((i for i in range(before, head, -1) if self._text(i) == "<"), head) - 1
+                    depths = accumulate(_ANGLES.get(self._text(i), 0) for i in range(before, head, -1))
+                    before -= next((i for i, depth in enumerate(depths) if depth == 0), before - head) + 1
                 if text == "(" and (self._text(before) in _NO_NAME or _PREFIX.fullmatch(self._text(before))):
                     at = self._behind(at)
                     continue
@@ -498,7 +480,7 @@ class _Splitter:
 
     def _block(self, start: int, end: int) -> None:
         """Add the block of a macro that registers kernels, and then the statements in it."""
-        number = len(self._found)
+        number = len(self.found)
         opening = next((i for i in range(start, end) if self._text(i) == "{"), -1)
         self._add(Kind.REGISTRATION, (), start, end)
         if opening < 0:
@@ -507,20 +489,21 @@ class _Splitter:
         at = first = opening + 1
         last = self._behind(opening) - 1
         while at < last:
-            if _is_directive(self._tokens[at]):
+            if is_directive(self._tokens[at]):
                 name = _DEFINES.match(self._tokens[at])
-                self._add(Kind.MACRO if name else Kind.DIRECTIVE, [name[1]] if name else (), at, at + 1, number)
+                self._add(Kind.MACRO if name else Kind.DIRECTIVE, [name[1]] if name else (), at, at + 1, block=number)
                 at = first = at + 1
             elif self._text(at) in ("(", "{", "["):
                 at = self._behind(at)
                 if self._is_macro(first, at):
-                    self._add(Kind.REGISTRATION, (), first, at, number)
+                    self._add(Kind.REGISTRATION, (), first, at, block=number)
                     first = at
             elif self._text(at) == ";":
                 at += 1
-                self._add(Kind.REGISTRATION, (), first, at, number)
+                self._add(Kind.REGISTRATION, (), first, at, block=number)
                 first = at
             else:
                 at += 1
         if first < last:
-            self._add(Kind.REGISTRATION, (), first, last, number)
+            self._add(Kind.REGISTRATION, (), first, last, block=number)
+        self._head = []

@@ -1,4 +1,4 @@
-"""Find the headers that sources of a native folder include, as compilers do, without a compiler."""
+"""Find the headers that sources include, as compilers do, without a compiler."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # The path of the native folder below a folder that compilers search: the path of ATen's own in PyTorch.
 PLACE = "ATen/native"
@@ -52,16 +55,19 @@ def included(texts: Texts, sources: Iterable[Path], searched: Sequence[Path] = (
     """Return the files of a folder that its ``sources`` include, or name in ``__has_include``, directly or indirectly.
     Compilers search the folder's root, and the folders ``searched`` in it.
     """
-    found: set[Path] = set()
-    left = list(sources)
-    read = set(left)
-    while left:
-        source = left.pop()
-        new = included_directly(texts, source, texts(source) or "", searched) - read
-        read |= new
-        found |= new
+    first = [*sources]
+    return {*reached(first, lambda name: included_directly(texts, name, texts(name) or "", searched))}.difference(first)
+
+
+def reached(starts: Iterable[T], included: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """Yield files, and what they include, directly or not: each once. ``included`` returns what a file includes."""
+    left = [*dict.fromkeys(starts)]
+    seen = {*left}
+    for file in left:
+        yield file
+        new = [each for each in dict.fromkeys(included(file)) if each not in seen]
+        seen.update(new)
         left += new
-    return found
 
 
 def text_with_headers(folder: Path, source: Path, searched: Sequence[Path] = ()) -> str:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .comments import without_comments
-from .native import NativeFolders
+from .tokens import without_comments
 
 _BLOCK = re.compile(r"\bTORCH_LIBRARY_IMPL\(\s*aten\s*,\s*(\w+)\s*,\s*(\w+)\s*\)\s*\{")
 # `m.impl("name", kernel)`, and macros such as `KERNEL_CPU(name, policy)` and `VMAP_SUPPORT2(name, overload, rule)`.
@@ -44,13 +43,6 @@ def registrations(text: str) -> Iterator[Registration]:
         for found in _BY_MACRO.finditer(body):
             names = (f"{found[1]}.{found[2]}", found[1]) if found[2] else (found[1],)
             yield Registration(line + body.count("\n", 0, found.start()), block[1], names, "")
-
-
-def registered_in(natives: NativeFolders) -> Iterator[Registration]:
-    """Yield the registrations in the C++ sources of native folders."""
-    for text in map(natives.text, natives.cplusplus):
-        if "TORCH_LIBRARY_IMPL" in text:
-            yield from registrations(text)
 
 
 def _end_of(code: str, start: int) -> int:

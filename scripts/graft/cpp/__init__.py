@@ -1,0 +1,1 @@
+"""Reading C++ without a compiler: tokens, statements at namespace level, functions, includes, and syntax trees."""
