@@ -7,6 +7,7 @@ The packages are the stages of a build, in the order in which data flows through
 above it, which `make lint` checks::
 
     core       errors, progress, files, processes, pip, virtual environments: used by all other packages
+    cpp        read C++ without a compiler: statements, functions, includes; expressions with tree-sitter
     inputs     the pin and its patches, native folders, the compiler: read once, into a snapshot whose hash is the stamp
     base       the PyTorch to build on: a wheel, or the installed torch; its symbols and its torchgen
     codegen    the code that torchgen generates from the merged YAML: sources in units, headers, a description

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from graft.core.layout import Layout
 from graft.fork.apply import HELPERS_HEADER, HELPERS_SOURCE, apply
-from graft.fork.helpers import helpers_in
+from graft.fork.placed import helpers_in
 from helpers import write
 from small_tree import commit_upstream, of_branch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,10 +16,13 @@ from ..core.files import write_atomically
 from ..core.layout import Layout
 from ..core.process import follow
 from ..core.system_errors import refuse_full
-from ..inputs.snapshot import Snapshot
+from ..inputs.native import DOCS, INCLUDE, OVERLAY, PYTHON
+from ..inputs.snapshot import Snapshot, hash_of_builder
 from . import FOUND, Findings
-from .run import check_texts, is_checked, note_checked
+from .folder import check_files, check_python
 
+# The file in the work folder that says which inputs had no errors.
+_CHECKED = "checked"
 # The end of the note in ``complete``, if the headers that list operators have been generated.
 _LISTS = " lists"
 
@@ -51,8 +55,8 @@ class Generator:
         found = done.read_text(encoding="utf-8") if done.is_file() else ""
         has_sources, wanted = found in (stamp, stamp + _LISTS), stamp + (_LISTS if self.has_lists else "")
         is_there = has_sources and found.startswith(wanted)
-        if is_checked(self.snapshot, self.layout.work):
-            check_texts(self.snapshot, self.base.tree)
+        if _is_checked(self.snapshot, self.layout.work):
+            _check_texts(self.snapshot, self.base.tree)
             if is_there:
                 return
         if has_sources:
@@ -75,7 +79,7 @@ class Generator:
         tree = self.base.tree
         options: list[str | Path] = ["--out", self.layout.generated, "--cuda", self.cuda] if stamp else []
         options += ["--lists"] if stamp and self.has_lists else []
-        options += ["--unchecked"] if is_checked(self.snapshot, self.layout.work) else []
+        options += ["--unchecked"] if _is_checked(self.snapshot, self.layout.work) else []
         command, env = torchgen_command(tree, "graft.check", tree, self.snapshot.note, "--json", *options)
         output: list[str] = []
         found: list[Findings] = []
@@ -85,7 +89,7 @@ class Generator:
                 found.append(Findings.from_json(line.removeprefix(FOUND)))
                 if not found[0].errors:
                     found[0].settle()
-                    note_checked(self.snapshot, self.layout.work)
+                    _note_checked(self.snapshot, self.layout.work)
             elif line.strip() == SOURCES_ARE_THERE:
                 self._sources.set()
             else:
@@ -112,3 +116,35 @@ class Generator:
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
+
+
+def _is_checked(snapshot: Snapshot, work: Path) -> bool:
+    """Return whether an earlier build found no errors in these inputs. Docstrings and Python files do not count."""
+    note = work / _CHECKED
+    return note.is_file() and note.read_text(encoding="utf-8") == _stamp(snapshot)
+
+
+def _note_checked(snapshot: Snapshot, work: Path) -> None:
+    """Record that these inputs have no errors."""
+    write_atomically(work / _CHECKED, _stamp(snapshot))
+
+
+def _check_texts(snapshot: Snapshot, base_tree: Path) -> None:
+    """Check the docstrings and Python files of the native folders. Print warnings, or raise all findings."""
+    findings = Findings()
+    check_files(snapshot.natives, findings)
+    check_python(snapshot.natives, base_tree, findings)
+    findings.settle()
+
+
+def _stamp(snapshot: Snapshot) -> str:
+    """Return a hash of the inputs that are checked; for docstrings and Python files, of their names only."""
+    digest = hashlib.sha256(hash_of_builder().encode())
+    unread = {f"{folder.path}/{name}": b"" for folder in snapshot.read.folders for name in folder.unread}
+    for name, content in sorted({**snapshot.files, **unread}.items()):
+        is_laid_over = name.startswith(f"{OVERLAY}/") and not name.split("/", 2)[2].startswith(INCLUDE)
+        is_text = is_laid_over or name.split("/")[2:3] in ([DOCS.name], [PYTHON.name])
+        digest.update(f"{name}\0{'' if is_text else len(content)}\0".encode())
+        digest.update(b"" if is_text else content)
+    digest.update(repr([folder.settings.kept for folder in snapshot.read.folders]).encode())
+    return digest.hexdigest()

@@ -28,7 +28,7 @@ from ..codegen.torchgen import (
     entry_keys,
 )
 from ..inputs.entries import RELEASES, REPLACE, Entry, Place, kernels_of
-from ..inputs.releases import is_specifier
+from ..inputs.settings import is_specifier
 from . import NO_SEEDED_TAG, SAME_ARGUMENTS, Findings, nearest
 from .base import BaseOperators
 from .writing import REMEDIES_OF_WRITING

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import cached_property
-from itertools import dropwhile, pairwise
+from itertools import chain, dropwhile, pairwise
 
 from ..cpp.statements import Kind, Statement, start_with_comment, statements
 from ..cpp.tokens import branch, conditions
@@ -137,7 +137,7 @@ class Code:
     def under(self, macros: Collection[str]) -> set[str]:
         """Return those of the ``macros`` that affected statements, or the conditions around them, name."""
         around = _conditions(self.statements)
-        opened = {i: [self.statements[chain[0]].words for chain in around[i]] for i in self.affected}
+        opened = {i: [self.statements[each[0]].words for each in around[i]] for i in self.affected}
         return {word for i, every in opened.items() for word in self.statements[i].words.union(*every)} & {*macros}
 
     @property
@@ -233,10 +233,12 @@ def _conditions(every: Iterable[Statement]) -> list[tuple[tuple[int, ...], ...]]
 
 def _with_conditions(every: Sequence[Statement]) -> list[Hashable]:
     """Return a key for each statement: the conditions around it, and its code. Equal keys mean the same."""
-    return [
-        (() if branch(each.tokens[0]) else tuple(tuple(every[i].code for i in chain) for chain in around), each.code)
-        for each, around in zip(every, _conditions(every), strict=False)
-    ]
+
+    def key(each: Statement, around: Iterable[Iterable[int]]) -> Hashable:
+        is_condition = each.kind is Kind.DIRECTIVE and branch(each.tokens[0])
+        return () if is_condition else tuple(tuple(every[i].code for i in branches) for branches in around), each.code
+
+    return [*map(key, every, _conditions(every))]
 
 
 def _reordered_macros(before: Iterable[Statement], after: Sequence[Statement]) -> set[int]:
@@ -285,17 +287,14 @@ def _has_unknown_users(statement: Statement) -> bool:
 def _directives(every: Sequence[Statement]) -> list[tuple[str, ...]]:
     """Return the directives of a file, without conditional ones that surround only includes."""
     around = _conditions(every)
-    used = {
-        i
-        for each, chains in zip(every, around, strict=False)
-        if each.kind not in (Kind.INCLUDE, Kind.DIRECTIVE)
-        for chain in chains
-        for i in chain
-    }
-    ends = {i for i, each in enumerate(every) if branch(each.tokens[0]) == "endif" and around[i]}
-    used |= {i for i in ends if around[i][-1][0] in used}
-    return [
-        each.code
-        for i, each in enumerate(every)
-        if i in used or (each.kind is Kind.DIRECTIVE and not branch(each.tokens[0]))
-    ]
+    other = (Kind.INCLUDE, Kind.DIRECTIVE)
+    used = {i for each, chains in zip(every, around, strict=False) if each.kind not in other for i in chain(*chains)}
+
+    found = []
+    for i, each in enumerate(every):
+        kind = branch(each.tokens[0])
+        is_unmatched = kind in ("el", "endif") and not around[i]
+        place = around[i][-1][0] if kind == "endif" and around[i] else i
+        if each.kind is Kind.DIRECTIVE and (not kind or is_unmatched or place in used):
+            found.append(each.code)
+    return found

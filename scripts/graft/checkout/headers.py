@@ -18,7 +18,7 @@ from tree_sitter import Node
 
 from ..cpp.functions import canonical, functions, parameter_type
 from ..cpp.includes import INCLUDE, reached
-from ..cpp.statements import Kind, arguments, statements
+from ..cpp.statements import arguments, statements
 from ..cpp.syntax import nodes_of, parse, text_of
 from ..cpp.tokens import blank, tokens, words
 
@@ -40,7 +40,9 @@ def is_same(before: str, after: str) -> bool:
     """Return whether two texts of a file have the same tokens. Namespaces may be spelled differently, and the new text
     may lack includes.
     """
-    old, new = ([each.code for each in statements(text) if each.kind is not Kind.INCLUDE] for text in (before, after))
+    old, new = (
+        [each.code for each in statements(text) if not INCLUDE.match(each.tokens[0])] for text in (before, after)
+    )
     had, has = ({*INCLUDE.findall(text)} for text in (before, after))
     return old == new and has <= had
 
@@ -68,11 +70,18 @@ def refused(name: str, before: str, after: str) -> str:
 
 
 def users(tree: Path, headers: Collection[str], among: Collection[str]) -> set[str]:
-    """Return the files of ``among`` that include one of ``headers``, directly or not. All are paths in the checkout."""
+    """Return the files of ``among`` that include one of ``headers``, directly or not. All are paths in the checkout;
+    ``headers`` may be deleted.
+    """
+
+    @cache
+    def is_there(place: str) -> bool:
+        return place in headers or (tree / place).is_file()
 
     @cache
     def included(file: str) -> list[str]:
-        return [*_included(tree, file, headers)]
+        places = _places(file, _text(tree / file))
+        return [place for each in places if (place := next(filter(is_there, each), ""))]
 
     including = defaultdict[str, list[str]](list)
     for file in reached(among, included):
@@ -81,14 +90,13 @@ def users(tree: Path, headers: Collection[str], among: Collection[str]) -> set[s
     return {*among} & {*reached(headers, including.__getitem__)}
 
 
-def _included(tree: Path, file: str, known: Collection[str]) -> Iterator[str]:
-    """Yield the files of a checkout that a file includes. Files in ``known`` count even if they are deleted."""
-    for found in INCLUDE.finditer(_text(tree / file)):
+def _places(file: str, text: str) -> Iterator[Iterator[str]]:
+    """Yield where compilers look for each file of a checkout that the text of ``file`` includes."""
+    for found in INCLUDE.finditer(text):
         name, is_quoted = found[1], found[0].partition(found[1])[0].endswith('"')
         folders = (f"{file.rpartition('/')[0]}/", *_SEARCHED) if is_quoted else _SEARCHED
         if not name.startswith(_OTHERS) and (is_quoted or "/" in name):
-            places = (os.path.normpath(folder + name) for folder in folders)
-            yield from next(([each] for each in places if each in known or (tree / each).is_file()), [])
+            yield (os.path.normpath(folder + name) for folder in folders)
 
 
 def _text(path: Path) -> str:
@@ -255,7 +263,7 @@ def _alias(node: Node) -> tuple[str, str]:
 
 def _types_in(listed: Node) -> list[str]:
     """Return the types in a parameter list."""
-    return [*map(parameter_type, arguments(tokens(text_of(listed))[0], of_types=True))]
+    return [*map(parameter_type, arguments(tokens(text_of(listed))[0], of_types=True)[0])]
 
 
 def _spaced(text: str) -> str:

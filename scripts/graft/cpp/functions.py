@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
-from .statements import BRACKETS, Kind, Statement, arguments, statements
+from .statements import ANGLES, BRACKETS, Kind, Statement, arguments, statements
 from .tokens import is_directive, joined
 
 # Names of types that are aliases, with the types that they stand for. To the linker both are the same.
@@ -40,14 +40,16 @@ def canonical(cpp_type: str) -> str:
     return named if "const" not in words or is_by_value else f"const {named}"
 
 
-# Words before the type that a function returns.
-_SPECIFIERS = {'"C"', "static", "inline", "constexpr", "extern", "virtual", "explicit", "friend"}
+# What stands before the type that a function returns: specifiers, attributes, and macros, which are in capitals.
+_NO_TYPE = re.compile(
+    r"""\[\[.*?\]\]|"C"|\b(?:static|inline|constexpr|extern|virtual|explicit|friend|TORCH_\w*API|C10_\w+|__\w+__"""
+    r"""|[A-Z][A-Z0-9_]{2,}(?=[ (]))\b(?:\((?:[^()]|\([^()]*\))*\))?"""
+)
+# The scope before a name: ``A<T>::B::``, and the tilde of a destructor.
+_SCOPE = re.compile(r"(?:\w*(?:<[^()\s]*>)?::)*~?$")
 # Words that may be the last one of a type, so that they name no parameter.
 _OF_TYPES = {"const", "volatile", "int", "long", "short", "char", "double", "unsigned", "signed", "auto"}
 _QUALIFIERS = {"const", "volatile", "typename", "struct", "class", "enum"}
-_MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
-# Decorations of a declaration that are no macros in capitals.
-_DECORATION = re.compile(r"TORCH_\w*API|C10_\w+|__\w+__")
 _AFTER_PARAMETERS = {*"{;&:=[", "->"}
 
 
@@ -117,99 +119,45 @@ def function_of(statement: Statement, file: Path = Path(), line: int = 0) -> Def
         return None
     around, is_local = "::".join(filter(None, statement.namespace)), "" in statement.namespace
     opening = _opening(every, at)
-    behind = behind_brackets(every, opening)
-    is_macro = opening == at + 1 and every[behind : behind + 1] == ("(",) and at == statement.head
-    if is_macro:  # TORCH_IMPL_FUNC(name)(parameters)
-        listed = arguments(every[behind:], of_types=True)
-        name, types = joined(every[opening + 1 : behind - 1]), [parameter_type(each) for each in listed]
+    _, behind = arguments(every, opening)
+    if at == statement.head and opening == at + 1 and every[behind : behind + 1] == ("(",):
+        # TORCH_IMPL_FUNC(name)(parameters)
+        types = [parameter_type(each) for each in arguments(every, behind, of_types=True)[0]]
+        name = joined(every[opening + 1 : behind - 1])
         return Definition(file, line, around, name, every[at], "", tuple(types), is_local)
     after = every[behind] if behind < len(every) else ";"
-    if every[opening : opening + 1] != ("(",) or not (after in _AFTER_PARAMETERS or after.isidentifier()):
+    listed, _ = arguments(every, opening, of_types=True)
+    is_call = any(each[:1] == [] or not (each[0][0].isidentifier() or each[0][0] in ":[.") for each in listed)
+    if opening == len(every) or is_call or not (after in _AFTER_PARAMETERS or after.isidentifier()):
         return None
-    listed = arguments(every[opening:], of_types=True)
-    if not all(map(_may_be_parameter, listed)):
-        return None
-    first = _scope(every, at)
-    scope = joined(every[first:at]).strip(":")
-    before, is_template = every[:first], every[0] == "template"
+    before = joined(each for each in every[statement.head : at] if not is_directive(each))
+    scope = found[0] if (found := _SCOPE.search(before)) else ""
+    returns = " ".join(_NO_TYPE.sub(" ", before.removesuffix(scope)).split())
+    behind_them = statement.before_body[behind:]
+    if returns == "auto" and "->" in behind_them:
+        returns = joined(behind_them[behind_them.index("->") + 1 :]).rstrip(";")
+    is_template, words = every[0] == "template", {*every[statement.head : at]}
     return Definition(
         file,
         line,
-        "::".join(filter(None, (around, scope))),
-        _name(every, at, opening),
+        "::".join(filter(None, (around, scope.rstrip("~").strip(":")))),
+        "~" * scope.endswith("~") + (joined(every[at:opening]) if every[at] == "operator" else every[at]),
         "",
-        _returns(every[statement.head : first], every[behind:]),
+        returns,
         () if listed == [["void"]] else tuple(map(parameter_type, listed)),
-        is_local or "static" in before or is_template,
-        not {"inline", "constexpr"}.isdisjoint(before),
+        is_local or is_template or "static" in words,
+        not words.isdisjoint({"inline", "constexpr"}),
         tuple(i for i, each in enumerate(listed) if "=" in each),
         is_template,
     )
 
 
 def _opening(every: Sequence[str], at: int) -> int:
-    """Return the index of the bracket of the parameters of the function whose name is at ``at``."""
+    """Return the index of the bracket before the parameters of the function whose name is at ``at``."""
     if every[at] == "operator" and every[at + 1 : at + 3] == ("(", ")"):
         return at + 3
-    opening = next((i for i in range(at + 1, len(every)) if every[i] == "("), len(every))
-    is_next = every[at] == "operator" or opening == at + 1 or every[at + 1] == "<"
-    return opening if is_next else len(every)
-
-
-def behind_brackets(every: Sequence[str], opening: int) -> int:
-    """Return the index after the bracket that closes the one at ``opening``."""
-    depth = 0
-    for i in range(opening, len(every)):
-        depth += BRACKETS.get(every[i], 0)
-        if depth == 0:
-            return i + 1
-    return len(every)
-
-
-def _scope(every: Sequence[str], at: int) -> int:
-    """Return the index of the first token of the scope before the name at ``at``: of ``A<T>::B::`` before ``name``."""
-    first = at - (every[at - 1] == "~")
-    while first > 0 and every[first - 1] == "::":
-        first -= 1
-        depth = 0
-        while first > 0 and (every[first - 1] == ">" or depth):
-            first -= 1
-            depth += {">": 1, "<": -1}.get(every[first], 0)
-        if first > 0 and every[first - 1].isidentifier():
-            first -= 1
-    return first
-
-
-def _name(every: Sequence[str], at: int, opening: int) -> str:
-    name = every[at:opening] if every[at] == "operator" else every[at : at + 1]
-    return ("~" if every[at - 1] == "~" else "") + joined(name)
-
-
-def _returns(before: Sequence[str], after: Sequence[str]) -> str:
-    """Return the type that a function returns; empty for a constructor."""
-    for i, token in enumerate(after):
-        if token in ("{", ";", ":"):
-            break
-        if token == "->":
-            end = next((j for j in range(i, len(after)) if after[j] in ("{", ";")), len(after))
-            return joined(after[i + 1 : end])
-    left = [each for each in before if not is_directive(each)]
-    kept: list[str] = []
-    while left:
-        token = left.pop(0)
-        is_macro = bool(_MACRO.fullmatch(token)) and bool(left) and (left[0].isidentifier() or left[0] == "(")
-        if token == "[" and left[:1] == ["["]:
-            left = left[behind_brackets([token, *left], 0) - 1 :]
-        elif is_macro or _DECORATION.fullmatch(token):
-            left = left[behind_brackets(left, 0) if left[:1] == ["("] else 0 :]
-        elif token not in _SPECIFIERS:
-            kept.append(token)
-    return joined(kept)
-
-
-def _may_be_parameter(every: Sequence[str]) -> bool:
-    is_type = bool(every) and (every[0].isidentifier() or every[0] in ("::", "[", "."))
-    return is_type and every[0] not in ("true", "false", "this", "nullptr", "sizeof")
+    is_followed = every[at] == "operator" or every[at + 1 : at + 2] in (("(",), ("<",))
+    return every.index("(", at) if is_followed and "(" in every[at:] else len(every)
 
 
 def parameter_type(every: Sequence[str]) -> str:
@@ -220,5 +168,5 @@ def parameter_type(every: Sequence[str]) -> str:
         if depth == 0 and token.isidentifier() and token not in _QUALIFIERS:
             named = i if has_type and token not in _OF_TYPES and every[i - 1] != "::" else -1
             has_type = True
-        depth += BRACKETS.get(token, 0) + {"<": 1, ">": -1}.get(token, 0)
+        depth += BRACKETS.get(token, 0) + ANGLES.get(token, 0)
     return joined(each for i, each in enumerate(every) if i != named)

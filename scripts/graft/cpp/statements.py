@@ -8,7 +8,7 @@ Uses of macros that the file defines are expanded once, to find the functions th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -17,7 +17,7 @@ from itertools import accumulate, count
 from .tokens import branch, conditions, is_directive, tokens, without_comments, words
 
 BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
-_ANGLES = {"<": 1, ">": -1}
+ANGLES = {"<": 1, ">": -1}
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 # Macros with arguments that belong to the declaration after them.
 _PREFIX = re.compile(r"\w*(?:LAUNCH_BOUNDS|ATTRIBUTE|DEPRECATED|ALIGN)\w*")
@@ -178,7 +178,7 @@ def _with_expansion(use: Statement, macro: Statement) -> Statement:
     found = _FUNCTION_MACRO.match(without_comments(macro.tokens[0]).replace("\\\n", " "))
     if not found:
         return use
-    given = dict(zip(found[1].replace(" ", "").split(","), map(" ".join, arguments(use.tokens[1:])), strict=False))
+    given = dict(zip(found[1].replace(" ", "").split(","), map(" ".join, arguments(use.tokens, 1)[0]), strict=False))
     body = re.sub(r"\w+", lambda word: given.get(word[0], word[0]), found[2])
     inner = tuple(statements(re.sub(r"\s*##\s*", "", body)))
     functions = [each for each in inner if each.kind is Kind.FUNCTION]
@@ -186,18 +186,20 @@ def _with_expansion(use: Statement, macro: Statement) -> Statement:
     return replace(use, kind=kind, names=frozenset().union(*(each.names for each in functions)), expansion=inner)
 
 
-def arguments(every: Sequence[str], *, of_types: bool = False) -> list[list[str]]:
-    """Return the tokens of each argument in the brackets that tokens begin with; ``<`` is a bracket in types."""
-    found, depth = [list[str]()], 0
-    for token in every[1:]:
-        depth += (BRACKETS | _ANGLES if of_types else BRACKETS).get(token, 0)
-        if depth < 0:
-            break
-        if token == "," and depth == 0:
+def arguments(every: Sequence[str], at: int = 0, *, of_types: bool = False) -> tuple[list[list[str]], int]:
+    """Return the tokens of each argument in the brackets at an index of tokens, and the index behind the brackets.
+    ``<`` is a bracket in types.
+    """
+    found, depth, brackets = [list[str]()], 0, BRACKETS | ANGLES if of_types else BRACKETS
+    for i in range(at, len(every)):
+        depth += brackets.get(every[i], 0)
+        if depth == 0:
+            return found if found != [[]] else [], i + 1
+        if every[i] == "," and depth == 1:
             found.append([])
-        elif not is_directive(token):
-            found[-1].append(token)
-    return found if found != [[]] else []
+        elif i > at and not is_directive(every[i]):
+            found[-1].append(every[i])
+    return found if found != [[]] else [], len(every)
 
 
 class _Splitter:
@@ -320,7 +322,7 @@ class _Splitter:
             if text in ("(", "{", "["):
                 at = self._behind(at)
                 continue
-            depth += _ANGLES.get(text, 0)
+            depth += ANGLES.get(text, 0)
             at += 1
             if depth == 0:
                 return at
@@ -409,27 +411,21 @@ class _Splitter:
             names = [name] if is_function or not name else [name, *self._more_names(at, end)]
             self._add(Kind.FUNCTION if is_function else Kind.OTHER, names if name else (), start, end, head, at)
 
+    def _outside(self, at: int, end: int) -> Iterator[int]:
+        """Yield the indices of the tokens outside of brackets, and of opening brackets."""
+        while at < end:
+            yield at
+            at = self._behind(at) if self._text(at) in ("(", "[", "{") else at + 1
+
     def _more_names(self, at: int, end: int) -> list[str]:
         """Return the names of variables that a statement defines after the one at ``at``."""
-        found = []
-        while at < end:
-            text = self._text(at)
-            behind = at + 2 if text == "," and self._text(at + 1) in ("*", "&") else at + 1
-            if text == "," and self._text(behind).isidentifier():
-                found.append(self._text(behind))
-            at = self._behind(at) if text in ("(", "[", "{") else at + 1
-        return found
+        commas = (i for i in self._outside(at, end) if self._text(i) == ",")
+        names = (self._text(i + 1 + (self._text(i + 1) in ("*", "&"))) for i in commas)
+        return [name for name in names if name.isidentifier()]
 
     def _has_value(self, head: int, end: int) -> bool:
-        at = head
-        while at < end:
-            text = self._text(at)
-            if text == "operator":
-                return False
-            if text == "=":
-                return True
-            at = self._behind(at) if text in ("(", "[", "{") else at + 1
-        return False
+        found = (self._text(i) for i in self._outside(head, end))
+        return next((text for text in found if text in ("operator", "=")), "") == "="
 
     def _name(self, head: int, end: int) -> int:
         """Return the index of the name of a function or variable; -1 if there is none."""
@@ -441,7 +437,7 @@ class _Splitter:
             if text in ("(", "=", "{", ";", "["):
                 before = at - 1
                 if self._text(before) == ">":  # an instance of a template
-                    depths = accumulate(_ANGLES.get(self._text(i), 0) for i in range(before, head, -1))
+                    depths = accumulate(ANGLES.get(self._text(i), 0) for i in range(before, head, -1))
                     before -= next((i for i, depth in enumerate(depths) if depth == 0), before - head) + 1
                 if text == "(" and (self._text(before) in _NO_NAME or _PREFIX.fullmatch(self._text(before))):
                     at = self._behind(at)

@@ -28,8 +28,7 @@ from ..options import Request
 from .cache import snapshot_for_tree
 from .checkout import go_back, move_to
 from .fetch import fetched
-from .helpers import with_declarations, with_functions
-from .placed import places, write_placed
+from .placed import places, with_declarations, with_functions, write_placed
 from .stack import Stack
 from .tree import BASE_REF, FUNCTIONS_YAML, SourceTree, count, open_tree, pinned_base
 

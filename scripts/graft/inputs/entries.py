@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 
 from ..core.folders import DERIVATIVES
-from .indentation import misplaced
 from .spelling import respelled
 
 # The loader of libyaml is much faster, but not every PyYAML has it.
@@ -27,6 +26,9 @@ _LARGEST = 1_000_000
 REPLACE = "replace"
 # The key of a replacing entry with the releases of PyTorch that it is for: a version specifier, as for pip.
 RELEASES = "releases"
+
+# The line of an entry or of a key.
+_BEGIN = re.compile(r"(?P<indent> *)(?P<dash>- +)?[\w.]+:(?P<rest>\s.*|$)")
 
 # A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
 Place = tuple[Path, int, int]
@@ -188,7 +190,7 @@ def compose(path: Path, report: Report, copy: Path | None = None) -> yaml.Node |
         return None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        if (found := misplaced(text)) and mark and found.line == mark.line:
+        if (found := _misplaced(text)) and mark and found.line == mark.line:
             what = f"line {found.line + 1} is indented by {found.indent}, its siblings by {found.beside}"
             report((path, found.line + 1, found.indent + 1), what, f"indent it by {found.beside}")
             return None
@@ -311,3 +313,37 @@ def lines_of_operators(path: Path) -> dict[str, int]:
 def places_of_operators(path: Path) -> dict[str, str]:
     """Return ``file:line`` of each operator, as ``lines_of_operators`` finds it."""
     return {name: f"{path}:{line}" for name, line in lines_of_operators(path).items()}
+
+
+@dataclass(frozen=True)
+class _Misplaced:
+    """A line, counted from 0, its indentation, and the nearest indentation of its siblings: one, or two."""
+
+    line: int
+    indent: int
+    beside: str
+
+
+def _misplaced(text: str) -> _Misplaced | None:
+    """Return the first entry or key with an indentation of its own that does not begin a list or a mapping.
+
+    YAML parsers report a colon in that line instead, or a line below it.
+    """
+    entries: set[int] = set()
+    keys: set[int] = set()
+    is_open = True
+    for number, line in enumerate(text.splitlines()):
+        if not (match := _BEGIN.match(line)):
+            continue
+        indent = len(match["indent"])
+        beside = entries if match["dash"] else keys
+        if beside and indent not in beside and not is_open:
+            nearest = min(abs(each - indent) for each in beside)
+            return _Misplaced(number, indent, " or ".join(str(n) for n in sorted(beside) if abs(n - indent) == nearest))
+        beside.add(indent)
+        entries = {each for each in entries if each <= indent}
+        keys = {each for each in keys if each <= indent}
+        if match["dash"]:
+            keys.add(match.end("dash"))
+        is_open = not match["rest"].partition(" #")[0].strip()
+    return None

@@ -16,8 +16,7 @@ from ..core.errors import UsageError
 from ..cpp.includes import PLACE, included, texts_in
 from ..cpp.tokens import without_comments
 from .entries import RELEASES, Entry, Report, read_entries
-from .releases import is_for
-from .settings import NO_SETTINGS, OF_TOOLS, Settings, settings_of
+from .settings import NO_SETTINGS, OF_TOOLS, Settings, is_for, settings_of
 from .unread import sources_elsewhere
 
 FUNCTIONS = Path(folders.FUNCTIONS)

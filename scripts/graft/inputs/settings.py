@@ -13,11 +13,12 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from ..core.errors import UsageError
 from ..core.extra_flags import NO_EXTRA, ExtraFlags, extra_flags
 from ..core.keys import COMPILED, FILE
 from .pyproject import faults_of, line_of, listed, name_of_table, natives_of, read_toml, table_in
-from .releases import is_specifier
 
 # Keys that are not for compilers: their effects are in other inputs of a build.
 _OF_NO_COMPILER = ("native", "torch", "keep", "releases")
@@ -394,3 +395,17 @@ def flag_in(message: str) -> str:
     """Return the flag that a message of ``extra_flags`` names; empty if it names none."""
     words = [word for word in message.split() if word.startswith("-")]
     return words[-1] if words else ""
+
+
+def is_specifier(text: object) -> bool:
+    """Return whether a value is a version specifier, as in requirements for pip: ``<2.15``."""
+    try:
+        SpecifierSet(text if isinstance(text, str) else "no text")
+    except InvalidSpecifier:
+        return False
+    return True
+
+
+def is_for(releases: object, release: str) -> bool:
+    """Return whether ``release`` is one of ``releases``; True if it is empty, or ``releases`` is not a specifier."""
+    return not (release and is_specifier(releases)) or SpecifierSet(str(releases)).contains(release, prereleases=True)
