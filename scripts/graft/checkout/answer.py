@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..core.files import lay_out_files
-from ..core.folders import CHECKOUT, OVERLAY
+from ..core.folders import OVERLAY, PLACES, Origin
 from ..inputs.entries import split_entries
 from .versions import Versions
 
@@ -117,12 +116,9 @@ class Answer:
     def write(self, folder: Path) -> None:
         """Write the native folder."""
         overlay = {f"{OVERLAY}/{name}": content for name, (content, _) in self.overlay.items()}
-        note = {
-            "tree": str(self.question.tree),
-            "places": self.places,
-            "overlay": {name: place for name, (_, place) in self.overlay.items()},
-        }
-        lay_out_files(folder, {**self.files, **overlay, CHECKOUT: json.dumps(note, indent=1).encode()})
+        places = {name: place for name, (_, place) in self.overlay.items()}
+        origin = Origin(str(self.question.tree), "SOURCE", self.places, places)
+        lay_out_files(folder, {**self.files, **overlay, PLACES: origin.text.encode()})
 
 
 def text_of(content: bytes | None) -> str:
