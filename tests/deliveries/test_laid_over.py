@@ -44,8 +44,8 @@ class Derived:
         shutil.rmtree(self.folder / "overlay", ignore_errors=True)
         write(self.folder / "overlay", {key: text.replace(old, new, 1) for key, text in texts.items()})
         places = {name: f"aten/src/ATen/native/{name}" for name in ("SoftClip.cpp", "native_functions.yaml")}
-        overlay = {key: key.replace("torch/include/ATen", "aten/src/ATen") for key in keys}
-        write(self.folder, {PLACES: Origin(str(self._checkout), "SOURCE", places, overlay).text})
+        places |= {f"overlay/{key}": key.replace("torch/include/ATen", "aten/src/ATen") for key in keys}
+        write(self.folder, {PLACES: Origin(str(self._checkout), "SOURCE", places).text})
 
 
 @pytest.fixture(scope="module")

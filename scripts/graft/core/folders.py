@@ -79,14 +79,12 @@ class Origin:
     Args:
         root: the folder of these files.
         option: the option of commands that takes ``root``. A build takes only one such folder.
-        places: their paths below ``root``, by name in the native folder.
-        overlay: the same for the files in ``overlay/``, by their paths below site-packages.
+        places: their paths below ``root``, by name in the native folder, also of all files in ``overlay/``.
     """
 
     root: str
     option: str
     places: Mapping[str, str] = field(default_factory=dict)
-    overlay: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

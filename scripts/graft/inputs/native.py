@@ -323,6 +323,8 @@ def load_native(path: Path) -> NativeFolder:
     more = {name for name in found.difference(there.read, named) if not _fault(places.file(name), name)}
     every = {name: places.file(name) for name in (*there.read, *more)} | named
     origin = folders.origin_of(path)
+    written = {Path(name): Path(origin.root, place) for name, place in origin.places.items()} if origin else {}
+    laid_over = [name for name in written if name.is_relative_to(OVERLAY)]
     return NativeFolder(
         path=path,
         paths=every,
@@ -333,18 +335,10 @@ def load_native(path: Path) -> NativeFolder:
         elsewhere={name: path / name for name in sources_elsewhere(path, FOLDERS) if name not in every},
         others=tuple(there.others),
         settings=settings,
-        outside={name: file for name, file in every.items() if file != path / name} | _outside(origin),
-        overlay={key: path / OVERLAY / key for key in origin.overlay} if origin else {},
+        outside={name: file for name, file in every.items() if file != path / name} | written,
+        overlay={name.relative_to(OVERLAY).as_posix(): path / name for name in laid_over},
         written_from=Path(origin.root) if origin else None,
     )
-
-
-def _outside(origin: folders.Origin | None) -> dict[Path, Path]:
-    """Return the files that a program wrote a native folder from, by name in the folder."""
-    if not origin:
-        return {}
-    names = {**origin.places, **{f"{OVERLAY}/{key}": place for key, place in origin.overlay.items()}}
-    return {Path(name): Path(origin.root, place) for name, place in names.items()}
 
 
 class _Listing:
