@@ -14,12 +14,15 @@ from builds import BOUND, SHOWN, TEMPLATES, LinkedBuild, make_library
 from graft.base.base import Library
 from graft.base.symbols import SymbolFile
 from graft.compile import libraries
+from graft.compile.extensions import link_extension
+from graft.compile.linker import Link
 from graft.compile.products import LINKED, Product
 from graft.compile.stubs import replaced_stubs, stub_of
 from graft.compile.units import Unit
 from graft.core.elf import ElfFile
 from graft.core.errors import BuildError
-from helpers import Patch, beside, compiled, refused
+from graft.inputs.libraries import NO_LIBRARIES
+from helpers import Capture, Patch, beside, compiled, refused
 
 CASES = beside(__file__)
 
@@ -93,6 +96,19 @@ void f(PyObject* o) { try { PyObject_Repr(o); text += "x"; } catch (const std::e
 int g() { return __builtin_cpu_supports("avx2"); }
 """
     assert bound(linked, linked.unit("Mine", source, f"-I{linked.toolchain.python_include}")) == []
+
+
+def test_extension_is_linked_and_names_what_nothing_defines(linked: LinkedBuild, capsys: Capture) -> None:
+    """It may call only what PyTorch's libraries export: nothing binds hidden functions for it."""
+    functions = "namespace libtorch_cpu { int exported(); int hidden(); }\nint none(int);\n"
+    calls = "libtorch_cpu::exported() + libtorch_cpu::hidden() + none(1)"
+    unit, base = linked.unit("Mine", f"{functions}int f() {{ return {calls}; }}"), linked.base.libraries
+    link = Link(Path("linked/_C.so"), (unit.target,), linked.toolchain, base, (), (), (base / BOUND[1],), NO_LIBRARIES)
+    link_extension(link)
+    said = "_C.so: nothing that it is linked with defines none(int), libtorch_cpu::hidden()\n"
+    assert capsys.readouterr().err.endswith(said) and ElfFile(link.target).dynamic()["DT_NEEDED"][0] == BOUND[1]
+    error = refused(BuildError, link_extension, replace(link, options=("-lno_such_library",)))
+    assert error.what.startswith("_C.so: ") and "-lno_such_library" in error.what
 
 
 OBJECT, LIBRARY_FILE = Path("objects/Mine.o"), LINKED / "torch/lib/libtorch.so"

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from graft.base.installed import TREES, Environment
+from graft.core.folders import PLACES, Origin
 from graft.core.layout import Layout, TorchVersion
 from graft.deliver import develop
 from graft.deliver.develop import VARIABLE, current_tree, note_of, use_tree, write_tree
@@ -230,7 +231,7 @@ def test_folder_or_checkout_that_another_takes_the_place_of_is_told(
     """Of two checkouts, only one can be built at a time."""
     first, second = Path("/my ops"), Path("/other")
     folders = [str(first), str(second)]
-    one, two = (write(tmp_path / name, {"checkout.json": f'{{"tree": "/{name}"}}'}) for name in ("one", "two"))
+    one, two = (write(tmp_path / name, {PLACES: Origin(f"/{name}", "SOURCE").text}) for name in ("one", "two"))
     for number, (natives, told) in enumerate(
         [
             ([first], ""),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from graft.core.folders import PLACES, Origin
 from helpers import write
 from users import CLIP, CLIPPED, Environment, make, write_clip
 
@@ -44,9 +44,8 @@ class Derived:
         shutil.rmtree(self.folder / "overlay", ignore_errors=True)
         write(self.folder / "overlay", {key: text.replace(old, new, 1) for key, text in texts.items()})
         places = {name: f"aten/src/ATen/native/{name}" for name in ("SoftClip.cpp", "native_functions.yaml")}
-        overlay = {key: key.replace("torch/include/ATen", "aten/src/ATen") for key in keys}
-        note = {"tree": str(self._checkout), "places": places, "overlay": overlay}
-        write(self.folder, {"checkout.json": json.dumps(note)})
+        places |= {f"overlay/{key}": key.replace("torch/include/ATen", "aten/src/ATen") for key in keys}
+        write(self.folder, {PLACES: Origin(str(self._checkout), "SOURCE", places).text})
 
 
 @pytest.fixture(scope="module")

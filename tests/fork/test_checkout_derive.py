@@ -341,15 +341,15 @@ def test_macros_that_pytorch_was_built_with(tmp_path: Path, site: Path) -> None:
 
 def test_other_kernels_of_an_entry_are_built(checkout: Path, site: Path) -> None:
     """An entry keeps its other kernels; one that has none goes, with those that delegate to it."""
-    answer = Answer(Question(WorkingTree(Repository(checkout), git(checkout, "rev-parse", "HEAD")), site))
+    question = Question(WorkingTree(Repository(checkout), git(checkout, "rev-parse", "HEAD")), site)
     both = {
         "func": "third(Tensor self, int n) -> Tensor",
         "dispatch": {"CPU": "third_cpu", "SparseCPU": "third_sparse"},
     }
-    operators = Operators(answer.question, {"third": both, "half.out": {"dispatch": {"CPU": "half_out"}}, "half": {}})
-    operators.leave(answer, {"third_sparse", "half_out"})
+    operators = Operators(question, {"third": both, "half.out": {"dispatch": {"CPU": "half_out"}}, "half": {}})
+    operators = operators.without({"third_sparse", "half_out"})
     assert operators.entries == {"third": {**both, "dispatch": {"CPU": "third_cpu"}}}
-    assert [*answer.left] == [f"{FUNCTIONS}: half.out", f"{FUNCTIONS}: half"]
+    assert [*operators.left] == [f"{FUNCTIONS}: half.out", f"{FUNCTIONS}: half"]
 
 
 @pytest.mark.parametrize("text", CASES["statements"])

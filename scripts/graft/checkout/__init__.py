@@ -8,7 +8,7 @@ name the user's files. The other packages build that folder like any other.
 ``derive`` sorts the differences and has each kind taken: ``compiled`` takes C++ (``code`` finds what changed,
 ``headers`` which headers can replace torch's, ``callers`` which sources use them, ``lacking`` what no wheel has),
 ``operators`` and ``formulas`` take entries of YAML files (``changed_entries``, ``entry_lines``), ``python`` takes
-Python files (``changed_python``, ``python_operators``, ``registrations``). ``answer`` is the result. ``read`` writes it
-for a torch and waits for the next edit, ``live`` is what a command builds from it, ``tests`` finds PyTorch's own tests.
-``branch`` is ``make import``.
+Python files (``changed_python``, ``python_operators``, ``registrations``). Each returns what it found as an ``answer``,
+from what it is given, and ``derive`` joins these. ``read`` writes it for a torch and waits for the next edit, ``live``
+is what a command builds from it, ``tests`` finds PyTorch's own tests. ``branch`` is ``make import``.
 """

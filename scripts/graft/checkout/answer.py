@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 
 from ..core.files import lay_out_files
-from ..core.folders import CHECKOUT, OVERLAY
+from ..core.folders import OVERLAY, PLACES, Origin
 from ..inputs.entries import split_entries
+from ..inputs.merge import PACKAGED
+from ..inputs.native import FUNCTIONS
 from .versions import Versions
 
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
@@ -59,6 +60,11 @@ class Question:
         """Return the content of a file of the torch, by path below ``site``; None if there is none."""
         return (self.site / name).read_bytes() if self.site and (self.site / name).is_file() else None
 
+    @cached_property
+    def installed_entries(self) -> dict[str, str]:
+        """The texts of the entries of native_functions.yaml that the torch has; none if the folder is for any."""
+        return split_entries(text_of(self.installed(f"{PACKAGED[FUNCTIONS]}/{FUNCTIONS}")))
+
     def entries(self, name: str) -> dict[str, str]:
         """Return the texts of the entries in a YAML file of the new version, by operator."""
         if name not in self._entries:
@@ -72,7 +78,7 @@ class Question:
 
 @dataclass
 class Answer:
-    """What the new version changes, as a native folder.
+    """What the new version changes, as a native folder: all of it, or what one step of ``derive`` found.
 
     Args:
         question: the question.
@@ -96,6 +102,11 @@ class Answer:
     operators: set[str] = field(default_factory=set)
     added: set[str] = field(default_factory=set)
 
+    def __or__(self, other: Answer) -> Answer:
+        """Return this with what a later step found."""
+        both = [(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)[1:]]
+        return Answer(self.question, *(one + two if isinstance(one, list) else one | two for one, two in both))
+
     @property
     def carried(self) -> set[str]:
         """The paths in the checkout of all files of the folder, whether they changed or are only needed."""
@@ -116,13 +127,11 @@ class Answer:
 
     def write(self, folder: Path) -> None:
         """Write the native folder."""
-        overlay = {f"{OVERLAY}/{name}": content for name, (content, _) in self.overlay.items()}
-        note = {
-            "tree": str(self.question.tree),
-            "places": self.places,
-            "overlay": {name: place for name, (_, place) in self.overlay.items()},
-        }
-        lay_out_files(folder, {**self.files, **overlay, CHECKOUT: json.dumps(note, indent=1).encode()})
+        overlay = {f"{OVERLAY}/{name}": each for name, each in self.overlay.items()}
+        places = self.places | {name: place for name, (_, place) in overlay.items()}
+        files = self.files | {name: content for name, (content, _) in overlay.items()}
+        origin = Origin(str(self.question.tree), "SOURCE", places)
+        lay_out_files(folder, {**files, PLACES: origin.text.encode()})
 
 
 def text_of(content: bytes | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 import yaml
@@ -40,16 +41,17 @@ def read_branch(tree: SourceTree, old: str, new: str) -> Answer:
     versions = Commits(Repository(tree.path), old, new)
     answer = derive(Question(versions, None, is_whole=False))
     if top != new:
-        _take_lists(answer, Commits(Repository(tree.path), new, top))
+        answer |= _take_lists(answer.question, answer.added, Commits(Repository(tree.path), new, top))
     return answer
 
 
-def _take_lists(answer: Answer, versions: Versions) -> None:
-    """Take docstrings and autocast policies from a fork's last commit."""
+def _take_lists(question: Question, added: Collection[str], versions: Versions) -> Answer:
+    """Take docstrings of the operators ``added``, and autocast policies, from a fork's last commit."""
+    answer = Answer(question)
     texts = {name: (versions.after(name) or b"").decode() for name in (*versions.changed, AUTOCAST_SOURCE)}
     for name, text in texts.items():
         if name.startswith("torch/") and name.endswith(".py"):
-            docs, computed = docs_of(without_docstrings(text, answer.added)[1])
+            docs, computed = docs_of(without_docstrings(text, added)[1])
             answer.files |= {place: body.encode() for place, body in docs.items()}
             answer.left |= {f"{name}: {each}": "its docstring is computed" for each in computed}
     policies: dict[str, list[str]] = {}
@@ -59,6 +61,7 @@ def _take_lists(answer: Answer, versions: Versions) -> None:
         policies.setdefault(policy, []).append(f"{name}.{overload}" if overload else name)
     if policies:
         answer.files[str(AUTOCAST)] = yaml.safe_dump(policies, sort_keys=False).encode()
+    return answer
 
 
 def import_branch(request: Request) -> None:

@@ -71,7 +71,7 @@ def add_callers(
     ones call a function, add no new ones for it, and note it.
 
     Args:
-        answer: receives what is not compiled.
+        answer: of this step; receives what is not compiled.
         users: finds the sources.
         names: by source, the names that changed elsewhere.
         codes: the sources.
@@ -95,9 +95,9 @@ def add_callers(
                 answer.left[f"{name}: {function}"] = f'{keep}; FILES="{" ".join(rest[:MOST_USERS])}" compiles these'
 
 
-def tell_users(answer: Answer, codes: Collection[str]) -> None:
-    """Say which sources that did not change, and were not asked for, are compiled."""
+def users_compiled(answer: Answer, codes: Collection[str]) -> list[str]:
+    """Return a line with the sources of ``answer`` that did not change and were not asked for, if there are any."""
     question = answer.question
     told = {*question.versions.changed, *(f"{ATEN}/{each}" for each in question.files)}
-    if more := sorted(place for name in codes if name not in told and (place := place_of(name)) in answer.files):
-        answer.said.append(f"also compiled, since they use what changed: {', '.join(more)}")
+    more = sorted(place for name in codes if name not in told and (place := place_of(name)) in answer.files)
+    return [f"also compiled, since they use what changed: {', '.join(more)}"] if more else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import yaml
@@ -15,7 +15,8 @@ _DELEGATE = re.compile(r"^\s+structured_delegate: *(\S+)", re.M)
 
 # Two tables by operator: the fields of an entry that replaces PyTorch's, or None for a new one; and what a native
 # folder cannot change.
-Changed = tuple[dict[str, dict[str, Any] | None], dict[str, str]]
+Entries = dict[str, dict[str, Any] | None]
+Changed = tuple[Entries, dict[str, str]]
 
 
 def changed_entries(before: str, after: str, affected: Collection[str]) -> Changed:
@@ -36,7 +37,7 @@ def changed_entries(before: str, after: str, affected: Collection[str]) -> Chang
         for key, kernel in kernels_of(fields_of_ours[delegate]).items()
         if key in ("CPU", "CUDA")
     }
-    found: dict[str, dict[str, Any] | None] = {}
+    found: Entries = {}
     for name in (each for each in ours if each in fields_of_ours):
         if name not in theirs:
             found[name] = None
@@ -60,7 +61,7 @@ def changed_formulas(before: str, after: str, operators: Collection[str]) -> Cha
     the changed formulas.
     """
     theirs, ours = (split_entries(text) for text in (before, after))
-    found: dict[str, dict[str, Any] | None] = {}
+    found: Entries = {}
     left = dict.fromkeys(sorted(theirs.keys() - ours.keys()), "its formulas")
     for name in (each for each, text in ours.items() if text != theirs.get(each)):
         fields, old = fields_of(ours[name]), fields_of(theirs[name]) if name in theirs else {}
@@ -74,7 +75,7 @@ def changed_formulas(before: str, after: str, operators: Collection[str]) -> Cha
     return found, left
 
 
-def text_of_entries(after: str, found: Mapping[str, dict[str, Any] | None]) -> str:
+def text_of_entries(after: str, found: Entries) -> str:
     """Return the text of a folder's file with the entries ``found`` of the text ``after``."""
     replacing = [yaml.safe_dump([fields], sort_keys=False, width=10**6) for fields in found.values() if fields]
     return "\n".join([*replacing, *added_entries(after, [name for name, fields in found.items() if not fields])])

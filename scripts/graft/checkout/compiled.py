@@ -11,7 +11,7 @@ from ..core.errors import UsageError
 from ..cpp.includes import INCLUDE, reached
 from . import headers as of_headers
 from .answer import Answer, Question, text_of
-from .callers import MOST_USERS, OF_CAPABILITIES, Users, add_callers, tell_users
+from .callers import MOST_USERS, OF_CAPABILITIES, Users, add_callers, users_compiled
 from .code import Code
 from .lacking import Lacking, text_without_lacking
 from .operators import Operators
@@ -25,10 +25,10 @@ _PYTORCH_S = ("ATen/", "c10/", "torch/")
 _GUARD = re.compile(r"#if !defined\(TORCH_STABLE_ONLY\) [^\n]*\n(.*)\n#else\n#error [^\n]*\n#endif [^\n]*\n", re.S)
 
 
-def take_headers(answer: Answer) -> dict[str, set[str]]:
-    """Take the headers that changed. Map each header that replaces the torch's to the names that changed in it."""
-    question, found = answer.question, dict[str, set[str]]()
-    changed = [name for name in question.there(filter(is_header, question.versions.changed)) if name not in answer.left]
+def take_headers(question: Question, left: Mapping[str, str]) -> tuple[Answer, dict[str, set[str]]]:
+    """Take the headers that changed and are not ``left`` out. Map those laid over to the names that changed in them."""
+    answer, found = Answer(question), dict[str, set[str]]()
+    changed = [name for name in question.there(filter(is_header, question.versions.changed)) if name not in left]
     for name, content in question.versions.before(changed).items():
         before, after = text_of(content), question.after(name)
         if content is None and name.startswith(f"{NATIVE}/"):
@@ -46,11 +46,11 @@ def take_headers(answer: Answer) -> dict[str, set[str]]:
                 answer.overlay[in_wheel(name)] = after.encode(), name
                 found[name] = Code(there or before, after).names
     # Replace either all changed headers of vectors, or none.
-    faults = [name for name in answer.left if "/cpu/vec/" in name]
+    faults = [name for name in (*left, *answer.left) if "/cpu/vec/" in name]
     for name in [each for each in found if "/cpu/vec/" in each and faults]:
         del answer.overlay[in_wheel(name)], found[name]
         answer.left[name] = f"{faults[0]} cannot be laid over, and headers of vectors go together"
-    return found
+    return answer, found
 
 
 def _installed(question: Question, name: str) -> str:
@@ -59,15 +59,18 @@ def _installed(question: Question, name: str) -> str:
     return guarded[1] if guarded else text
 
 
-def changed_codes(answer: Answer, headers: Mapping[str, set[str]]) -> dict[str, Code]:
-    """Return the sources that changed, and the sources to compile since they use ``headers`` that changed, by path.
+def changed_codes(
+    question: Question, left: Mapping[str, str], headers: Mapping[str, set[str]]
+) -> tuple[Answer, dict[str, Code]]:
+    """Return the sources that changed and are not ``left`` out, and those to compile since they use ``headers`` that
+    changed, by path. The answer has the users that are not compiled.
 
     Raises:
         UsageError: FILES names a file that cannot be compiled; or more than ``MOST_USERS`` sources use a header that
             changed, and no changed source includes it.
     """
-    question = answer.question
-    sources = [name for name in question.there(filter(is_source, question.versions.changed)) if name not in answer.left]
+    answer = Answer(question)
+    sources = [name for name in question.there(filter(is_source, question.versions.changed)) if name not in left]
     before = question.versions.before(sources)
     asked = _asked(question)
     names: dict[str, set[str]] = {name: set() for name in (*sources, *asked)}
@@ -88,7 +91,7 @@ def changed_codes(answer: Answer, headers: Mapping[str, set[str]]) -> dict[str, 
     for name in asked:
         if not codes[name].affected:
             answer.said.append(f"FILES: nothing in {place_of(name)} uses what changed elsewhere")
-    return codes
+    return answer, codes
 
 
 def _asked(question: Question) -> list[str]:
@@ -122,10 +125,13 @@ def _chosen(answer: Answer, header: str, others: Collection[str], *, is_asked: b
     return [] if is_asked else sorted(others)
 
 
-def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators) -> None:
-    """Take from each source the code that the entries need, and the code that registers itself."""
+def take_sources(users: Answer, codes: Mapping[str, Code], operators: Operators) -> tuple[Answer, Operators]:
+    """Take from each source the code that the entries need, and the code that registers itself. Add it to ``users``,
+    which has what is not compiled with them. Also return the operators that have all their kernels.
+    """
+    question, answer, without = users.question, users | Answer(users.question), set[str]()
     kernels, refused = operators.kernels, operators.refused_kernels
-    site, lacking = answer.question.site, Lacking(answer.question)
+    site, lacking = question.site, Lacking(question)
     macros = Base(site, site).lacking if codes and site and (site / "torch/lib").is_dir() else {}
     used = kernels.union(*(code.used for code in codes.values()))
     for name, code in codes.items():
@@ -137,51 +143,52 @@ def take_sources(answer: Answer, codes: Mapping[str, Code], operators: Operators
         else:
             text, gone = text_without_lacking(lacking, code, own, refused)
             answer.put(place_of(name), name, text)
-            operators.leave(answer, gone)
+            without |= gone.keys()
             answer.left |= {f"{name}: {each}": f"it needs {header}, {_INSIDE}" for each, header in gone.items()}
         for statement in code.registrations:
             answer.operators |= _operators_named(statement.words, operators.texts)
-        for macro in sorted(code.under(macros)) if place_of(name) in answer.files else ():
+        is_taken = place_of(name) in answer.files
+        for macro in sorted(code.under(macros)) if is_taken else ():
             why = f"PyTorch was built with it, and this is not: the torch lacks {macros[macro]}"
             answer.left[f"{name}: #if {macro}"] = why
-        for each in sorted(filter(operators.are_naming, code.hidden)):
-            why = "only its file sees it now, and native_functions.yaml names it: PyTorch would not link"
-            answer.left[f"{name}: {each}"] = why
-        for each in code.removed:
-            answer.left[f"{name}: {each}"] = "removed; the torch that is built on keeps it"
-        for each in code.libraries if not code.is_new else ():
-            answer.left[f"{name}: TORCH_LIBRARY({each})"] = "PyTorch's libraries define these operators when they start"
-        is_taken = place_of(name) in answer.files
+        why = "only its file sees it now, and native_functions.yaml names it: PyTorch would not link"
+        answer.left |= {f"{name}: {each}": why for each in sorted(filter(operators.are_naming, code.hidden))}
+        answer.left |= {f"{name}: {each}": "removed; the torch that is built on keeps it" for each in code.removed}
+        why = "PyTorch's libraries define these operators when they start"
+        answer.left |= {f"{name}: TORCH_LIBRARY({each})": why for each in code.libraries if not code.is_new}
         keeping = (code.edited - used if is_taken else code.functions) - refused - gone.keys()
         if alone := sorted(each for each in keeping if f"{name}: {each}" not in answer.left):
             why = "only PyTorch's own code calls this directly, and keeps PyTorch's"
             answer.left[f"{name}: {', '.join(alone)}"] = why
         is_told = any(f"{each}:".startswith(f"{name}:") for each in answer.left)
-        is_edited = name in answer.question.versions.changed
+        is_edited = name in question.versions.changed
         if is_edited and not is_taken and code.affected and not is_told and refused.isdisjoint(code.names):
             answer.left[name] = "nothing that is built uses what changed"
-    tell_users(answer, codes)
+    answer.said += users_compiled(answer, codes)
+    return answer, operators.without(without)
 
 
-def take_lacking_headers(answer: Answer) -> None:
-    """Take headers that the taken files include, and that the checkout has but the torch lacks."""
-    question = answer.question
+def take_lacking_headers(question: Question, taken: Answer) -> Answer:
+    """Take headers that the ``taken`` files include, and that the checkout has but the torch lacks."""
+    answer = Answer(question)
     if (site := question.site) is None:
-        return
+        return answer
 
     def place(name: str) -> str:
         return f"aten/src/{name}" if name.startswith("ATen/") else name
 
     @cache
     def lacking(name: str) -> bytes | None:
-        is_there = (site / "torch/include" / name).exists() or place_of(place(name)) in answer.files
+        key = f"torch/include/{name}"
+        is_there = (site / key).exists() or place_of(place(name)) in taken.files or key in taken.overlay
         return None if is_there or not name.startswith(_PYTORCH_S) else question.versions.after(place(name))
 
-    taken = [*answer.files.values(), *(content for content, _ in answer.overlay.values())]
-    named = {name for content in taken for name in INCLUDE.findall(text_of(content))}
+    contents = [*taken.files.values(), *(content for content, _ in taken.overlay.values())]
+    named = {name for content in contents for name in INCLUDE.findall(text_of(content))}
     for name in reached(named, lambda name: INCLUDE.findall(text_of(lacking(name)))):
         if content := lacking(name):
-            answer.overlay.setdefault(f"torch/include/{name}", (content, place(name)))
+            answer.overlay[f"torch/include/{name}"] = content, place(name)
+    return answer
 
 
 def _operators_named(words: Collection[str], ours: Mapping[str, str]) -> set[str]:

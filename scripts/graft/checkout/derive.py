@@ -41,14 +41,15 @@ def derive(question: Question) -> Answer:
             header that changed.
     """
     _refuse_unfinished(question)
-    answer = Answer(question)
-    _sort(answer)
-    codes = changed_codes(answer, take_headers(answer))
-    operators = read_operators(answer, {name for code in codes.values() for name in code.functions})
-    take_sources(answer, codes, operators)
-    take_helpers(answer, operators)
-    take_lacking_headers(answer)
-    _take_python(answer, operators)
+    left = _left_out(question)
+    headers, names = take_headers(question, left)
+    users, codes = changed_codes(question, left, names)
+    changed = read_operators(question, {name for code in codes.values() for name in code.functions})
+    sources, operators = take_sources(users, codes, changed)
+    answer = headers | sources | take_helpers(question, operators.formulas)
+    answer |= take_lacking_headers(question, answer) | _take_python(question, operators)
+    answer |= Answer(question, left=left | operators.left, refused=operators.refused)
+    answer.operators |= changed.entries.keys() | changed.formulas.keys()
     write = text_of_entries if question.site is None else text_at_lines
     for file, found in ((FUNCTIONS, operators.entries), (DERIVATIVES, operators.formulas)):
         answer.put(str(file), YAML_FILES[file], write(question.after(YAML_FILES[file]), found))
@@ -80,34 +81,33 @@ def _is_python(name: str) -> bool:
     return name.startswith("torch/") and name.endswith(PYTHON_SUFFIXES)
 
 
-def _sort(answer: Answer) -> None:
-    """Note the changes that cannot be part of the folder."""
-    question = answer.question
+def _left_out(question: Question) -> dict[str, str]:
+    """Return why changes cannot be part of the folder, by path."""
+    left: dict[str, str] = {}
     for name, status in question.versions.changed.items():
         if status == "S":
-            answer.left[name] = "PyTorch's libraries contain what this submodule has"
+            left[name] = "PyTorch's libraries contain what this submodule has"
         elif is_source(name) or is_header(name):
             if why := why_left(name, question.tree, has_cuda=question.has_cuda):
-                answer.left[name] = why
+                left[name] = why
             elif status == "D":
-                answer.left[name] = "deleted; the torch that is built on keeps it"
+                left[name] = "deleted; the torch that is built on keeps it"
         elif not _is_read(name) and not _SILENT.match(name):
-            answer.left[name] = next((why for place, why in _LEFT.items() if name.startswith(place)), _IN_BINARIES)
+            left[name] = next((why for place, why in _LEFT.items() if name.startswith(place)), _IN_BINARIES)
+    return left
 
 
-def _take_python(answer: Answer, operators: Operators) -> None:
-    question = answer.question
+def _take_python(question: Question, operators: Operators) -> Answer:
     # A new overload of PyTorch's operator keeps PyTorch's docstring.
     theirs = _bases(split_entries(question.before(YAML_FILES[FUNCTIONS])))
-    answer.added = _bases(name for name, fields in operators.entries.items() if fields is None) - theirs
+    added = _bases(name for name, fields in operators.entries.items() if fields is None) - theirs
+    answer = Answer(question, added=added)
     names = [*filter(_is_python, question.versions.changed)]
     for name, before in question.versions.before(names).items():
         after = question.versions.after(name)
         installed = question.installed(installed_name(name)) if question.site else before
         try:
-            found = taken(
-                name, before, after, installed, answer.added, answer.refused, only_behind=not question.is_whole
-            )
+            found = taken(name, before, after, installed, added, operators.refused, only_behind=not question.is_whole)
         except ValueError as error:
             answer.left[name] = str(error)
             continue
@@ -120,6 +120,7 @@ def _take_python(answer: Answer, operators: Operators) -> None:
         for place, text in found.docs.items():
             answer.put(place, name, text)
         answer.left |= {f"{name}: {each}": "left out" for each in found.left}
+    return answer
 
 
 def _bases(operators: Iterable[str]) -> set[str]:

@@ -10,21 +10,22 @@ from ..fork.apply import HELPERS_HEADER, HELPERS_SOURCE, YAML_FILES
 from ..inputs import native
 from ..inputs.helpers import fixed_functions
 from ..inputs.native import DERIVATIVES
-from .answer import Answer, text_of
+from .answer import Answer, Question, text_of
 from .code import Code
-from .operators import Operators
 
 # The prefix of the folder's versions of functions that PyTorch keeps.
 _OWN = "graft_"
 
 
-def take_helpers(answer: Answer, operators: Operators) -> None:
-    """Take these functions, the local code of the file that they need, and their declarations."""
-    question = answer.question
+def take_helpers(question: Question, formulas: Collection[str]) -> Answer:
+    """Take these functions, the local code of the file that they need, and their declarations. ``formulas`` names the
+    operators whose formulas are built.
+    """
+    answer = Answer(question)
     (before, after), header = ((question.before(n), question.after(n)) for n in (HELPERS_SOURCE, HELPERS_HEADER))
-    lacking = _lacking(answer, operators, header[1])
+    lacking = _lacking(question, formulas, header[1])
     if before == after and header[0] == header[1] and not lacking:
-        return
+        return answer
     code = Code(before, after)
     fixed = code.functions & fixed_functions(question.site) if question.site else set()
     functions = code.functions - fixed
@@ -36,6 +37,7 @@ def take_helpers(answer: Answer, operators: Operators) -> None:
         answer.left[f"{HELPERS_SOURCE}: {name}"] = f"the code of every operator calls PyTorch's{rest}"
     every = question.entries(YAML_FILES[DERIVATIVES])
     answer.operators |= {name for name, text in every.items() if not functions.isdisjoint(_words(text))}
+    return answer
 
 
 def _renamed(text: str, fixed: Collection[str]) -> str:
@@ -46,13 +48,13 @@ def _renamed(text: str, fixed: Collection[str]) -> str:
     return re.sub(rf"\b(?:{'|'.join(fixed)})\b", rf"{_OWN}\g<0>", text) if fixed else text
 
 
-def _lacking(answer: Answer, operators: Operators, header: str) -> set[str]:
+def _lacking(question: Question, formulas: Collection[str], header: str) -> set[str]:
     """Return the functions that formulas name, and that the checkout declares and the torch does not."""
-    there = answer.question.installed(f"torch/include/{HELPERS_HEADER}")
-    if there is None or not operators.formulas:
+    there = question.installed(f"torch/include/{HELPERS_HEADER}")
+    if there is None or not formulas:
         return set()
-    written = answer.question.entries(YAML_FILES[DERIVATIVES])
-    named = {word for name in operators.formulas for word in _words(written[name])}
+    written = question.entries(YAML_FILES[DERIVATIVES])
+    named = {word for name in formulas for word in _words(written[name])}
     return named & _words(header) - _words(text_of(there))
 
 

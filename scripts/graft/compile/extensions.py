@@ -14,18 +14,21 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from ..base.base import Base
-from ..core.console import StepLine
-from ..core.errors import UsageError
+from ..base.symbols import SymbolFile, SymbolIndex
+from ..core.console import WARNING, StepLine, say
+from ..core.errors import BuildError, UsageError
 from ..core.files import write_if_changed
 from ..core.layout import Layout
+from ..core.process import run
 from ..inputs.libraries import LinkedLibraries
 from ..inputs.settings import Extension
 from ..inputs.snapshot import Snapshot, hash_of_builder
 from ..inputs.toolchain import Toolchain
 from . import ninja
 from .bundle import bundle
-from .extension_link import Link
 from .incremental import outside_of, settle
+from .libraries import is_linked, note_of
+from .linker import Link, python_library, undefined
 from .manifest import InputFiles, Outside, is_outside
 from .messages import refuse
 from .nvcc import Compiler, Nvcc, find_nvcc
@@ -45,6 +48,13 @@ _NVCC_FLAGS = (
     *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),
     *("-D__CUDA_NO_HALF2_OPERATORS__", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC"),
 )
+
+# The linker's flags, and the libraries of PyTorch that extensions always load, as by torch.utils.cpp_extension.
+_LINK_FLAGS = ("-s", "-Wl,--build-id=sha1")
+_LINKED, _LINKED_FOR_CUDA = ("libc10.so", "libtorch.so", "libtorch_cpu.so"), ("libc10_cuda.so", "libtorch_cuda.so")
+
+# How many undefined symbols a warning names.
+_SHOWN = 3
 
 # pybind11's compiler, standard library and ABI, in libtorch_python.so. An older torch passes them to extensions.
 _PYBIND = re.compile(rb"__pybind11_internals_v\d+(_gcc)(_libstdcpp)(_cxxabi\d+)__")
@@ -135,23 +145,21 @@ class _Build:
         objects = self._compiled(units, jobs, line)
         suffix = self._base.extension.removeprefix("_C")
         found: dict[str, Path] = {}
-        links: list[tuple[Link, str]] = []
+        links: dict[str, tuple[Link, str]] = {}
         for extension, libraries in self._snapshot.extensions:
-            target = self._work / _FOLDER / "linked" / extension.place(suffix)
+            place = extension.place(suffix)
+            target, own = self._work / _FOLDER / "linked" / place, self._units[extension.name]
             contained = bundle(libraries.bundled, target.parent)
-            found |= {f"{Path(extension.place(suffix)).parent}/{name}": path for name, path in contained.items()}
-            own = self._units[extension.name]
+            found |= {f"{Path(place).parent}/{name}": path for name, path in contained.items()}
             link = self._link(extension, libraries, target, own)
-            states = [objects.found[unit].state for unit in own]
-            links.append((link, self._digest(link, states)))
-        stale = [link for link, digest in links if not _is_linked(link, digest)]
+            links[place] = link, self._digest(link, [objects.found[unit].state for unit in own])
+        stale = [link for link, digest in links.values() if not is_linked(link.target, digest)]
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(Link.link, stale))
-        for link, digest in links:
-            write_if_changed(_note(link), digest)
-        names = [extension.place(suffix) for extension, _ in self._snapshot.extensions]
-        found |= {name: self._work / _FOLDER / "linked" / name for name in names}
-        return Extensions(found, names, outside_of(objects, (link.target for link, _ in links)))
+            list(pool.map(link_extension, stale))
+        for link, digest in links.values():
+            write_if_changed(note_of(link.target), digest)
+        linked = {place: link.target for place, (link, _) in links.items()}
+        return Extensions(found | linked, [*linked], outside_of(objects, linked.values()))
 
     @property
     def _work(self) -> Path:
@@ -245,26 +253,43 @@ class _Build:
         return InputFiles(self._work, self._written, [*given, *_OF_BASE, *toolchain.search_path], installed, given)
 
     def _link(self, extension: Extension, libraries: LinkedLibraries, target: Path, units: Iterable[Unit]) -> Link:
-        up = "../" * extension.name.count(".")
+        up, torch = "../" * extension.name.count("."), self._base.libraries
         is_for_cuda = self._nvcc and any(path.suffix == ".cu" for path in extension.sources)
         needed = self._base.library("lib/libtorch_cuda.so").needed if is_for_cuda else ()
         cuda = self._nvcc.libraries(needed) if self._nvcc else []
         return Link(
             target,
             (*(self._work / unit.target for unit in units), self._layout.objects / "fixed/compatibility.o"),
-            self._toolchain,
-            self._base.libraries,
-            tuple(cuda),
-            extension.link_flags,
+            *(self._toolchain, torch, _LINK_FLAGS),
+            (f"-Wl,-rpath,$ORIGIN:$ORIGIN/{up}torch/lib", "-Wl,--enable-new-dtags", *extension.link_flags),
+            tuple(torch / name for name in (*_LINKED, *(_LINKED_FOR_CUDA if cuda else ()))),
             libraries,
-            f"$ORIGIN:$ORIGIN/{up}torch/lib",
+            offered=(torch / "libtorch_python.so", *cuda),
         )
 
     def _digest(self, link: Link, states: Sequence[str]) -> str:
         if not all(states):
             return ""
-        bases = [(each.name, each.stat().st_size, each.stat().st_mtime_ns) for each in link.of_torch]
-        return hashlib.sha256(repr((hash_of_builder(), link, states, bases)).encode()).hexdigest()
+        loaded = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in (*link.needed, *link.offered)]
+        return hashlib.sha256(repr((hash_of_builder(), link, states, loaded)).encode()).hexdigest()
+
+
+def link_extension(link: Link) -> None:
+    """Link an extension, and warn about symbols that no library of the process would define. The loader would report
+    them only at the import, or at the first call.
+    """
+    name, loaded = link.target.name, (*link.needed, *link.offered)
+    try:
+        link.link()
+    except BuildError as error:
+        raise BuildError(f"{name}: {error.what.strip()}", todo="correct the sources or libraries") from None
+    of_base = [SymbolIndex(path) for path in loaded if path.parent == link.base]
+    others = [python_library(), *(path for path in loaded if path.parent != link.base)]
+    objects = map(SymbolFile, link.objects)
+    if missing := sorted(undefined(objects, link.toolchain, of_base, link.libraries, others)):
+        names = run(["c++filt"], stdin="\n".join(missing[:_SHOWN])).stdout.splitlines()
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        say(f"{name}: nothing that it is linked with defines {', '.join(names)}{more}", WARNING)
 
 
 def without_architectures(flags: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -290,15 +315,3 @@ def note_of_architectures(name: str, theirs: Sequence[str], ours: Sequence[str])
         return note
     wanted = [next((each for each in special if each[:-1] == one), one) for one in ours]
     return f'{note}; for its code for {" ".join(special)}, set CUDA_ARCHS="{" ".join(wanted)}"'
-
-
-def _note(link: Link) -> Path:
-    return link.target.with_name(f"{link.target.name}.inputs")
-
-
-def _is_linked(link: Link, digest: str) -> bool:
-    note = _note(link)
-    is_linked = link.target.is_file() and note.is_file() and digest and note.read_text(encoding="utf-8") == digest
-    if not is_linked:
-        note.unlink(missing_ok=True)
-    return bool(is_linked)

@@ -25,21 +25,14 @@ class Libraries:
         stale = []
         for plan, digest in self._digests(found):
             plan.write(self._work / plan.product.plan)
-            library, note = self._work / plan.product.path, self._note(plan)
-            if not (digest and library.is_file() and note.is_file() and note.read_text(encoding="utf-8") == digest):
-                # If this build fails, it may have linked the library from objects that the next build does not use.
-                note.unlink(missing_ok=True)
-                library.unlink(missing_ok=True)
+            if not is_linked(self._work / plan.product.path, digest):
                 stale.append(plan.product)
         return stale
 
     def note(self, found: Mapping[Unit, StoredObject]) -> None:
         """Write the hash of each library's inputs."""
         for plan, digest in self._digests(found):
-            write_if_changed(self._note(plan), digest)
-
-    def _note(self, plan: LinkPlan) -> Path:
-        return self._work / f"{plan.product.path}.inputs"
+            write_if_changed(note_of(self._work / plan.product.path), digest)
 
     def _digests(self, found: Mapping[Unit, StoredObject]) -> Iterator[tuple[LinkPlan, str]]:
         """Yield each plan with a hash of its inputs; empty if an object is missing, or its headers keep changing."""
@@ -54,3 +47,19 @@ class Libraries:
                 parts.append(f"{status.st_size} {status.st_mtime_ns}")
             digests[product.name] = hashlib.sha256("\0".join(parts).encode()).hexdigest() if all(parts) else ""
             yield plan, digests[product.name]
+
+
+def is_linked(library: Path, digest: str) -> bool:
+    """Return whether ``library`` was linked from inputs with this hash. If it was not, delete it."""
+    note = note_of(library)
+    if digest and library.is_file() and note.is_file() and note.read_text(encoding="utf-8") == digest:
+        return True
+    # If this build fails, it may have linked the library from objects that the next build does not use.
+    note.unlink(missing_ok=True)
+    library.unlink(missing_ok=True)
+    return False
+
+
+def note_of(library: Path) -> Path:
+    """Return the file beside ``library`` that holds the hash of its inputs."""
+    return library.with_name(f"{library.name}.inputs")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,27 +12,20 @@ from ..base.symbols import DATA, EXPORTED, SymbolFile, SymbolIndex
 from ..core.errors import BuildError, GraftError
 from ..core.files import write_if_changed
 from ..core.layout import SOURCES
-from ..core.process import UNTRANSLATED, run
+from ..core.process import run
 from ..inputs.helpers import MANGLED, helpers_of, is_same
-from ..inputs.libraries import LinkedLibraries, is_elf
 from ..inputs.native import NativeFolders, saved_natives
 from ..inputs.toolchain import FAST_LINKER
 from .guards import Guard, guarded_object, guards_of, is_guarded, variants_of
 from .initializers import leave_initializers
 from .link_messages import explain_repeated, explain_undefined
+from .linker import Link, python_library, undefined
 from .products import LINKED, LinkPlan
 from .stubs import StubBindings, bindings_of
 from .trampolines import Bound, bind_hidden, trampoline_table
 from .units import Unit
 
-_FLAGS = ("-shared", "-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
-
-# Symbols that the linker or the generated table of trampolines defines.
-DEFINED_LATER = frozenset(
-    {"_GLOBAL_OFFSET_TABLE_", "__dso_handle", "_DYNAMIC"}
-    | {"graft_libraries", "graft_slots", "graft_slots_size", "graft_is_python_extension"}
-    | {"graft_choose_for_processor"}
-)
+_FLAGS = ("-fopenmp", "-Wl,-z,now", "-Wl,--build-id=sha1", "-Wl,--gc-sections")
 
 
 def main(plan: str) -> int:
@@ -64,37 +56,32 @@ class Linker:
         aliases = self._aliases(unresolved)
         guards = guards_of(self._product.units)
         table = self._compiled_table(self.bound(unresolved.difference(aliases, *offered.values())), stubs, guards)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f"{target.name}.partial")
         objects = [table, *(self._object_of(unit, guards) for unit in self._product.units), *called]
         defined = [f"-Wl,--defsym={name}={other}" for name, other in sorted(aliases.items())]
         # Make symbols that the base exports, too, local: the loader would resolve this library's uses to the base's.
         own = target.with_name(f"{target.name}.map")
         write_if_changed(own, "".join(["{\n  local:\n", *(f"    {name};\n" for name in self._in_both), "};\n"]))
         defined += [f"-Wl,--version-script={own}"] if self._in_both else []
-        done = run([*self._command(partial, objects), *defined], env=UNTRANSLATED, check=False)
-        if done.returncode != 0:
-            raise BuildError(done.stdout)
-        if self._product.is_loaded:
-            leave_initializers(partial)
-        partial.replace(target)
+        self._link(objects, defined).link(*([leave_initializers] if self._product.is_loaded else []))
         return target
 
-    def _command(self, target: Path, objects: Iterable[Path]) -> list[str | Path]:
-        libraries, product, like = self._libraries, self._product, self._product.like
+    def _link(self, objects: Sequence[Path], defined: Iterable[str]) -> Link:
+        product, like, own = self._product, self._product.like, self._product.libraries
         # Sanitizers and debuggers report function names and lines, so nothing is stripped for them.
         flags = [*_FLAGS, *(self._toolchain.sanitizers or self._toolchain.debugging or ["-s"])]
         if self._toolchain.is_for_edits and shutil.which(self._toolchain.program(FAST_LINKER)):
             flags.append("-fuse-ld=gold")
-        command: list[str | Path] = [self._toolchain.compiler, *flags, "-o", target, *objects]
-        command += [f"-Wl,-soname,{Path(product.name).name}"]
-        command += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.rpath_flag}"] if like.rpath else []
-        loaded = [libraries / name for name in (*product.bound, *product.linked)]
-        loaded += [LINKED / name for name in product.loaded]
-        command += ["-Wl,--no-as-needed", *loaded, "-Wl,--as-needed", f"-Wl,-rpath-link,{libraries}"]
-        own = product.libraries
+        options = [f"-Wl,-soname,{Path(product.name).name}"]
+        options += [f"-Wl,-rpath,{like.rpath}", f"-Wl,{like.rpath_flag}"] if like.rpath else []
+        needed = [self._libraries / name for name in (*product.bound, *product.linked)]
+        needed += [LINKED / name for name in product.loaded]
         beside = ["-Wl,-rpath,$ORIGIN"] if own.bundled and not like.rpath else []
-        return [*command, *arguments_of(own, product.path.parent), *beside]
+        return Link(
+            *(product.path, objects, self._toolchain, self._libraries, flags, options),
+            needed=needed,
+            libraries=own,
+            last=(*beside, *defined),
+        )
 
     @cached_property
     def _objects(self) -> list[tuple[Unit, SymbolFile]]:
@@ -134,23 +121,10 @@ class Linker:
                 owners[name].append(unit)
         if repeated := {name: units for name, units in owners.items() if len(units) > 1}:
             raise BuildError(explain_repeated(self._named(repeated), self._natives))
-        needed = {name for _, file in self._objects for name in file.undefined()} - DEFINED_LATER
-        needed.difference_update(*(file.defined() for _, file in self._objects))
-        needed.difference_update(*(SymbolFile(unit.target).defined(hidden=False) for unit in self._product.provided))
-        needed.difference_update(*self._exported_by_libraries())
-        for library in self._bound:
-            needed -= library.find(needed, EXPORTED).keys()
+        objects = [file for _, file in self._objects]
         python = [python_library()] if self._product.is_python_extension else []
-        for path in [*self._toolchain.system_libraries, *python]:
-            needed -= SymbolFile(path).exported()
-        return needed - self._toolchain.linked_in
-
-    def _exported_by_libraries(self) -> Iterator[Iterable[str]]:
-        """Yield the symbols that each library of the settings exports or, if it is static, defines."""
-        libraries = self._product.libraries
-        every = {*libraries.linked, *(each.path for each in libraries.bundled)}
-        yield from (SymbolFile(path).exported() for path in every if is_elf(path))
-        yield from (self._toolchain.symbols_of(path) for path in libraries.archives)
+        needed = undefined(objects, self._toolchain, self._bound, self._product.libraries, python)
+        return needed.difference(*(SymbolFile(unit.target).defined(hidden=False) for unit in self._product.provided))
 
     def _of_all_capabilities(self, unit: Unit, file: SymbolFile) -> Iterator[str]:
         """Yield the symbols of ``unit`` that a build for several CPU capabilities would define more than once."""
@@ -245,27 +219,6 @@ class Linker:
             run([*command, "-c", source, "-o", partial])
             partial.replace(target)
         return target
-
-
-def arguments_of(libraries: LinkedLibraries, beside: Path) -> Iterator[str | Path]:
-    """Yield the linker's arguments for the libraries of settings. Bundled ones are linked as copies in ``beside``."""
-    copies = {each.path: beside / each.name for each in libraries.bundled}
-    for path in libraries.linked:
-        # For a library without a soname that is given by its path, the linker would record that path.
-        is_elsewhere = path not in copies and is_elf(path)
-        yield from [f"-L{path.parent}", f"-l:{path.name}"] if is_elsewhere else [copies.get(path, path)]
-    # Do not export the symbols of static libraries.
-    yield from (f"-Wl,--exclude-libs,{path.name}" for path in libraries.archives)
-    if copies:
-        yield f"-Wl,-rpath-link,{beside}"
-
-
-def python_library() -> Path:
-    """Return the file that exports Python's C API: libpython if it exists, or else the interpreter."""
-    folder, name = sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME")
-    shared = Path(folder or "") / (name or "")
-    is_shared = bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))
-    return shared if is_shared and shared.is_file() else Path(sys.executable).resolve()
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
     errors = diagnostics(compiled, sources)
     shown = [*digest(errors, natives, includes), *map(str.rstrip, linked)] or lines[:_UNKNOWN]
     shown = [named(line, natives, sources) for line in shown]
-    roots = "|".join(re.escape(str(folder.checkout or folder.path)) for folder in natives.folders)
+    roots = "|".join(re.escape(str(folder.written_from or folder.path)) for folder in natives.folders)
     own = re.compile(rf"((?:{roots})/[^:]+):\d+")
     files = dict.fromkeys(match[1] for line in shown if (match := own.match(line)))
     todo = f"fix {', '.join(files) or 'the errors above'} and build again; compiled files are kept"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 
 FUNCTIONS, DERIVATIVES, PYTHON, DOCS = "native_functions.yaml", "derivatives.yaml", "python", "docs"
 
-# In a native folder that was written from a checkout of PyTorch: the file that describes the checkout, and the folder
-# of files that replace torch's own, by their paths below site-packages.
-CHECKOUT, OVERLAY = "checkout.json", "overlay"
+# In a native folder that a program wrote: the file with its origin, and the folder of files that replace torch's own,
+# by their paths below site-packages.
+PLACES, OVERLAY = "places.json", "overlay"
 
 # The source of functions that derivative formulas call. PyTorch's own is in torch/csrc/autograd.
 HELPERS = "FunctionsManual.cpp"
@@ -29,11 +30,11 @@ OF_SOURCES = (
 
 def is_native(folder: Path) -> bool:
     """Return whether ``folder`` is a native folder: it has entries, vectorized kernels, functions for formulas, Python
-    files for torch, or a source that registers something for operators of PyTorch; or it was written from a checkout.
+    files for torch, or a source that registers something for operators of PyTorch; or a program wrote it.
     """
     return (
         _has_operators(folder)
-        or (folder / CHECKOUT).is_file()
+        or (folder / PLACES).is_file()
         or (folder / HELPERS).is_file()
         or any(path.suffix in (".py", ".pyi") for path in (folder / PYTHON).rglob("*.py*"))
         or any(_REGISTERS.search(path.read_bytes()) for path in _sources(folder) if path.is_file())
@@ -70,9 +71,36 @@ def _has_operators(folder: Path) -> bool:
     return _has_entries(folder) or any((folder / "cpu").glob("*.cpp"))
 
 
-def shown(folder: Path) -> str:
-    """Return the path of a native folder for messages: if it was written from a checkout, the checkout's path."""
+@dataclass(frozen=True)
+class Origin:
+    """The files that a program wrote a native folder from. Each has the lines of the folder's file at the same numbers,
+    so messages name it instead.
+
+    Args:
+        root: the folder of these files.
+        option: the option of commands that takes ``root``. A build takes only one such folder.
+        places: their paths below ``root``, by name in the native folder, also of all files in ``overlay/``.
+    """
+
+    root: str
+    option: str
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The text of the file ``PLACES``."""
+        return json.dumps(asdict(self), indent=1)
+
+
+def origin_of(folder: Path) -> Origin | None:
+    """Return what a native folder was written from; None for one that users write."""
     try:
-        return str(json.loads((folder / CHECKOUT).read_text(encoding="utf-8"))["tree"])
-    except (OSError, ValueError):
-        return str(folder)
+        return Origin(**json.loads((folder / PLACES).read_text(encoding="utf-8")))
+    except OSError:
+        return None
+
+
+def shown(folder: Path) -> str:
+    """Return the path of a native folder for messages: that of the files that it was written from, if it was."""
+    origin = origin_of(folder)
+    return origin.root if origin else str(folder)

@@ -25,7 +25,7 @@ from ..base.installed import PACKAGES, TREES, Environment
 from ..core.console import say
 from ..core.errors import BuildError
 from ..core.files import delete, read_json, write_atomically
-from ..core.folders import shown
+from ..core.folders import origin_of, shown
 from ..core.layout import IS_CHECKOUT, REPOSITORY
 from ..core.places import DEVELOPED, forget_place, note_place
 from ..core.system_errors import remedy
@@ -112,9 +112,9 @@ def use_tree(environment: Environment, tree: Path) -> None:
     there = {shown(Path(folder)) for folder in now}
     if left_out := [folder for folder in before if shown(Path(folder)) not in there]:
         every = dict.fromkeys([*before, *now])
-        checkouts = {shown(Path(folder)) for folder in every} - every.keys()
-        # A build takes only one checkout.
-        todo = f"; {_options(every, '{}='.format)} adds all of them" if len(checkouts) < 2 else ""
+        roots = {shown(Path(folder)) for folder in every} - every.keys()
+        # A build takes only one folder that others are written from.
+        todo = f"; {_options(every, '{}='.format)} adds all of them" if len(roots) < 2 else ""
         say(f"the operators of {' '.join(map(shown, map(Path, left_out)))} are no longer there{todo}")
     for other in tree.parent.iterdir():
         if other not in (tree, old) and not _is_used(other):
@@ -210,18 +210,15 @@ def _start_text(environment: Environment, natives: Sequence[str], record: Path |
 
 
 def _options(natives: Iterable[str], spell: Callable[[str], str]) -> str:
-    """Return native folders as options that can be pasted into a shell: ``NATIVE``, and ``SOURCE`` for a checkout.
+    """Return native folders as options that can be pasted into a shell: ``NATIVE``, and the option of each origin.
 
     Args:
         natives: the folders.
         spell: returns what stands before an option's value.
     """
-    folders, sources = [], []
-    for native in natives:
-        of_checkout = shown(Path(native))
-        folders += [native] if of_checkout == native else []
-        sources += [of_checkout] if of_checkout != native else []
-    options = {"SOURCE": sources[-1:], "NATIVE": folders}
+    every = {native: origin_of(Path(native)) for native in natives}
+    options = {origin.option: [origin.root] for origin in every.values() if origin}
+    options["NATIVE"] = [native for native, origin in every.items() if not origin]
     return " ".join(f"{spell(name)}{shlex.quote(shlex.join(each))}" for name, each in options.items() if each)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import re
@@ -178,11 +177,11 @@ class NativeFolder(NativeFiles):
         others: separate native folders below it, which are not a part of this one.
         settings: its settings.
         release: the release of PyTorch that it is built for; empty for all. Parts for other releases are left out.
-        outside: the user's files that are not below it: they are below the folder of the settings, or in the checkout
-            of PyTorch that the folder was written from.
-        overlay: files that replace torch's own, by their paths below site-packages. ``outside`` has the checkout's
-            files for them, with ``overlay/`` before these paths.
-        checkout: the checkout of PyTorch that the folder was written from; None for folders that users write.
+        outside: the user's files that are not below it: they are below the folder of the settings, or the folder was
+            written from them.
+        overlay: files that replace torch's own, by their paths below site-packages. ``outside`` has the user's files
+            for them, with ``overlay/`` before these paths.
+        written_from: the folder of the files that a program wrote it from; None for folders that users write.
     """
 
     path: Path
@@ -193,15 +192,15 @@ class NativeFolder(NativeFiles):
     release: str = ""
     outside: Mapping[Path, Path] = field(default_factory=dict)
     overlay: Mapping[str, Path] = field(default_factory=dict)
-    checkout: Path | None = None
+    written_from: Path | None = None
 
     def place(self, name: Path) -> Path:
         """Return the path of the user's file."""
         return self.outside.get(name, self.path / name)
 
     def shown(self, name: Path) -> str:
-        """Return a path for messages: relative to the native folder; for a checkout's file, its name in the folder."""
-        return str(name) if self.checkout else os.path.relpath(self.place(name), self.path)
+        """Return a path for messages: relative to the native folder; its name if a program wrote the folder."""
+        return str(name) if self.written_from else os.path.relpath(self.place(name), self.path)
 
     @property
     def searched_elsewhere(self) -> list[Path]:
@@ -322,7 +321,9 @@ def load_native(path: Path) -> NativeFolder:
         raise UsageError("\n".join(lines), todo="correct or move what is named")
     more = {name for name in found.difference(there.read, named) if not _fault(places.file(name), name)}
     every = {name: places.file(name) for name in (*there.read, *more)} | named
-    tree, of_checkout, overlay = _of_checkout(path)
+    origin = folders.origin_of(path)
+    written = {Path(name): Path(origin.root, place) for name, place in origin.places.items()} if origin else {}
+    laid_over = [name for name in written if name.is_relative_to(OVERLAY)]
     return NativeFolder(
         path=path,
         paths=every,
@@ -333,21 +334,10 @@ def load_native(path: Path) -> NativeFolder:
         elsewhere={name: path / name for name in sources_elsewhere(path, FOLDERS) if name not in every},
         others=tuple(there.others),
         settings=settings,
-        outside={name: file for name, file in every.items() if file != path / name} | of_checkout,
-        overlay={key: path / OVERLAY / key for key in overlay},
-        checkout=tree,
+        outside={name: file for name, file in every.items() if file != path / name} | written,
+        overlay={name.relative_to(OVERLAY).as_posix(): path / name for name in laid_over},
+        written_from=Path(origin.root) if origin else None,
     )
-
-
-def _of_checkout(path: Path) -> tuple[Path | None, dict[Path, Path], list[str]]:
-    """Return the checkout that a folder is from, the checkout's files by name, and the names in ``overlay``."""
-    try:
-        note = json.loads((path / folders.CHECKOUT).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None, {}, []
-    tree, overlay = Path(note["tree"]), note["overlay"]
-    names = note["places"] | {f"{OVERLAY}/{key}": place for key, place in overlay.items()}
-    return tree, {Path(name): tree / place for name, place in names.items()}, [*overlay]
 
 
 class _Listing:

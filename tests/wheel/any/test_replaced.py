@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from graft.core.folders import CHECKOUT
+from graft.core.folders import PLACES
 from graft.core.layout import native_folders
 from torch import _graft
 from torch._functorch import config as autograd
@@ -17,7 +17,7 @@ from tests.kit.replaced import difference, dtypes_of, may_differ, replaced, repl
 from tests.kit.samples import SAMPLES
 
 INFOS = replaced_op_infos() if replaced() else []
-IS_CHECKOUT = any((folder / CHECKOUT).is_file() for folder in native_folders(os.environ["GRAFT_NATIVE"]))
+IS_WRITTEN = any((folder / PLACES).is_file() for folder in native_folders(os.environ["GRAFT_NATIVE"]))
 CASES = [pytest.param(info, dtype, id=f"{info.formatted_name}-{dtype}") for info in INFOS for dtype in dtypes_of(info)]
 
 
@@ -28,7 +28,7 @@ if CASES:
         """Results differ only if ``DIFFERS`` in samples.py gives a reason, for this operator or one that it calls."""
         found = difference(info, dtype)
         said = f"{info.name} differs from PyTorch's in {dtype}: {found}; if it is meant, say why in samples.py"
-        said += " (of the folder that `make import` writes)" if IS_CHECKOUT else ""
+        said += " (of the folder that `make import` writes)" if IS_WRITTEN else ""
         said += f': DIFFERS = {{"{info.name}": "the reason"}}'
         assert not found or may_differ(info, SAMPLES.differs), said
 
