@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .base.installed import Environment, base_of
 from .core.console import Steps, say
 from .core.errors import UsageError
-from .core.files import build_lock, file_lock, lay_out_files
+from .core.files import build_lock, file_lock, folder_of, lay_out_files
 from .core.layout import HOME, LOADED, REPOSITORY, Layout, store
 from .core.places import BUILDS, NATIVE, note_place
 from .deliver.built import Built, fingerprint_of, forget_gone, save_built, unchanged
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from .compile.units import Units
     from .compose.composition import Made
     from .stages import Job
+
+# The number of folders kept for each load. A process that loaded one may start others that load it, too.
+_KEPT = 8
 
 # A build with nothing to do needs only the imports above. Importing the rest would take as long again.
 
@@ -254,14 +257,13 @@ class Loaded(Delivery):
 
     def deliver(self, job: Job, made: Made) -> Path:
         from .compose.package import compose_loaded
-        from .deliver.loaded import write_loaded
 
         with job.steps.step("compose"):
             snapshot = job.snapshot
             flags, owner = self.layout.extra.settings, self.layout.owner
             files = compose_loaded(job.base, made, self.name, snapshot, flags, owner)
             forget_gone(self.layout, self.kind)
-            return write_loaded(self.layout.out, files)
+            return folder_of(self.layout.out, files, _KEPT)
 
     def announce(self, path: Path, seconds: float) -> None:
         say(f"{self.layout.title}: built in {seconds:.1f} s")

@@ -44,6 +44,28 @@ def test_folder_and_file_take_each_other_s_place(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a/b.h"]
 
 
+def test_content_has_a_folder_and_the_last_used_are_kept(tmp_path: Path) -> None:
+    first, second = (files.folder_of(tmp_path, {"a/b": content}, 2, "mine-") for content in (b"1", b"2"))
+    assert first.name.startswith("mine-") and [(each / "a/b").read_bytes() for each in (first, second)] == [b"1", b"2"]
+    os.utime(first, ns=(2, 2)), os.utime(second, ns=(1, 1))
+    assert files.folder_of(tmp_path, {"a/b": b"2"}, 2, "mine-") == second
+    third = files.folder_of(tmp_path, {"a": b"", "b": b"2"}, 2, "mine-")
+    assert sorted(tmp_path.iterdir()) == sorted([second, third])
+
+
+def test_content_that_another_process_has_written_first(tmp_path: Path, monkeypatch: Patch) -> None:
+    upstreams = files.lay_out_files
+
+    def late(folder: Path, contents: dict[str, bytes]) -> None:
+        upstreams(folder, contents)
+        monkeypatch.setattr(files, "lay_out_files", upstreams)
+        files.folder_of(tmp_path, contents, 2)
+
+    monkeypatch.setattr(files, "lay_out_files", late)
+    folder = files.folder_of(tmp_path, {"a": b"1"}, 2)
+    assert list(tmp_path.iterdir()) == [folder] and (folder / "a").read_bytes() == b"1"
+
+
 THEIRS = [Path("a"), Path("b/c")]
 
 

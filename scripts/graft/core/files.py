@@ -141,6 +141,37 @@ def lay_out_files(folder: Path, files: Mapping[str, bytes]) -> None:
         write_if_changed(folder / name, content)
 
 
+def folder_of(place: Path, files: Mapping[str, bytes], kept: int, prefix: str = "") -> Path:
+    """Return a folder below ``place`` that contains exactly ``files``, by path, and is named after their content. No
+    process changes it later. Of the folders there, keep the ``kept`` that were used last.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
+    folder = place / f"{prefix}{digest.hexdigest()[:16]}"
+    if folder.is_dir():
+        note_use(folder)
+        return folder
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=place, ignore_cleanup_errors=True) as partial:
+        lay_out_files(Path(partial) / "made", files)
+        try:
+            (Path(partial) / "made").rename(folder)
+        except OSError:
+            if not folder.is_dir():  # otherwise another process was first
+                raise
+    keep_last(place, kept)
+    return folder
+
+
+def keep_last(place: Path, kept: int) -> None:
+    """Delete all in ``place`` but what was used last. Ignore errors: other processes delete there, too."""
+    with suppress(OSError):
+        there = [path for path in place.iterdir() if path.name[0] != "."]
+        for old in sorted(there, key=lambda path: path.stat().st_mtime_ns)[:-kept]:
+            delete(old)
+
+
 def free_bytes(folder: Path) -> int:
     """Return the free space on the file system of ``folder``, in bytes."""
     return shutil.disk_usage(folder).free

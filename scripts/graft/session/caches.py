@@ -65,18 +65,14 @@ def _forget_shardings() -> None:
     """Clear DTensor's caches of shardings: those of its propagator, in Python, and the one in C++."""
     import torch
 
-    if (clear := getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None)) and _propagators():
+    api = sys.modules.get("torch.distributed.tensor._api")
+    propagator = _found(api, "DTensor._op_dispatcher.sharding_propagator")
+    if propagator is None:
+        return
+    if clear := getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None):
         clear()
-    for propagator in _propagators():
-        for value in list(vars(propagator).values()):
-            _clear(value)
-
-
-def _propagators() -> list[Any]:
-    if api := sys.modules.get("torch.distributed.tensor._api"):
-        propagator = _found(api, "DTensor._op_dispatcher.sharding_propagator")
-        return [] if propagator is None else [propagator]
-    return []
+    for value in list(vars(propagator).values()):
+        _clear(value)
 
 
 def _is_of(op: Any, bases: set[str] | None) -> bool:
@@ -108,16 +104,14 @@ def _renew_decompositions(bases: set[str] | None) -> None:
 
 
 def _follow(copies: dict[Any, Any], table: Any, bases: set[str] | None) -> None:
-    for op in [op for op in copies if _is_of(op, bases)]:
-        if not _is_inductors(copies[op]):
-            if op in table:
-                copies[op] = table[op]
-            elif _is_added(op):
-                del copies[op]
-    for op in [op for op in table if _is_of(op, bases) and op not in copies]:
-        # No others: Inductor leaves out some of PyTorch's own on purpose.
-        if _is_added(op):
+    """Update, add and remove entries. Inductor leaves out some of PyTorch's own on purpose."""
+    for op in [op for op in dict.fromkeys([*copies, *table]) if _is_of(op, bases)]:
+        if op in copies and _is_inductors(copies[op]):
+            continue
+        if op in table and (op in copies or _is_added(op)):
             copies[op] = table[op]
+        elif op not in table and _is_added(op):
+            del copies[op]
 
 
 def _is_inductors(function: Any) -> bool:

@@ -12,9 +12,9 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING
-from operator import is_
+from operator import attrgetter, delitem, is_, setitem
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 # Stands for a missing value. A second import of this module has the same object, as earlier recordings need.
 _NOTHING: Any = MISSING
@@ -24,6 +24,7 @@ _DEPTH = 4
 _CACHES = {"torch._ops", "torch.ops", "torch.jit._builtins", "torch._classes", "torch.classes"}
 _LEFT_OUT = {"__builtins__", "__warningregistry__"}
 _OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__doc__")
+_state = attrgetter(*_OF_FUNCTIONS)
 _REGISTERING = (
     "define",
     "impl",
@@ -54,9 +55,8 @@ class Changes:
     def __init__(self) -> None:
         self._kept: _Kept | None = None
         self._made: list[_Undo] = []
-        # Libraries that were created while recording, and stand-ins of ours for older libraries.
-        self._libraries: list[Any] = []
-        self._stand_ins: dict[int, tuple[Any, Any]] = {}
+        # Libraries that were created while recording, each with the older one that it stands in for, or itself.
+        self._libraries: list[tuple[Any, Any]] = []
         self._thread = 0
 
     @contextlib.contextmanager
@@ -64,17 +64,20 @@ class Changes:
         """Record what the body changes. If it raises, undo everything recorded since the last ``undo``; in an import
         that pauses another recording of this object, only what the body changed.
         """
+        if self._kept is not None:
+            yield
+            return
         with contextlib.ExitStack() as stack:
             if self._stack:
                 stack.enter_context(self._stack[-1]._paused())
             else:
-                stack.enter_context(_watched_imports())
-                stack.enter_context(_watched_libraries())
+                _watch_imports(stack)
+                _watch_libraries(stack)
             begun = (len(self._made), len(self._libraries)) if self in self._stack else (0, 0)
             self._stack.append(self)
             stack.callback(self._stack.pop)
             self._thread = threading.get_ident()
-            outer, self._kept = self._kept, _Kept()
+            self._kept = _Kept()
             try:
                 yield
             except BaseException:
@@ -83,12 +86,6 @@ class Changes:
                 raise
             finally:
                 self._collect()
-                self._kept = outer
-
-    @property
-    def is_recording(self) -> bool:
-        """Whether changes are recorded at this moment."""
-        return self._kept is not None
 
     def undo(self) -> None:
         """Undo the recorded changes, the last one first. Skip values that other code has changed since."""
@@ -101,11 +98,10 @@ class Changes:
             undo()
         _forget_copies(gone)
         released, self._libraries = self._libraries[libraries:], self._libraries[:libraries]
-        for library in reversed(released):
+        for library, _ in reversed(released):
             _destroy(library)
-        left = {id(library) for library in self._libraries}
-        self._stand_ins = {key: pair for key, pair in self._stand_ins.items() if id(pair[1]) in left}
-        _clear_dispatch_caches()
+        for operator in _operators():
+            operator._dispatch_cache.clear()
 
     def _collect(self) -> None:
         if self._kept is not None:
@@ -132,47 +128,67 @@ class Changes:
 
     def _own(self, library: Any) -> Any:
         """Return the library to register in: ``library``, or a stand-in if it is older than the recording."""
-        if any(library is each for each in self._libraries):
-            return library
-        if id(library) not in self._stand_ins:
-            kind = "IMPL" if library.kind == "IMPL" else "FRAGMENT"
-            # The wrapped constructor adds it to ``_libraries``.
-            self._stand_ins[id(library)] = (library, type(library)(library.ns, kind, library.dispatch_key))
-        return self._stand_ins[id(library)][1]
+        for ours, older in self._libraries:
+            if library is ours or library is older:
+                return ours
+        kind = "IMPL" if library.kind == "IMPL" else "FRAGMENT"
+        stand_in = type(library)(library.ns, kind, library.dispatch_key)
+        self._libraries[-1] = stand_in, library  # which the wrapped constructor has added
+        return stand_in
 
 
 _Undo = Callable[[], None]
+
+
+class _Kind(NamedTuple):
+    """A kind of container: how its content is read, as a dictionary, how a key of it is set and removed, and the depth
+    at which the containers in it are no longer copied.
+    """
+
+    read: Callable[[Any], dict[Any, Any]]
+    put: Callable[[Any, Any, Any], Any]
+    remove: Callable[[Any, Any], Any]
+    end: float
+
+
+_TABLE = _Kind(dict.copy, setitem, delitem, _DEPTH)
+_SET = _Kind(dict.fromkeys, lambda members, key, _: members.add(key), set.discard, 0)
+_FUNCTION = _Kind(lambda function: dict(zip(_OF_FUNCTIONS, _state(function), strict=True)), setattr, delattr, 0)
+_CLASS = _Kind(lambda kind: dict(vars(kind)), type.__setattr__, type.__delattr__, float("inf"))
 
 
 class _Kept:
     """Copies of everything in torch that texts may change."""
 
     def __init__(self) -> None:
-        self._tables: list[tuple[dict[Any, Any], dict[Any, Any], str]] = []
+        self._modules = {name: module for name, module in list(sys.modules.items()) if _is_torchs(name)}
+        # Each container with its content, its kind, and its name if it is a module's.
+        self._containers: list[tuple[Any, dict[Any, Any], _Kind, str]] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
-        self._sets: list[tuple[set[Any], set[Any]]] = []
-        self._classes: list[tuple[type, dict[str, Any]]] = []
         self._functions: list[tuple[types.FunctionType, tuple[Any, ...]]] = []
-        self._seen: set[int] = set()
+        self._seen = {id(module) for module in self._modules.values()}
         self._kinds: dict[type, Callable[[Any, int], None] | None] = {}
         # The values still to visit, with their depth; the nearest come first.
         self._inside: deque[tuple[Iterable[Any], int]] = deque()
-        with _no_collector():
-            self._keep_modules()
-            self._keep_list(sys.meta_path, _DEPTH)
-            for table in _tables_of_operators():
-                self._keep_table(table, _DEPTH)
-            while self._inside:
-                self._keep_values(*self._inside.popleft())
+        # Python's cycle collector would visit all objects again after every few hundred copies.
+        is_collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self._keep_all()
+        finally:
+            if is_collecting:
+                gc.enable()
         del self._seen
 
-    def _keep_modules(self) -> None:
-        modules = {name: module for name, module in list(sys.modules.items()) if _is_torchs(name)}
-        self._modules = modules
-        self._seen.update(id(module) for module in modules.values())
-        for name, module in modules.items():
+    def _keep_all(self) -> None:
+        for name, module in self._modules.items():
             if name not in _CACHES and isinstance(module, types.ModuleType):
-                self._keep_table(vars(module), 0, name)
+                self._keep(vars(module), 0, _TABLE, name)
+        self._keep_list(sys.meta_path, _DEPTH)
+        for table in _tables_of_operators():
+            self._keep(table, _DEPTH, _TABLE)
+        while self._inside:
+            self._keep_values(*self._inside.popleft())
 
     def _keep_values(self, values: Iterable[Any], depth: int) -> None:
         kinds, seen = self._kinds, self._seen
@@ -183,96 +199,66 @@ class _Kept:
             except KeyError:
                 keep = kinds[kind] = self._keeper(kind)
             if keep is not None and id(value) not in seen:
+                seen.add(id(value))
                 keep(value, depth)
 
     def _keeper(self, kind: type) -> Callable[[Any, int], None] | None:
-        """Return the method that copies instances of a class; None if they are not copied."""
-        if issubclass(kind, dict):
-            return self._keep_table
+        """Return the function that copies an instance of a class at a depth; None if they are not copied."""
         if issubclass(kind, list):
             return self._keep_list
-        if issubclass(kind, set):
-            return self._keep_set
         if issubclass(kind, type):
             return self._keep_class
+        if issubclass(kind, dict):
+            return functools.partial(self._keep, kind=_TABLE)
+        if issubclass(kind, set):
+            return functools.partial(self._keep, kind=_SET)
         if kind is types.FunctionType:
-            return self._keep_function
+            return lambda function, _: self._functions.append((function, _state(function)))
         if not _is_torchs(kind.__module__) or kind.__module__ in _CACHES or issubclass(kind, types.ModuleType):
             return None
         if kind.__dictoffset__:
-            return self._keep_object
-        return self._keep_ordered_set if "_dict" in vars(kind) else None
+            return lambda each, depth: self._keep(object.__getattribute__(each, "__dict__"), depth, _TABLE)
+        return (lambda ordered, _: self._keep(ordered._dict, _DEPTH, _TABLE)) if "_dict" in vars(kind) else None
 
-    def _keep_table(self, table: dict[Any, Any], depth: int, name: str = "") -> None:
-        self._seen.add(id(table))
-        copy = dict.copy(table)
-        self._tables.append((table, copy, name))
-        if depth < _DEPTH:
-            self._inside.append((copy.values(), depth + 1))
+    def _keep(self, each: Any, depth: int, kind: _Kind, name: str = "") -> None:
+        content = kind.read(each)
+        self._containers.append((each, content, kind, name))
+        if depth < kind.end:
+            self._inside.append((content.values(), depth + 1))
 
     def _keep_list(self, each: list[Any], depth: int) -> None:
-        self._seen.add(id(each))
-        copy = list(each)
-        self._lists.append((each, copy))
+        content = list(each)
+        self._lists.append((each, content))
         if depth < _DEPTH:
-            self._inside.append((copy, depth + 1))
-
-    def _keep_set(self, each: set[Any], depth: int) -> None:
-        self._seen.add(id(each))
-        self._sets.append((each, set.copy(each)))
+            self._inside.append((content, depth + 1))
 
     def _keep_class(self, kind: type, depth: int) -> None:
-        self._seen.add(id(kind))
         if _is_torchs(getattr(kind, "__module__", None)):
-            copy = dict(vars(kind))
-            self._classes.append((kind, copy))
-            self._inside.append((copy.values(), max(depth + 1, _DEPTH - 2)))
-
-    def _keep_function(self, function: types.FunctionType, depth: int) -> None:
-        self._seen.add(id(function))
-        self._functions.append((function, _state(function)))
-
-    def _keep_object(self, each: Any, depth: int) -> None:
-        self._seen.add(id(each))
-        self._keep_table(object.__getattribute__(each, "__dict__"), depth)
-
-    def _keep_ordered_set(self, each: Any, depth: int) -> None:
-        self._seen.add(id(each))
-        self._keep_table(each._dict, _DEPTH)
+            self._keep(kind, max(depth, _DEPTH - 3), _CLASS)
 
     def changes(self) -> list[_Undo]:
         """Return functions that undo the changes since the copies were made, unless the values have changed again."""
-        found: list[_Undo] = list(_changed_modules(self._modules))
-        for table, before, name in self._tables:
-            found += _changes_of_table(table, before, name)
-        kept = {id(table) for table, _, _ in self._tables}
+        new = [(name, module) for name, module in list(sys.modules.items()) if name not in self._modules]
+        found: list[_Undo] = [
+            functools.partial(_restore, _TABLE, sys.modules, name, _NOTHING, module)
+            for name, module in new
+            if _is_torchs(name) and not _is_upstreams(module)
+        ]
+        for each, before, kind, name in self._containers:
+            now = kind.read(each)
+            if not (_is_same(now, before) and all(map(is_, now.values(), before.values()))):
+                found += _changes_of(each, before, now, kind, name)
+        kept = {id(each) for each, *_ in self._containers}
         for table in _tables_of_operators():
-            found += _changes_of_table(table, {}, "") if id(table) not in kept else ()
+            found += _changes_of(table, {}, table, _TABLE) if id(table) not in kept else ()
         for sequence, elements in self._lists:
             if not _is_same(sequence, elements):
                 found.append(functools.partial(_restore_list, sequence, elements, list(sequence)))
-        for members, copy in self._sets:
-            if members != copy:
-                found.append(functools.partial(_restore_set, members, members - copy, copy - members))
-        for kind, attributes in self._classes:
-            for name, was, now in _differences(attributes, dict(vars(kind))):
-                found.append(functools.partial(_restore_attribute, kind, name, was, now))
         for function, state in self._functions:
             if not _is_same(_state(function), state):
-                found.append(functools.partial(_restore_function, function, state, _state(function)))
+                before = dict(zip(_OF_FUNCTIONS, state, strict=True))
+                found += _changes_of(function, before, _FUNCTION.read(function), _FUNCTION)
         return found
-
-
-@contextlib.contextmanager
-def _no_collector() -> Iterator[None]:
-    """Disable Python's cycle collector, which would visit all objects again after every few hundred copies."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _is_torchs(name: object) -> bool:
@@ -306,66 +292,37 @@ def _operators() -> list[Any]:
 def _tables_of_operators() -> Iterator[dict[Any, Any]]:
     """Yield the kernel tables of operators that are not empty."""
     for operator in _operators():
-        if operator.py_kernels:
-            yield operator.py_kernels
-        if operator.python_key_table:
-            yield operator.python_key_table
-        if operator.functorch_table:
-            yield operator.functorch_table
-
-
-def _clear_dispatch_caches() -> None:
-    for operator in _operators():
-        operator._dispatch_cache.clear()
-
-
-def _state(function: types.FunctionType) -> tuple[Any, ...]:
-    return function.__code__, function.__defaults__, function.__kwdefaults__, function.__doc__
+        yield from filter(None, (operator.py_kernels, operator.python_key_table, operator.functorch_table))
 
 
 def _is_same(now: Any, before: Any) -> bool:
     return len(now) == len(before) and all(map(is_, now, before))
 
 
-def _differences(before: dict[Any, Any], now: dict[Any, Any]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the keys whose values differ, with both values; a missing one is ``_NOTHING``."""
-    if len(before) == len(now) and all(map(is_, before, now)) and all(map(is_, before.values(), now.values())):
-        return
-    for key, value in now.items():
-        was = before.get(key, _NOTHING)
-        if was is not value:
-            yield key, was, value
-    for key, value in before.items():
-        if key not in now:
-            yield key, value, _NOTHING
+def _changes_of(each: Any, before: dict[Any, Any], now: dict[Any, Any], kind: _Kind, name: str = "") -> Iterator[_Undo]:
+    """Yield functions that restore the values of the keys that differ; a missing value is ``_NOTHING``."""
+    for key in {**now, **before}:
+        was, value = before.get(key, _NOTHING), now.get(key, _NOTHING)
+        is_import = name and isinstance(value, types.ModuleType) and sys.modules.get(f"{name}.{key}") is value
+        if was is not value and not (is_import and _is_upstreams(value)) and not (name and key in _LEFT_OUT):
+            yield functools.partial(_restore, kind, each, key, was, value)
 
 
-def _changes_of_table(table: dict[Any, Any], before: dict[Any, Any], name: str) -> Iterator[_Undo]:
-    for key, was, now in _differences(before, dict.copy(table)):
-        is_import = name and isinstance(now, types.ModuleType) and sys.modules.get(f"{name}.{key}") is now
-        if not (is_import and _is_upstreams(now)) and not (name and key in _LEFT_OUT):
-            yield functools.partial(_restore_key, table, key, was, now)
-
-
-def _changed_modules(before: dict[str, Any]) -> Iterator[_Undo]:
-    for name, module in list(sys.modules.items()):
-        if name not in before and _is_torchs(name) and not _is_upstreams(module):
-            yield functools.partial(_restore_key, sys.modules, name, _NOTHING, module)
-
-
-def _restore_key(table: dict[Any, Any], key: Any, before: Any, after: Any) -> None:
-    if table.get(key, _NOTHING) is after:
-        if before is _NOTHING:
-            table.pop(key, None)
-        else:
-            table[key] = before
+def _restore(kind: _Kind, each: Any, key: Any, before: Any, after: Any) -> None:
+    if kind.read(each).get(key, _NOTHING) is after:
+        # Attributes of classes such as __weakref__ cannot be set.
+        with contextlib.suppress(AttributeError, TypeError):
+            if before is _NOTHING:
+                kind.remove(each, key)
+            else:
+                kind.put(each, key, before)
 
 
 def _forget_copies(made: Iterable[_Undo]) -> None:
     """Remove functions of undone texts from torch's other tables, too. Calls copy them there: torch.distributions.kl
     caches the function for two classes.
     """
-    after = (undo.args[-1] for undo in made if isinstance(undo, functools.partial) and undo.func is _restore_key)
+    after = (undo.args[-1] for undo in made if isinstance(undo, functools.partial) and undo.func is _restore)
     functions = (each for each in after if isinstance(each, types.FunctionType))
     gone = {id(each) for each in functions if not _is_file_of_torch(each.__code__.co_filename)}
     modules = [module for name, module in list(sys.modules.items()) if gone and _is_torchs(name)]
@@ -373,27 +330,6 @@ def _forget_copies(made: Iterable[_Undo]) -> None:
     for table in [value for value in values if issubclass(type(value), dict)]:  # isinstance makes some values warn
         for key in [key for key, value in dict.copy(table).items() if id(value) in gone]:
             dict.pop(table, key, None)
-
-
-def _restore_attribute(kind: type, name: str, before: Any, after: Any) -> None:
-    if vars(kind).get(name, _NOTHING) is after:
-        # Attributes such as __weakref__ cannot be set.
-        with contextlib.suppress(AttributeError, TypeError):
-            if before is _NOTHING:
-                type.__delattr__(kind, name)
-            else:
-                type.__setattr__(kind, name, before)
-
-
-def _restore_function(function: types.FunctionType, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
-    for name, was, now in zip(_OF_FUNCTIONS, before, after, strict=True):
-        if was is not now and getattr(function, name) is now:
-            setattr(function, name, was)
-
-
-def _restore_set(members: set[Any], added: set[Any], removed: set[Any]) -> None:
-    members -= added
-    members |= removed
 
 
 def _restore_list(sequence: list[Any], before: list[Any], after: list[Any]) -> None:
@@ -458,20 +394,15 @@ def _invalidate(base: str, overload: str) -> None:
             operator._op = operator._op_dk = removed
 
 
-@contextlib.contextmanager
-def _watched_libraries() -> Iterator[None]:
+def _watch_libraries(stack: contextlib.ExitStack) -> None:
     """Wrap ``torch.library.Library``, so that recorded registrations go into libraries of the recording."""
     import torch
 
     library = torch.library.Library
-    before = {name: vars(library)[name] for name in ("__init__", *_REGISTERING) if name in vars(library)}
-    for name, upstreams in before.items():
-        setattr(library, name, (_added if name == "__init__" else _redirected)(upstreams))
-    try:
-        yield
-    finally:
-        for name, upstreams in before.items():
-            setattr(library, name, upstreams)
+    for name in ("__init__", *_REGISTERING):
+        if upstreams := vars(library).get(name):
+            stack.callback(setattr, library, name, upstreams)
+            setattr(library, name, (_added if name == "__init__" else _redirected)(upstreams))
 
 
 def _added(upstreams: Callable[..., None]) -> Callable[..., None]:
@@ -479,7 +410,7 @@ def _added(upstreams: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         upstreams(self, *args, **kwargs)
         if recording := Changes._recording():
-            recording._libraries.append(self)
+            recording._libraries.append((self, self))
 
     return __init__
 
@@ -497,14 +428,10 @@ def _redirected(upstreams: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-@contextlib.contextmanager
-def _watched_imports() -> Iterator[None]:
+def _watch_imports(stack: contextlib.ExitStack) -> None:
     finder = _Finder()
     sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
+    stack.callback(sys.meta_path.remove, finder)
 
 
 class _Finder:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ..core.errors import UsageError
-from ..core.files import delete, lay_out_files, note_use
+from ..core.files import folder_of
 from ..core.layout import HOME
 
 _FOLDER = HOME / "inline"
@@ -31,26 +28,5 @@ def require_name(name: object) -> str:
 
 
 def folder_with(name: str, files: Mapping[str, bytes]) -> Path:
-    """Return a folder that contains exactly ``files``, by path. No process changes it later."""
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(f"{path}\0{len(files[path])}\0".encode() + files[path])
-    folder = _FOLDER / f"{name}-{digest.hexdigest()[:12]}"
-    if folder.is_dir():
-        note_use(folder)
-        return folder
-    _FOLDER.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".", dir=_FOLDER, ignore_cleanup_errors=True) as partial:
-        written = Path(partial) / "native"
-        lay_out_files(written, files)
-        with suppress(OSError):  # another process was first
-            written.rename(folder)
-    with suppress(OSError):  # another process deletes, too
-        _delete_old()
-    return folder
-
-
-def _delete_old() -> None:
-    there = sorted((path for path in _FOLDER.iterdir() if path.name[0] != "."), key=lambda path: path.stat().st_mtime)
-    for old in there[:-_KEPT]:
-        delete(old)
+    """Return a native folder for the load ``name`` that contains exactly ``files``, by path."""
+    return folder_of(_FOLDER, files, _KEPT, f"{name}-")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ..core.files import write_atomically
+from ..core.files import keep_last, write_atomically
 from ..core.layout import HOME
 from . import VARIABLE
 
@@ -34,10 +34,8 @@ def name_to_children(loads: Iterable[tuple[str, Path]], gone: Mapping[str, str])
     text = json.dumps({"torch": torch.version.git_version, "loads": every, "gone": dict(gone)})
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     with suppress(OSError):  # children then have no operators, and report it
-        _FOLDER.mkdir(parents=True, exist_ok=True)
         write_atomically(_FOLDER / name, text)
-        for old in sorted(_FOLDER.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-_KEPT]:
-            old.unlink(missing_ok=True)
+        keep_last(_FOLDER, _KEPT)
     os.environ[VARIABLE] = name
     if not (every or (_FOLDER / name).is_file()):
         del os.environ[VARIABLE]

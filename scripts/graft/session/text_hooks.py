@@ -37,9 +37,6 @@ class Texts(publish.Behind):
 
     def run(self, module: Any) -> None:
         """Run the text for a module, and record its changes."""
-        if self._changes.is_recording:  # not while another text imports the module, which pauses it
-            super().run(module)
-            return
         with self._changes.recorded():
             super().run(module)
 
