@@ -43,9 +43,11 @@ def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", type=expanded, metavar="FILE", help=help_)
 
 
-def _listing(parser: argparse.ArgumentParser) -> None:
+def _checking(parser: argparse.ArgumentParser) -> None:
     help_ = "list the files that builds read"
     parser.add_argument("--list", action="store_true", dest="are_files_listed", help=help_)
+    help_ = "print what a code of a finding means, with an example, and exit; without CODE, list all codes"
+    parser.add_argument("--explain", action=_Explain, nargs="?", metavar="CODE", help=help_)
 
 
 def _showing(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +113,7 @@ VERBS = (
     ),
     Verb(
         *("check", "find errors in the native folder without building", "graft.verbs:check"),
-        *(f"{BASE} python {LIVE}", THERE, _listing),
+        *(f"{BASE} python {LIVE}", THERE, _checking),
     ),
     Verb(
         *("show", "show what is generated for an operator, PyTorch's own, too", "graft.show:show"),
@@ -245,6 +247,16 @@ def _keep_from_others(given: argparse.Namespace) -> None:
             os.environ.pop(option.variable, None)
         elif flag is not None:
             os.environ[option.variable] = flag
+
+
+class _Explain(argparse.Action):
+    """Prints the explanation of a finding's code."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, code: Any, __: object = None) -> None:
+        from .check.codes import explained
+
+        print(as_typed(explained(code or "")))
+        parser.exit()
 
 
 class _ShowVersion(argparse.Action):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -42,6 +43,17 @@ def test_what_is_given_is_looked_at_first(
     words = given.format(own=OWN, folder=OWN.parent)
     assert cli.main(VERBS, [verb, *shlex.split(words)]) == code
     assert message.format(own=OWN) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", [[], ["unused-source"]])
+def test_codes_are_explained_without_a_folder(code: list[str], capsys: Capture, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(cli, "request_of", lambda *_: pytest.fail("it went on"))
+    with pytest.raises(SystemExit, match=r"^0$"):
+        cli.main(VERBS, ["check", "--native", "/nowhere", "--explain", *code])
+    said = capsys.readouterr().out
+    assert re.search("^unused-source:? +No entry and no other file uses what a source defines.$", said, re.M)
+    assert ("\n+- func: my_op(Tensor self) -> Tensor\n" in said) == bool(code)
+    assert len(re.findall("^[a-z0-9-]+  +", said, re.M)) == (0 if code else said.count("\n"))
 
 
 def test_all_that_is_wrong_is_named_at_once(capsys: Capture) -> None:

@@ -24,7 +24,7 @@ BROKEN: list[dict[str, Any]] = [
 RIGHT: list[dict[str, Any]] = yaml.safe_load(FOLDER.with_name("right.yaml").read_text())
 
 # The keys of a case that are no files.
-_SAID = ("mistake", "right", "expect", "generated", "compiler", "fixed")
+_SAID = ("mistake", "right", "code", "expect", "generated", "compiler", "fixed")
 
 
 def files_of(case: dict[str, Any]) -> dict[str, str]:

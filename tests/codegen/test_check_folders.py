@@ -83,7 +83,7 @@ def test_text_that_is_not_utf_8_is_found_by_its_byte(name: str, known: BaseOpera
     # It is not judged otherwise, Python as Python for example.
     text = b"# \xc3\xa9t\xc3\xa9\n#  \xe9 { ] nonsense\ndef f(:\n"
     about = [line for line in lines(tmp_path, known, one={**ALONE, name: text}) if line.startswith(f"one/{name}:")]
-    assert about == [f"one/{name}:2:4: not UTF-8: invalid byte 0xe9; save the file as UTF-8"]
+    assert about == [f"one/{name}:2:4: not UTF-8: invalid byte 0xe9; save the file as UTF-8 [file-encoding]"]
 
 
 def test_kernel_in_a_file_that_is_not_utf_8_is_there(known: BaseOperators, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_python_alone_is_for_files_of_torch(known: BaseOperators, tmp_path: Path
     (line,) = lines(tmp_path, known, one=files)
     assert line == (
         "one/python/graft_probe.py:1: torch has none of the files in python/, and the folder has nothing else; "
-        "put text at the path of the file of torch that it is for, or write native_functions.yaml"
+        "put text at the path of the file of torch that it is for, or write native_functions.yaml [python-only-folder]"
     )
     assert lines(tmp_path, known, one={**ONE, **files}, two=TWO) == []
 
@@ -155,7 +155,7 @@ def test_kernel_in_a_folder_that_is_not_read(name: str, place: str, known: BaseO
     found = lines(tmp_path, known, one=one, two=TWO)
     assert found == [
         f"one/{name}:2: `Tensor graft_one(const Tensor&)`, the kernel of graft_one for CPU, is in a folder that is not "
-        f"read; move it to {place}, or name it in `sources` of [tool.graft] in pyproject.toml"
+        f"read; move it to {place}, or name it in `sources` of [tool.graft] in pyproject.toml [kernel-missing]"
     ]
     if name.endswith(".cpp"):
         including: Files = {**one, "One.cpp": f'#include "{name}"\n'}

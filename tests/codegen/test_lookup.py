@@ -89,7 +89,7 @@ FOLDER = yaml.safe_load((LOOKUP / "folder.yaml").read_text())
 def test_operators_and_kernels_of_a_folder_are_found_beside_its_functions(known: BaseOperators, tmp_path: Path) -> None:
     lines = [line for line in said_of(tmp_path, known, FOLDER) if "namespace at," in line]
     why = "C++ looks for functions of tensors in namespace at, too, so it finds at::top_heads and"
-    todo = "(...)` for the function, `at::top_heads(...)` for the operator"
+    todo = "(...)` for the function, `at::top_heads(...)` for the operator [ambiguous-call]"
     assert lines == [
         f"mylib.cpp:4: `top_heads(x, 1)` is ambiguous: {why} mylib::top_heads; write `mylib::top_heads{todo}",
         f"ops.cpp:5: `top_heads(x.flip(0), 1)` is ambiguous: {why} at::native::top_heads; write `at::native::top_heads"

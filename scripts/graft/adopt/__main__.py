@@ -14,7 +14,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..check import NO_SEEDED_TAG, SAME_ARGUMENTS
 from ..check.__main__ import check
 from ..check.base import BaseOperators
 from ..check.generated import used_names
@@ -116,9 +115,9 @@ def _refusing(adopted: Adopted, refused: dict[str, Finding]) -> Adopted:
     if adopted.schema is None or adopted.refusal or adopted.schema.operator not in refused:
         return adopted
     found = refused[adopted.schema.operator]
-    if found.code == NO_SEEDED_TAG and not adopted.is_seeded:
+    if found.code == "no-seeded-tag" and not adopted.is_seeded:
         return replace(adopted, is_seeded=True)
-    if found.code == SAME_ARGUMENTS:
+    if found.code == "same-arguments":
         what, todo = "another overload has the same arguments", "call it by the name in torch.ops"
         return replace(adopted, refusal=what, todo=todo)
     return replace(adopted, refusal=found.what, todo=found.todo)

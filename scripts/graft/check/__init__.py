@@ -5,7 +5,7 @@ the place in the user's file and a remedy, and finds errors that neither reports
 ``derivatives``, ``formulas`` and ``kernels``; ``generated`` checks the code that torchgen writes. torchgen is in the
 base's tree, so checks run in a separate process, which ``generator`` starts.
 
-``Findings``, the list that collects errors and warnings, is defined here.
+``Findings``, the list that collects errors and warnings, is defined here. Each has a code, which ``codes.md`` explains.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from pathlib import Path
 from ..core.console import WARNING, say
 from ..core.errors import BuildError, Finding
 from ..inputs.entries import Place
-
-# Codes of findings.
-SAME_ARGUMENTS, NO_SEEDED_TAG = "same-arguments", "no-seeded-tag"
 
 # The prefix of the line in which the checking process passes on its findings, as JSON.
 FOUND = "found: "
@@ -39,10 +36,14 @@ class Findings:
     found: set[Finding] = field(default_factory=set)
     unreadable: set[Path] = field(default_factory=set)
 
-    def add(self, place: Place, what: str, todo: str, *, is_warning: bool = False, code: str = "") -> None:
-        """Add a finding at ``place`` (file, line, column), unless it is there already."""
+    def add(self, code: str, place: Place, what: str, todo: str, *, is_warning: bool = False) -> None:
+        """Add a finding of the kind ``code`` at ``place`` (file, line, column), unless it is there already."""
         if place[0] not in self.unreadable:
             self.found.add(Finding(*place, " ".join(what.split()), todo, is_warning, code))
+
+    def warn(self, code: str, place: Place, what: str, todo: str) -> None:
+        """Add a warning, as ``add`` does."""
+        self.add(code, place, what, todo, is_warning=True)
 
     @property
     def errors(self) -> list[Finding]:

@@ -47,7 +47,7 @@ def check(natives: NativeFolders, base: BaseOperators) -> Findings:
             entry
             for native in natives.folders
             if native.place(name) not in findings.unreadable
-            for entry in read_added(native, name, findings.add)
+            for entry in read_added(native, name, partial(findings.add, "invalid-yaml"))
         ]
         for name in (FUNCTIONS, DERIVATIVES)
     )
@@ -96,12 +96,14 @@ def _check_autocast(
         if name in unknown:
             continue
         if name not in names:
-            findings.add(place, f"no operator of the folder is named {name}", nearest(name, castable))
+            what = f"no operator of the folder is named {name}"
+            findings.add("unknown-operator", place, what, nearest(name, castable))
         elif name not in castable:
-            findings.add(place, f"{name} mutates an argument, which autocast cannot cast", "leave it out")
+            what = f"{name} mutates an argument, which autocast cannot cast"
+            findings.add("autocast-policy", place, what, "leave it out")
         elif name in seen:
             where = line_of(*seen[name][:2], seen_from=place[0])
-            findings.add(place, f"{name} is already listed, in {where}", "delete one of the two")
+            findings.add("duplicate-entry", place, f"{name} is already listed, in {where}", "delete one of the two")
         seen.setdefault(name, place)
 
 
@@ -110,18 +112,19 @@ def _listed_for_autocast(natives: NativeFolders, findings: Findings) -> Iterator
     form = "write a policy and a list of operators: `fp32: [my_loss]`"
     for folder in natives.folders:
         path = folder.place(AUTOCAST)
-        tree = compose(path, findings.add, folder.paths.get(AUTOCAST))
+        tree = compose(path, partial(findings.add, "invalid-yaml"), folder.paths.get(AUTOCAST))
         if tree is not None and not isinstance(tree, yaml.MappingNode):
-            findings.add(place_of(path, tree), "no policies", form)
+            findings.add("autocast-policy", place_of(path, tree), "no policies", form)
         for key, value in tree.value if isinstance(tree, yaml.MappingNode) else []:
             policy = key_text(key)
             if policy not in POLICIES:
-                findings.add(place_of(path, key), f"autocast has no policy {policy}", nearest(policy, POLICIES))
+                what = f"autocast has no policy {policy}"
+                findings.add("autocast-policy", place_of(path, key), what, nearest(policy, POLICIES))
             names = value.value if isinstance(value, yaml.SequenceNode) else []
             if names and all(isinstance(name, yaml.ScalarNode) for name in names):
                 yield from ((str(name.value), place_of(path, name)) for name in names)
             else:
-                findings.add(place_of(path, value), f"{policy}: not a list of operators", form)
+                findings.add("autocast-policy", place_of(path, value), f"{policy}: not a list of operators", form)
 
 
 def main() -> int:

@@ -40,7 +40,7 @@ def check_decompositions(natives: NativeFolders, tree: Path, findings: Findings)
             if not is_removed and (overload in there if overload else there):
                 first = f"aten.{operator}.{overload or min(there)}"
                 what = f"PyTorch has a decomposition of {first}, and registers no second"
-                findings.add((path, line, 0), what, todo % first)
+                findings.add("duplicate-decomposition", (path, line, 0), what, todo % first)
 
 
 def _overloads(paths: Iterable[Path], tree: Path) -> dict[str, set[str]]:

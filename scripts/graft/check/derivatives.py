@@ -58,14 +58,15 @@ def check_derivatives(
         check_releases(entry, findings)
         if "name" not in entry.fields:
             todo = "write `- name: ` and the schema of the function"
-            findings.add((entry.file, entry.line, 0), "an entry needs the key `name`", todo)
+            findings.add("key-missing", (entry.file, entry.line, 0), "an entry needs the key `name`", todo)
         elif name in seen:
             other = line_of(seen[name].file, seen[name].line, entry.file)
-            findings.add(entry.value("name"), f"{name} has an entry in {other} already", "merge the two entries")
+            what = f"{name} has an entry in {other} already"
+            findings.add("duplicate-entry", entry.value("name"), what, "merge the two entries")
         elif name in base.schemas and not entry.is_replacing:
             has = "a derivative formula for" if name in base.derivatives else "an operator"
             todo = "leave this entry out, or add `replace: True` to give PyTorch's operator this formula"
-            findings.add(entry.value("name"), f"PyTorch already has {has} {name}", todo)
+            findings.add("operator-exists", entry.value("name"), f"PyTorch already has {has} {name}", todo)
         elif name not in generated | unknown:  # generated functions are checked by torchgen
             before = len(findings.errors)
             schema = _schema_of(name, entry, own, explicit, base, findings)
@@ -94,7 +95,8 @@ def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry | Non
         return entry.in_place_of(base.formulas(entry.operator))
     except FormulaError as error:
         place = entry.values.get(error.key, (entry.file, entry.line, 0))
-        findings.add(place, str(error), "write it out" if error.key else "PyTorch's derivatives.yaml has it")
+        todo = "write it out" if error.key else "PyTorch's derivatives.yaml has it"
+        findings.add("stock-formula", place, str(error), todo)
         return None
 
 
@@ -109,24 +111,28 @@ def _schema_of(
     place = entry.value("name")
     if name not in own and name not in base.schemas:
         todo = nearest(name, own) if own else "add it to native_functions.yaml"
-        findings.add(place, f"no function is named {name}", todo)
+        findings.add("unknown-operator", place, f"no function is named {name}", todo)
         return None
     schema = own[name].schema if name in own else FunctionSchema.parse(base.schemas[name])
     if entry.is_replacing and name in own:
-        findings.add(entry.place(REPLACE), f"{name} is not an operator of PyTorch", "leave `replace` out")
+        what = f"{name} is not an operator of PyTorch"
+        findings.add("unknown-operator", entry.place(REPLACE), what, "leave `replace` out")
         return None
     if name not in own and str(schema.name.name) in MANUAL_AUTOGRAD:
-        findings.add(place, f"PyTorch differentiates {name} in C++, without a formula", "leave this entry out")
+        what = f"PyTorch differentiates {name} in C++, without a formula"
+        findings.add("needless-formula", place, what, "leave this entry out")
         return None
     if _is_composite(name, own | explicit, base):
         what = f"{name} is CompositeImplicitAutograd: autograd differentiates the operators that it calls"
-        findings.add(place, what, "leave this entry out, or add `dispatch:` to the operator's entry")
+        todo = "leave this entry out, or add `dispatch:` to the operator's entry"
+        findings.add("needless-formula", place, what, todo)
         return None
     if name in own and refuses_formula(schema, entry, findings):
         return None
     given = str(entry.fields["name"])
     if given != str(schema):
-        findings.add(place, f"the signature differs from the function's: {given}", f"write `{schema}`")
+        what = f"the signature differs from the function's: {given}"
+        findings.add("schema-differs", place, what, f"write `{schema}`")
         return None
     return schema
 
@@ -154,23 +160,24 @@ def _check_keys(entry: Entry, schema: FunctionSchema, findings: Findings) -> Non
         for part in sorted(parts - others):
             if part not in arguments:
                 todo = nearest(part, {*differentiable, *others} - entry.fields.keys())
-                findings.add(entry.place(key), f"{schema.name} has no argument `{part}`", todo)
+                findings.add("unknown-argument", entry.place(key), f"{schema.name} has no argument `{part}`", todo)
             elif part not in differentiable and formula != "non_differentiable":
                 what = f"`{part}` is {arguments[part]}, which has no gradient"
-                findings.add(entry.place(key), what, f"give gradients for {', '.join(differentiable) or 'no argument'}")
+                todo = f"give gradients for {', '.join(differentiable) or 'no argument'}"
+                findings.add("not-differentiable", entry.place(key), what, todo)
     outputs, place = entry.fields.get("output_differentiability"), entry.place("output_differentiability")
     if outputs is not None and not isinstance(outputs, list):
         what = f"output_differentiability is not a list: {outputs}"
-        findings.add(place, what, "write `[True]`, with one value for each return")
+        findings.add("output-differentiability", place, what, "write `[True]`, with one value for each return")
     elif outputs is not None and len(outputs) != len(schema.returns):
         what = f"{len(outputs)} values for {len(schema.returns)} returns of {schema.name}"
-        findings.add(place, what, "write one value for each return")
+        findings.add("output-differentiability", place, what, "write one value for each return")
     missing = [name for name in differentiable if name not in given]
     is_sure = given <= {*arguments, *others}  # or it is misspelt
     if missing and is_sure and "dispatch" not in entry.fields and (outputs is None or any(outputs)):
         todo = f'add `{missing[0]}: <formula>`, `non_differentiable` or `not_implemented("{schema.name}")`'
         what = f"there is no gradient for {', '.join(missing)}"
-        findings.add((entry.file, entry.line, 0), what, todo, is_warning=True)
+        findings.warn("gradient-missing", (entry.file, entry.line, 0), what, todo)
 
 
 def _let_torchgen_judge(
@@ -206,7 +213,8 @@ def _told(entry: Entry, findings: Findings) -> Iterator[None]:
     except Exception as error:  # torchgen raises arbitrary errors
         what = re.sub(r"\s+in native_functions\.yaml line.*", "", str(error), flags=re.S)
         what = what or f"torchgen cannot process this entry ({type(error).__name__})"
-        findings.add(entry.value("name"), what, "compare it with an entry of PyTorch's own derivatives.yaml")
+        todo = "compare it with an entry of PyTorch's own derivatives.yaml"
+        findings.add("formula-refused", entry.value("name"), what, todo)
 
 
 def _info(entry: Entry, natives: list[NativeFunction]) -> Any:
@@ -228,4 +236,4 @@ def _warn_of_missing(functions: list[Function], seen: Container[str], findings: 
         if str(schema.name) not in seen and takes and gives and not is_free and schema.kind() == SchemaKind.functional:
             todo = f'add one; `{takes[0]}: not_implemented("{schema.name}")` declares that it has no gradient'
             what = f"{schema.name} has no entry in derivatives.yaml"
-            findings.add((function.entry.file, function.entry.line, 0), what, todo, is_warning=True)
+            findings.warn("formula-missing", (function.entry.file, function.entry.line, 0), what, todo)

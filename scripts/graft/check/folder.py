@@ -50,12 +50,12 @@ def check_files(natives: NativeFolders, findings: Findings) -> None:
             # Other texts are concatenated.
             if (is_code or name.parent == DOCS) and data != natives.paths[name].read_bytes():
                 what = f"{natives.file(name)} has the same name but different content"
-                findings.add((path, 1, 0), what, "give one of them another name")
+                findings.add("file-conflict", (path, 1, 0), what, "give one of them another name")
         for key, copy in folder.overlay.items():
             first, first_copy = natives.overlay[key]
             if copy.read_bytes() != first_copy.read_bytes():
                 what = f"{first} takes the place of {key}, too, but has different content"
-                findings.add((folder.place(OVERLAY / key), 1, 0), what, "build one of them")
+                findings.add("file-conflict", (folder.place(OVERLAY / key), 1, 0), what, "build one of them")
 
 
 def _check_text_of(path: Path, data: bytes, findings: Findings) -> bool:
@@ -70,7 +70,7 @@ def _check_text_of(path: Path, data: bytes, findings: Findings) -> bool:
     if place < 0:
         return True
     before = data[:place].decode()
-    findings.add((path, before.count("\n") + 1, len(before) - before.rfind("\n")), what, todo)
+    findings.add("file-encoding", (path, before.count("\n") + 1, len(before) - before.rfind("\n")), what, todo)
     findings.unreadable.add(path)
     return False
 
@@ -82,7 +82,7 @@ def _check_includes(path: Path, name: Path, text: str, findings: Findings) -> No
             place = path, text.count("\n", 0, found.start()) + 1, 0
             what = f"{found[1]} is outside the folder"
             todo = "copy it into the folder, or include it by its name in a folder of the compiler's"
-            findings.add(place, what, todo, is_warning=True)
+            findings.warn("include-outside", place, what, todo)
 
 
 def _check_unread(path: Path, name: Path, findings: Findings) -> None:
@@ -92,14 +92,15 @@ def _check_unread(path: Path, name: Path, findings: Findings) -> None:
     close = difflib.get_close_matches(path.stem, [file.stem for file in known], n=1, cutoff=0.7)
     if name.parts[0] == PYTHON.name:
         what = f"not a {' or '.join(PYTHON_SUFFIXES)} file"
-        findings.add((path, 1, 0), what, "put only Python files into python/")
+        findings.add("file-not-read", (path, 1, 0), what, "put only Python files into python/")
     elif close:
         file = f"{close[0]}{suffix}"
-        findings.add((path, 1, 0), f"no build reads this file, but {file}", f"name it {file}, or otherwise")
+        what = f"no build reads this file, but {file}"
+        findings.add("file-not-read", (path, 1, 0), what, f"name it {file}, or otherwise")
     elif path.suffix in SOURCE_SUFFIXES:
         what = f"PyTorch's build does not compile {path.suffix} files"
         todo = f"name it {path.stem}.cpp, or in `sources` of [tool.graft] in pyproject.toml"
-        findings.add((path, 1, 0), what, todo, is_warning=True)
+        findings.warn("file-not-read", (path, 1, 0), what, todo)
 
 
 def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None:
@@ -119,7 +120,8 @@ def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None
         _check_place(folder, torch, findings)
         for path, name in ((folder.place(name), name.relative_to(PYTHON)) for name in folder.python):
             if name.as_posix() in _TAKEN:
-                findings.add((path, 1, 0), f"the build writes torch/{name} itself", _TAKEN[name.as_posix()])
+                what = f"the build writes torch/{name} itself"
+                findings.add("python-file-taken", (path, 1, 0), what, _TAKEN[name.as_posix()])
             elif parse_python(path, texts[path], findings) is not None:
                 _check_package(path, name, names, torch, findings)
                 _check_module(path, torch / name, every, findings)
@@ -138,7 +140,7 @@ def _check_place(folder: NativeFolder, torch: Path, findings: Findings) -> None:
     ):
         what = f"torch has none of the files in {PYTHON}/, and the folder has nothing else"
         todo = f"put text at the path of the file of torch that it is for, or write {FUNCTIONS}"
-        findings.add((folder.place(folder.python[0]), 1, 0), what, todo)
+        findings.add("python-only-folder", (folder.place(folder.python[0]), 1, 0), what, todo)
 
 
 def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findings: Findings) -> None:
@@ -149,7 +151,7 @@ def _check_package(path: Path, name: Path, names: set[Path], torch: Path, findin
         siblings = [each.name for each in (torch / package.parent).iterdir() if (each / "__init__.py").is_file()]
         close = difflib.get_close_matches(package.name, siblings, n=1)
         todo = f"did you mean `{close[0]}`?" if close else f"a new package needs {PYTHON / package / '__init__.py'}"
-        findings.add((path, 1, 0), f"torch has no package {package}", todo)
+        findings.add("unknown-module", (path, 1, 0), f"torch has no package {package}", todo)
         return
 
 
@@ -160,14 +162,14 @@ def _check_module(path: Path, upstream: Path, texts: str, findings: Findings) ->
     siblings = [each.name for each in upstream.parent.iterdir() if each.suffix == path.suffix]
     if close := difflib.get_close_matches(path.name, siblings, n=1, cutoff=0.9):
         what = f"torch has no {path.name}, and nothing imports it"
-        findings.add((path, 1, 0), what, f"did you mean `{close[0]}`?", is_warning=True)
+        findings.warn("unknown-module", (path, 1, 0), what, f"did you mean `{close[0]}`?")
 
 
 def _check_stub(path: Path, name: Path, names: set[Path], torch: Path, findings: Findings) -> None:
     stub = name.with_suffix(".pyi")
     if name.suffix == ".py" and (torch / stub).is_file() and stub not in names:
         what = f"type checkers read torch's {stub.name} instead of this"
-        findings.add((path, 1, 0), what, f"also declare new names in {path.with_suffix('.pyi')}", is_warning=True)
+        findings.warn("stub-hides-names", (path, 1, 0), what, f"also declare new names in {path.with_suffix('.pyi')}")
 
 
 def _check_text(path: Path, text: str, upstream: Path, texts: dict[Path, str], findings: Findings) -> None:
@@ -187,7 +189,7 @@ def _check_text(path: Path, text: str, upstream: Path, texts: dict[Path, str], f
         whose = "torch's" if upstream.is_file() else "another folder's"
         what = f"is invalid after {whose} {upstream.name}: {message}"
         line = max(lineno - before.count("\n") - 1, 1)
-        findings.add((path, line, column), what, "write text that can be appended to that file")
+        findings.add("python-syntax", (path, line, column), what, "write text that can be appended to that file")
         texts[upstream] = before
 
 
@@ -199,10 +201,11 @@ def _check_python_names(path: Path, text: str, before: str, findings: Findings) 
     uses = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name) and node.id in missing]
     urgent = missing & names_needed_at_import(text)
     for use in {node.id: node for node in reversed(uses)}.values():
+        place, is_late = (path, use.lineno, use.col_offset + 1), use.id not in urgent
         what = f"`{use.id}` is not defined here" + (f" or in torch's {path.name}" if before else "")
-        when = "" if use.id in urgent else "; the function that uses it fails when it is called"
+        what += "; the function that uses it fails when it is called" if is_late else ""
         todo = nearest(use.id, names_defined(f"{before}\n{text}"), "import or define it")
-        findings.add((path, use.lineno, use.col_offset + 1), what + when, todo, is_warning=bool(when))
+        findings.add("undefined-python-name", place, what, todo, is_warning=is_late)
 
 
 def parse_python(path: Path, text: str, findings: Findings) -> ast.Module | None:
@@ -213,7 +216,7 @@ def parse_python(path: Path, text: str, findings: Findings) -> ast.Module | None
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line, column, message = _about(error)
-        findings.add((path, line, column), f"not Python: {message}", "fix the syntax")
+        findings.add("python-syntax", (path, line, column), f"not Python: {message}", "fix the syntax")
         return None
 
 
@@ -239,7 +242,7 @@ def check_names(natives: NativeFolders, names: set[str], overloads: set[str], fi
         for file in folder.docs:
             if file.stem not in names:
                 what = f"no operator of the folder is named {file.stem}"
-                findings.add((folder.place(file), 1, 0), what, nearest(file.stem, names))
+                findings.add("unknown-operator", (folder.place(file), 1, 0), what, nearest(file.stem, names))
         path = folder.place(SAMPLES)
         module = parse_python(path, folder.text(SAMPLES), findings) if SAMPLES in folder.paths else None
         for node in module.body if module else []:
@@ -247,7 +250,8 @@ def check_names(natives: NativeFolders, names: set[str], overloads: set[str], fi
                 continue
             place = (path, node.lineno, node.col_offset + 5)
             if node.name not in functions:
-                findings.add(place, f"no operator of the folder is named {node.name}", nearest(node.name, functions))
+                what = f"no operator of the folder is named {node.name}"
+                findings.add("unknown-operator", place, what, nearest(node.name, functions))
             elif seen.setdefault(node.name, path) != path:
                 what = f"{seen[node.name]} already has samples for {node.name}"
-                findings.add(place, what, "delete one; only the last would be used")
+                findings.add("duplicate-definition", place, what, "delete one; only the last would be used")

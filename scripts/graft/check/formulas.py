@@ -133,17 +133,17 @@ def check_text(entry: Entry, schema: FunctionSchema, findings: Findings) -> None
         if formula.startswith("not_implemented(") and "," in key:
             first, *_ = key.split(",")
             todo = f"write one for each: `{first}: {formula}`, and so on"
-            findings.add(place, f"the formula for `{key}` gives one gradient", todo)
+            findings.add("gradient-count", place, f"the formula for `{key}` gives one gradient", todo)
         if formula in SPECIAL or formula.startswith("not_implemented("):
             continue
         is_forward = set(_names(key)) <= {"result", *output_names(schema)}
         if not is_cplusplus(formula):
             todo = "close brackets and quotes, and end it without a semicolon"
-            findings.add(place, "the formula is not a C++ expression", todo)
+            findings.add("formula-syntax", place, "the formula is not a C++ expression", todo)
         elif not is_forward and not re.search(_USES_GRADIENT, formula) and not re.fullmatch(r"\w+", formula):
             what = f"the gradient of `{key}` does not use `grad`"
             todo = 'multiply by `grad`, or write `non_differentiable` or `not_implemented("...")`'
-            findings.add(place, what, todo, is_warning=True)
+            findings.warn("grad-unused", place, what, todo)
 
 
 def _names(key: str) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ def check_formulas(
             formula = _Formula(text, forward.formula, forward.var_names)
             if text == "auto_element_wise" and not of_torchgen and any(map(_is_list, forward.var_types)):
                 what = f"`auto_element_wise` gives one tensor, and `{', '.join(forward.var_names)}` is a list"
-                findings.add(place, what, "write a formula that gives a list, or leave this out")
+                findings.add("gradient-count", place, what, "write a formula that gives a list, or leave this out")
             elif formula.text not in SPECIAL:
                 # A formula that torchgen derives from the backward formula has the names of that one.
                 known = named | duals | (backward if text in SPECIAL else set())
@@ -249,7 +249,7 @@ def _check_names(
         elif source := around.defines(name):
             what = f"the formula of `{key}` cannot call `{name}` of {source.name}: it sees PyTorch's headers only"
             todo = f"add an operator `{name}`, whose kernel this function is"
-        findings.add(place, what, todo)
+        findings.add("formula-name", place, what, todo)
     return unknown
 
 
@@ -299,10 +299,12 @@ def _check_number(formula: _Formula, place: Place, around: Surroundings, finding
             continue
         if len(formula.key) > 1 and max(given) < len(formula.key):
             what = f"`{names}` share a formula, but `{part}` gives {max(given)} of {len(formula.key)} gradients"
-            findings.add(place, what, "write a formula for each, or a function that returns them in a std::tuple")
+            todo = "write a formula for each, or a function that returns them in a std::tuple"
+            findings.add("gradient-count", place, what, todo)
         elif len(formula.key) == 1 and min(given) > 1:
             what = f"`{part}` returns {min(given)} values, but the formula is for `{names}` only"
-            findings.add(place, what, "select one with `std::get<0>(...)`, or name the arguments: `self, other: ...`")
+            todo = "select one with `std::get<0>(...)`, or name the arguments: `self, other: ...`"
+            findings.add("gradient-count", place, what, todo)
 
 
 def _numbers(node: Node | None, around: Surroundings) -> Iterator[tuple[str, set[int | None]]]:
@@ -347,18 +349,18 @@ def _check_optional(derivative: Derivative, schema: FunctionSchema, place: Place
         is_guarded, name = "has_value()" in saved.expr, argument.name
         if str(argument.type) == "Tensor" and is_guarded:
             what = f"`{name}` is a Tensor, which has no `->`"
-            findings.add(place, what, f"write `{name}.sym_sizes()`")
+            findings.add("formula-optional", place, what, f"write `{name}.sym_sizes()`")
         elif str(argument.type) == "Tensor?" and not is_guarded and saved.expr != name:
             what = f"torchgen saves `{saved.expr}` in the forward pass, where `{name}` is an optional tensor"
             direct = saved.expr.replace(name, f"({name})", 1)
             todo = (
                 f"`{name}->sym_sizes()`" if saved.expr == f"{name}.sym_sizes()" else f"`{direct}`, which saves `{name}`"
             )
-            findings.add(place, what, f"write {todo}")
+            findings.add("formula-optional", place, what, f"write {todo}")
     for name, member in re.findall(r"(?<![\w.>:])(\w+)\.(\w+)", derivative.original_formula):
         if name in arguments and _is_optional_value(arguments[name]) and member not in _OF_OPTIONAL:
             what = f"`{name}` is {arguments[name].type}, a std::optional, which has no `{member}`"
-            findings.add(place, what, f"write `{name}->{member}`, where `{name}.has_value()`")
+            findings.add("formula-optional", place, what, f"write `{name}->{member}`, where `{name}.has_value()`")
 
 
 def _is_optional_value(argument: Argument) -> bool:
@@ -384,4 +386,4 @@ def _warn_of_undefined(formula: _Formula, place: Place, around: Surroundings, fi
         what = f"the formula of `{names}` is computed with an undefined `grad`, too, and neither it nor the kernel asks"
         empty = f"std::tuple<{', '.join(['Tensor'] * len(formula.key))}>()"
         todo = f'write `"grad.defined() ? {formula.written} : {empty}"`'
-        findings.add(place, what, todo, is_warning=True)
+        findings.warn("grad-undefined", place, what, todo)

@@ -46,7 +46,7 @@ def check_generated(natives: NativeFolders, operators: Operators, generated: Out
     findings = Findings()
     for entry, name in used_names(natives, operators, generated):
         what = f"the code that torchgen generates for {entry.operator} already uses `{name}`"
-        findings.add(place_of_argument(name, entry), what, "give the argument another name")
+        findings.add("argument-name", place_of_argument(name, entry), what, "give the argument another name")
     if findings.found:
         raise ValueError("\n".join(findings.lines()))
 

@@ -27,7 +27,7 @@ from ..codegen.torchgen import (
 from ..inputs.entries import Entry
 from . import Findings
 from .base import BaseOperators
-from .schemas import Function, code_of, remedy_for, root_of
+from .schemas import Function, code_and_remedy, root_of
 from .writing import is_accepted
 
 
@@ -67,9 +67,10 @@ def _check_group(root: str, group: list[Function], base: BaseOperators, findings
         }
         of = named[min(named)] if named else group[0]
         is_delegate, is_alone = "structured_delegate pointing to" in what, "could not find any other variants" in what
-        todo = f"add an entry for `{_functional(of.schema)}`" if is_alone else remedy_for(what, base)
+        code, todo = code_and_remedy(what, base)
+        todo = f"add an entry for `{_functional(of.schema)}`" if is_alone else todo
         place = of.entry.place("structured_delegate") if is_delegate else of.entry.value("func")
-        findings.add(place, what, todo, code=code_of(what))
+        findings.add(code, place, what, todo)
         return
     for f in group:
         if any(f.native is one for one in grouped):
@@ -92,7 +93,7 @@ def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: F
         is_there = any(s.kind() == SchemaKind.functional and s.signature() == twin for s in schemas)
         if function.schema.kind() == SchemaKind.inplace and not is_there:
             what = f"{function.schema.name} has no functional variant"
-            findings.add(place, what, f"add an entry for `{_functional(native.func)}`", is_warning=True)
+            findings.warn("variant-missing", place, what, f"add an entry for `{_functional(native.func)}`")
     elif modifies_arguments(native) and not native.is_view_op:
         if str(native.func.name) in MUTABLE_OPS_NOT_USING_FUNCTIONALIZATION or is_accepted(
             function.entry, native, findings
@@ -100,7 +101,7 @@ def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: F
             return
         if function.schema.kind() == SchemaKind.functional:
             what = f"{native.func.name} mutates `self`, but has not the name of an in-place operator"
-            findings.add(place, what, f"name it {native.func.name.name}_")
+            findings.add("operator-name", place, what, f"name it {native.func.name.name}_")
             return
         has = {schema.kind() for schema in schemas if schema.signature() == twin}
         missing = [kind for kind in (SchemaKind.functional, SchemaKind.out) if kind not in has]
@@ -108,4 +109,5 @@ def _check_lonely(function: Function, schemas: list[FunctionSchema], findings: F
         what = f"{native.func.name} mutates an argument, but has no {variants}"
         names = ", ".join(str(generate_function(native, kind)[0].func.name) for kind in missing)
         verb = "write" if native.autogen else "add"
-        findings.add(place, what, f"{verb} `autogen: {names}` in this entry, or write an entry for each")
+        todo = f"{verb} `autogen: {names}` in this entry, or write an entry for each"
+        findings.add("variant-missing", place, what, todo)

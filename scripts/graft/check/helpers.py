@@ -41,12 +41,13 @@ def check_helpers(
     for each in helpers.elsewhere:
         where = f"namespace {each.namespace}" if each.namespace else "no namespace"
         what, todo = f"`{each}` is in {where}, where no formula finds it", f"put it into namespace {NAMESPACE}"
-        findings.add((each.file, each.line, 0), what, f"{todo}, or into another file")
+        findings.add("formula-function-unused", (each.file, each.line, 0), what, f"{todo}, or into another file")
     for name in (*natives.helpers, *natives.helper_headers):
         if found := _OWN_HEADER.search(natives.text(name)):
             line = natives.text(name).count("\n", 0, found.start()) + 1
             todo = f"include <{HEADER}>, which then has its declarations"
-            findings.add((natives.file(name), line, 0), f"builds do not find {HELPERS_HEADER} by this name", todo)
+            what = f"builds do not find {HELPERS_HEADER} by this name"
+            findings.add("formula-function-header", (natives.file(name), line, 0), what, todo)
     _check_settings(helpers, natives, base, findings)
     replaced: list[Definition] = []
     seen: dict[tuple[str, ...], Definition] = {}
@@ -56,10 +57,10 @@ def check_helpers(
         is_declared = any(each.has_types(d.returns, d.parameters) for d in helpers.declared if d.name == each.name)
         if (other := seen.setdefault(each.key, each)) is not each:
             what = f"`{each}` is also defined in {line_of(other.file, other.line, each.file)}"
-            findings.add(place, what, "delete one of the two")
+            findings.add("duplicate-definition", place, what, "delete one of the two")
         elif each.name in base.fixed_formula_functions:
             what = f"{each.name} is in the code of every operator, not in formulas, so it cannot be replaced"
-            findings.add(place, what, "give it another name, or write `static` before it")
+            findings.add("formula-function-inline", place, what, "give it another name, or write `static` before it")
         elif any(each.has_types(d.returns, d.parameters) for d in theirs):
             replaced.append(each)
         elif is_declared or (each.is_template and not theirs):
@@ -69,19 +70,19 @@ def check_helpers(
             shown = " and ".join(f"`{d}`" for d in theirs)
             what = f"`{each}` is not PyTorch's, which is {shown} in {HEADER}"
             todo = f"write that; or declare this in {HELPERS_HEADER}, and write formulas that call it"
-            findings.add(place, what, todo)
+            findings.add("formula-function-signature", place, what, todo)
         else:
             what = f"no formula can call `{each}`, which {HEADER} does not declare"
             todo = f"declare it in {HELPERS_HEADER}, or write `static` before it"
-            findings.add(place, what, nearest(each.name, base.formula_functions, otherwise=todo))
+            todo = nearest(each.name, base.formula_functions, otherwise=todo)
+            findings.add("formula-function-unused", place, what, todo)
     _check_calls(replaced, helpers, natives, formulas, base, findings)
     for file in {each.file for each in replaced}:
         names = {each.name for each in replaced if each.file == file}
         if len(calling := base.calling(names)) > _MANY:
             what = f"this changes the formulas of {len(calling)} operators of PyTorch"
-            findings.add(
-                (file, 1, 0), what, "leave in it only the functions that differ from PyTorch's", is_warning=True
-            )
+            todo = "leave in it only the functions that differ from PyTorch's"
+            findings.warn("formula-function-many", (file, 1, 0), what, todo)
 
 
 def _check_settings(helpers: Helpers, natives: NativeFolders, base: BaseOperators, findings: Findings) -> None:
@@ -96,9 +97,8 @@ def _check_settings(helpers: Helpers, natives: NativeFolders, base: BaseOperator
                 assert settings.file is not None
                 line = line_of_key(settings.file.read_text(encoding="utf-8"), key, name)
                 of = "PyTorch" if key == "keep" else "the folder"
-                findings.add(
-                    (settings.file, line, 0), f"{key}: {of} has no function {name}", nearest(name, known, "delete it")
-                )
+                what = f"{key}: {of} has no function {name}"
+                findings.add("unknown-setting", (settings.file, line, 0), what, nearest(name, known, "delete it"))
 
 
 def _check_calls(
@@ -122,19 +122,19 @@ def _check_calls(
             what = f"PyTorch's {name} calls PyTorch's {each.name}"
             what += f"; formulas of {_list(of_formulas)} call it" if of_formulas else ""
             todo = f'copy {name} into {HELPERS}, too, or write `keep = ["{name}"]` into [tool.graft] of pyproject.toml'
-            findings.add(place, what, todo)
+            findings.add("formula-function-callers", place, what, todo)
         others = {name_in(c) for c in of_each if not c.startswith(f"{NAMESPACE}::") and not _GENERATED.match(c)}
         if others:
             what = f"{_list(sorted(others))} of PyTorch call PyTorch's {each.name}"
-            findings.add(place, what, "nothing to do, if that is right", is_warning=True)
+            findings.warn("formula-function-callers", place, what, "nothing to do, if that is right")
         has_effect = any(not c.startswith(f"{NAMESPACE}::") or name_in(c) in helpers.names for c in of_each)
         if has_effect or base.calling({each.name}) or re.search(rf"\b{each.name}\(", formulas):
             continue
         if calling and calling <= kept:
             what = f"{each.name} has no effect: only {_list(sorted(calling))} of PyTorch call it, which `keep` names"
-            findings.add(place, what, "copy one of these, too, or delete it")
+            findings.add("formula-function-unused", place, what, "copy one of these, too, or delete it")
         elif not calling:
-            findings.add(place, f"nothing in PyTorch calls {each.name}", "delete it")
+            findings.add("formula-function-unused", place, f"nothing in PyTorch calls {each.name}", "delete it")
     _check_overloads([each for each in replaced if each.name not in kept], helpers, callers, findings)
 
 
@@ -152,7 +152,7 @@ def _check_overloads(
         if each and of_formulas and not any(is_same(called, other) for other in helpers.defined):
             what = f"`{called.removeprefix(f'{NAMESPACE}::')}` stays PyTorch's, and {_list(of_formulas)} call it"
             todo = f'if it has the same mistake, copy it, too; else write `keep = ["{each.name}"]` into [tool.graft]'
-            findings.add((each.file, each.line, 0), what, todo, is_warning=True)
+            findings.warn("formula-function-callers", (each.file, each.line, 0), what, todo)
 
 
 def _list(names: Collection[str]) -> str:

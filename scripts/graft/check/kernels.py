@@ -181,7 +181,7 @@ def check_kernels(
     for kernel in kernels:
         if kernel.is_theirs and not any(kernel.name in source.words for source in sources):
             what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, so PyTorch's own remains"
-            findings.add(kernel.place, what, f"define `{kernel.declaration}` in a .cpp file", is_warning=True)
+            findings.warn("kernel-missing", kernel.place, what, f"define `{kernel.declaration}` in a .cpp file")
         elif kernel.is_theirs or not any(kernel.is_met_by(each) for each in base.kernels_named(kernel.name)):
             _check_kernel(kernel, by_name.get(kernel.name, []), natives, sources, findings)
     replacing = replacing_sources(sources, {kernel.name for kernel in kernels if kernel.is_replacing})
@@ -214,7 +214,7 @@ def _check_registrations(sources: list[Source], base: BaseOperators, findings: F
                 kernel = each.kernel.rpartition("::")[2] or "<kernel>"
                 todo = f"write `- func: {base.schemas[name]}` with `dispatch:` of `{each.key}: {kernel}` and "
                 todo += "`replace: True` in native_functions.yaml, and the kernel in at::native, instead of this"
-                findings.add((source.path, each.line, 0), what, todo)
+                findings.add("registration-without-entry", (source.path, each.line, 0), what, todo)
 
 
 def _check_stock(sources: list[Source], natives: NativeFolders, base: BaseOperators, findings: Findings) -> None:
@@ -228,12 +228,11 @@ def _check_stock(sources: list[Source], natives: NativeFolders, base: BaseOperat
         for line, name in source.stock_calls:
             if name == "of" and is_for_cuda:
                 what = "`stock::of` has no kernels for CUDA"
-                findings.add((source.path, line, 0), what, "copy PyTorch's kernel under another name")
+                findings.add("stock-kernel", (source.path, line, 0), what, "copy PyTorch's kernel under another name")
             elif name not in known | {"of"}:
                 what = f"`stock::{name}` is no kernel of PyTorch's for an operator that an entry replaces"
-                findings.add(
-                    (source.path, line, 0), what, nearest(name, known, otherwise=f"write `at::native::{name}`")
-                )
+                todo = nearest(name, known, otherwise=f"write `at::native::{name}`")
+                findings.add("stock-kernel", (source.path, line, 0), what, todo)
 
 
 def check_meta(functions: list[Function], natives: NativeFolders, sources: list[Source], findings: Findings) -> None:
@@ -253,7 +252,7 @@ def check_meta(functions: list[Function], natives: NativeFolders, sources: list[
         if is_functional and not re.search(rf"\b{schema.name.name}\b", registered):
             what = f"{schema.name} has a kernel for CPU and none for Meta, which torch.compile and torch.export need"
             todo = "add `Meta: <kernel>`, or register a meta function in python/_meta_registrations.py"
-            findings.add(function.entry.place("dispatch"), what, todo, is_warning=True)
+            findings.warn("meta-missing", function.entry.place("dispatch"), what, todo)
 
 
 def _check_sizes(kernels: list[Kernel], findings: Findings) -> None:
@@ -264,7 +263,7 @@ def _check_sizes(kernels: list[Kernel], findings: Findings) -> None:
         if kernel.takes_sizes and (key == "Meta" or (key == "CompositeExplicitAutograd" and operator not in with_meta)):
             what = f"{kernel.purpose} takes int64_t for SymInt, so torch.compile and torch.export fix its value"
             todo = f"call it `{kernel.name}_symint`, which takes c10::SymInt, or write `int` in the schema"
-            findings.add(kernel.place, what, todo, is_warning=True)
+            findings.warn("meta-sizes", kernel.place, what, todo)
 
 
 def _check_memory(kernels: list[Kernel], sources: list[Source], findings: Findings) -> None:
@@ -281,7 +280,7 @@ def _check_memory(kernels: list[Kernel], sources: list[Source], findings: Findin
             if kernel and line and kernel.is_met_by(definition):
                 what = f"{kernel.purpose} reads memory, but also gets the tensors of torch.compile, which have none"
                 todo = f"write `CPU: {kernel.name}` instead, and a kernel for Meta"
-                findings.add((source.path, line, 0), what, todo, is_warning=True)
+                findings.warn("meta-memory", (source.path, line, 0), what, todo)
 
 
 def _check_kernel(
@@ -300,14 +299,14 @@ def _check_kernel(
         what = f"`{unread}`, {kernel.purpose}, is in a folder that is not read"
         place = f"cuda/{unread.file.name}" if unread.file.suffix == ".cu" else f"{unread.file.stem}.cpp"
         todo = f"move it to {place}, or name it in `sources` of [tool.graft] in pyproject.toml"
-        findings.add((unread.file, unread.line, 0), what, todo)
+        findings.add("kernel-missing", (unread.file, unread.line, 0), what, todo)
         return
     if not named:
         what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
         todo = f"define `{kernel.declaration}` in a .cpp file at the top, in cpu/ or in another folder of ATen's"
-        findings.add(kernel.place, what, todo, is_warning=is_unsure)
+        findings.add("kernel-missing", kernel.place, what, todo, is_warning=is_unsure)
         return
-    definition, todo = (reachable or named)[0], f"write `{kernel.declaration}`"
+    definition, code, todo = (reachable or named)[0], "kernel-signature", f"write `{kernel.declaration}`"
     if kernel.takes_sizes and any("SymInt" in each for each in definition.parameters):
         todo += f", or call it `{kernel.name}_symint`, here and in `dispatch:`: such a kernel takes SymInt"
     what = f"`{definition}` is not {kernel.purpose}: the parameters or the return differ"
@@ -317,15 +316,15 @@ def _check_kernel(
         form = "TORCH_IMPL_FUNC" if is_structured else "a plain function"
         what, is_warning = f"`{definition}` is not {kernel.purpose}, which must be {form}", are_made
     elif definition.is_local:
-        what = (
-            f"`{definition}`, {kernel.purpose}, is local to its file: static, a template or in a namespace without name"
-        )
+        why = "static, a template or in a namespace without name"
+        code, what = "kernel-local", f"`{definition}`, {kernel.purpose}, is local to its file: {why}"
         todo, is_warning = "move it out: the registration is in another file", False
     elif definition.namespace != kernel.namespace:
         where = f"namespace `{definition.namespace}`" if definition.namespace else "no namespace"
-        what, todo = f"`{definition}`, {kernel.purpose}, is defined in {where}", _of_namespace(kernel, definition)
+        code, what = "kernel-namespace", f"`{definition}`, {kernel.purpose}, is defined in {where}"
+        todo = _of_namespace(kernel, definition)
         is_warning = are_made or any(source.opens_namespaces for source in sources)
-    findings.add((definition.file, definition.line, 0), what, todo, is_warning=is_warning)
+    findings.add(code, (definition.file, definition.line, 0), what, todo, is_warning=is_warning)
 
 
 def _unread_definition(kernel: Kernel, natives: NativeFolders) -> Definition | None:
@@ -370,7 +369,7 @@ def _check_is_new(definition: Definition, base: BaseOperators, findings: Finding
     if any(definition.has_types(each.returns, each.parameters) for each in declared):
         what = f"PyTorch already has at::native::{definition.name} with this signature"
         todo = "choose another name, or add an entry with `replace: True` that names it"
-        findings.add((definition.file, definition.line, 0), what, todo)
+        findings.add("kernel-exists", (definition.file, definition.line, 0), what, todo)
 
 
 def _every_file_is_named(
@@ -388,7 +387,7 @@ def _every_file_is_named(
         if not any(name in wanted or files[name] > (name in source.words) for name in defined):
             what = f"this file is not used: it defines {', '.join(sorted(defined))}"
             todo = "name its kernel in `dispatch:`, or delete it"
-            findings.add((source.path, source.definitions[0].line, 0), what, todo, is_warning=True)
+            findings.warn("unused-source", (source.path, source.definitions[0].line, 0), what, todo)
 
 
 def _is_defined_once(source: Source, wanted: set[str], findings: Findings) -> None:
@@ -398,7 +397,8 @@ def _is_defined_once(source: Source, wanted: set[str], findings: Findings) -> No
             what = f"`{each}` would be defined once for each CPU capability, as all of this file is compiled"
             todo = "move it to a .cpp file outside of cpu/"
             todo += "" if _plain_name(each) in wanted else ", or write `static` before it if only this file calls it"
-            findings.add((each.file, each.line, 0), f"{what}, which registers kernels for dispatch stubs", todo)
+            what = f"{what}, which registers kernels for dispatch stubs"
+            findings.add("defined-per-capability", (each.file, each.line, 0), what, todo)
 
 
 def _check_definitions(kernel: Kernel, named: list[Definition], sources: list[Source], findings: Findings) -> None:
@@ -413,12 +413,12 @@ def _check_definitions(kernel: Kernel, named: list[Definition], sources: list[So
         is_declared = f"<ATen/ops/{kernel.header}>" in source.code or "<ATen/NativeFunctions.h>" in source.code
         if is_declared and set(each.defaults) & set(kernel.defaults):
             what = f"`{each}` repeats a default of its declaration in ATen/ops/{kernel.header}"
-            findings.add((each.file, each.line, 0), what, f"write `{kernel.declaration}`")
+            findings.add("kernel-default", (each.file, each.line, 0), what, f"write `{kernel.declaration}`")
         if not source.is_compiled:
             continue
         if other := next((first for path, first in seen.items() if path != each.file), None):
             what = f"`{each}`, {kernel.purpose}, is also defined in {line_of(other.file, other.line, each.file)}"
-            findings.add((each.file, each.line, 0), what, "delete one of the two")
+            findings.add("duplicate-definition", (each.file, each.line, 0), what, "delete one of the two")
         seen.setdefault(each.file, each)
 
 
@@ -431,7 +431,7 @@ def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Fi
     defined = defined_stubs(sources)
     filled = {stub for _, _, macro, stub in macros if "REGISTER" in macro}
     for source, line, macro, stub in macros:
-        what, todo, is_warning = "", "", True
+        code, what, todo, is_warning = "dispatch-stub", "", "", True
         if macro == "DECLARE_DISPATCH" and stub not in defined:
             what = f"the dispatch stub {stub} is declared, but no file defines it"
             todo = f"write `DEFINE_DISPATCH({stub});` in one .cpp file"
@@ -441,10 +441,12 @@ def _check_stubs(sources: list[Source], replacing: Container[Path], findings: Fi
         elif not re.fullmatch(r"(ALSO_REGISTER_\w+_|REGISTER_)DISPATCH", macro) or source.name.suffix != ".cpp":
             continue
         elif not source.is_vectorized:
-            what, is_warning = f"{macro} works only in files that are compiled for each CPU capability", False
+            code, is_warning = "dispatch-stub-place", False
+            what = f"{macro} works only in files that are compiled for each CPU capability"
             todo = f"move the kernel into cpu/{source.name.name}, or write `REGISTER_ALL_CPU_DISPATCH`"
         elif macro == "REGISTER_DISPATCH" and not source.is_explained(line, "AVX512"):
+            code = "dispatch-stub-avx512"
             what = f"with REGISTER_DISPATCH, {stub} uses the AVX2 kernel on CPUs with AVX512"
             todo = f"write `ALSO_REGISTER_AVX512_DISPATCH({stub}, ...)`, or say in a comment above why not AVX512"
         if what and not (is_warning and source.path in replacing):
-            findings.add((source.path, line, 0), what, todo, is_warning=is_warning)
+            findings.add(code, (source.path, line, 0), what, todo, is_warning=is_warning)

@@ -139,7 +139,7 @@ def _check_calls(name: str, own: list[Definition], operators: list[Operator], un
         what = f"`{call.text}` is ambiguous" if is_sure else f"`{call.text}` may call the operator at::{name}"
         what += f": C++ looks for functions of tensors in namespace at, too, so it finds at::{name} and {where}"
         todo = f"write `{where}(...)` for the function, `at::{name}(...)` for the operator"
-        findings.add((source.path, call.line, 0), what, todo, is_warning=not is_sure)
+        findings.add("ambiguous-call", (source.path, call.line, 0), what, todo, is_warning=not is_sure)
 
 
 def _around(own: Iterable[Definition], call: Call, source: Source) -> list[Definition]:
@@ -239,4 +239,4 @@ def _check_absolute(unit: Unit, findings: Findings) -> None:
             continue
         other = "PyTorch's function of tensors" if is_for_tensors else "C's function of int, which drops fractions"
         what = f"`{call.text}` in namespace {call.namespace} is not std::abs, but may be {other}"
-        findings.add((source.path, call.line, 0), what, "write `std::abs`", is_warning=True)
+        findings.warn("integer-abs", (source.path, call.line, 0), what, "write `std::abs`")

@@ -29,5 +29,5 @@ def check_python_api(sources: Iterable[Source], findings: Findings) -> None:
             line = source.code.count("\n", 0, use.start()) + 1
             if source.is_compiled and not source.is_conditional(line):
                 what = f"{use[0]}: operators are compiled without Python"
-                findings.add((source.path, line, 0), what, todo)
+                findings.add("python-api", (source.path, line, 0), what, todo)
                 break

@@ -29,51 +29,71 @@ from ..codegen.torchgen import (
 )
 from ..inputs.entries import RELEASES, REPLACE, Entry, Place, kernels_of
 from ..inputs.settings import is_specifier
-from . import NO_SEEDED_TAG, SAME_ARGUMENTS, Findings, nearest
+from . import Findings, nearest
 from .base import BaseOperators
 from .writing import REMEDIES_OF_WRITING
 
 KEYS = entry_keys()
 
-# torchgen's errors about one word, and the words that it knows.
-_WORDS: tuple[tuple[str, Iterable[str]], ...] = (
-    (r"unrecognized type (.+)", [kind.name for kind in BaseTy]),
-    (r"illegal argument '(.+)'", ()),
-    (r"unknown dispatch key (\w+)", [str(key) for key in dispatch_keys]),
-    (r"illegal variant (\w+)", [variant.name for variant in Variant]),
+# torchgen's errors about one word: the code, a part of the message, and the words that torchgen knows.
+_WORDS: tuple[tuple[str, str, Iterable[str]], ...] = (
+    ("unknown-type", r"unrecognized type (.+)", [kind.name for kind in BaseTy]),
+    ("schema-syntax", r"illegal argument '(.+)'", ()),
+    ("unknown-dispatch-key", r"unknown dispatch key (\w+)", [str(key) for key in dispatch_keys]),
+    ("unknown-value", r"illegal variant (\w+)", [variant.name for variant in Variant]),
 )
 
-# Remedies for torchgen's errors, by a part of the message.
+# torchgen's other errors: the code, a part of the message, and the remedy.
 _REMEDIES = (
     *REMEDIES_OF_WRITING,
-    (r"Invalid function schema|not a str: \[", "a schema is `<name>(<arguments>) -> <returns>`"),
-    (r"illegal argument '\(", "write an argument for each value; there are no tuples"),
-    (r"_out suffix is reserved", "give it another name, or make it the overload `out` of an operator"),
-    (r"nondeterministic_seeded tag missing", "add `tags: nondeterministic_seeded`"),
+    ("schema-syntax", r"Invalid function schema|not a str: \[", "a schema is `<name>(<arguments>) -> <returns>`"),
+    ("schema-syntax", r"illegal argument '\(", "write an argument for each value; there are no tuples"),
+    ("operator-name", r"_out suffix is reserved", "give it another name, or make it the overload `out` of an operator"),
+    ("no-seeded-tag", r"nondeterministic_seeded tag missing", "add `tags: nondeterministic_seeded`"),
     (
+        "schema-syntax",
         r"illegal argument|unrecognized type",
         "an argument is a type and a name, `int n`; write a space behind each comma",
     ),
-    (r"dispatch is not a dict", "write `CPU: <kernel>` below it, one key on each line"),
+    ("dispatch-form", r"dispatch is not a dict", "write `CPU: <kernel>` below it, one key on each line"),
     (
+        "composite-keys",
         r"alias keys?\b|more than one of Composite",
         "keep one of the Composite keys; without `dispatch:`, it is CompositeImplicitAutograd",
     ),
-    (r"dispatch entry|dispatch table", "leave `dispatch:` out; the kernel has the name of the operator"),
-    (r"must not have \w+ in dispatch", "leave that key out; the kernel is that of the out variant"),
-    (r"manual_kernel_registration", "leave `dispatch` or `manual_kernel_registration` out"),
-    (r"is not marked as structured", "write `structured: True` there, or correct the name"),
-    (r"structured_delegate pointing to", "add that entry, with `structured: True`, or correct the name"),
-    (r"Duplicate schema kind", "give it another name, or other arguments"),
-    (r"autogen", "write that line, or write the variants out"),
-    (r"new operator that aliases its inputs", "add that entry, with the tag `view_copy`"),
-    (r"mutable|Inplace op", "mark each mutated argument with `(a!)`, and return it like in-place and out variants"),
-    (r"structured", "put `structured: True` on the out variant, and `structured_delegate: <name>.out` on the others"),
-    (r"\bout\b", "write the out arguments after the `*`, each as `Tensor(a!) out`, and return them in that order"),
+    (
+        "dispatch-form",
+        r"dispatch entry|dispatch table",
+        "leave `dispatch:` out; the kernel has the name of the operator",
+    ),
+    ("dispatch-form", r"must not have \w+ in dispatch", "leave that key out; the kernel is that of the out variant"),
+    ("dispatch-form", r"manual_kernel_registration", "leave `dispatch` or `manual_kernel_registration` out"),
+    ("structured-variants", r"is not marked as structured", "write `structured: True` there, or correct the name"),
+    (
+        "structured-variants",
+        r"structured_delegate pointing to",
+        "add that entry, with `structured: True`, or correct the name",
+    ),
+    ("same-arguments", r"Duplicate schema kind", "give it another name, or other arguments"),
+    ("variant-missing", r"could not find any other variants", "add an entry for the functional variant"),
+    ("variant-missing", r"autogen", "write that line, or write the variants out"),
+    ("variant-missing", r"new operator that aliases its inputs", "add that entry, with the tag `view_copy`"),
+    (
+        "mutable-argument",
+        r"mutable|Inplace op",
+        "mark each mutated argument with `(a!)`, and return it like in-place and out variants",
+    ),
+    (
+        "structured-variants",
+        r"structured",
+        "put `structured: True` on the out variant, and `structured_delegate: <name>.out` on the others",
+    ),
+    (
+        "out-arguments",
+        r"\bout\b",
+        "write the out arguments after the `*`, each as `Tensor(a!) out`, and return them in that order",
+    ),
 )
-
-# The codes of torchgen's errors that callers handle, by a part of the message.
-_CODES = {"Duplicate schema kind": SAME_ARGUMENTS, "nondeterministic_seeded tag missing": NO_SEEDED_TAG}
 
 # The key of an operator that is composed of others.
 _COMPOSED = "CompositeImplicitAutograd"
@@ -130,7 +150,8 @@ def check_releases(entry: Entry, findings: Findings) -> None:
     """Check that the releases of an entry, if it names some, are version specifiers as in requirements."""
     if entry.is_replacing and not is_specifier(entry.fields.get(RELEASES, "")):
         what = f"{entry.fields[RELEASES]} is no range of versions"
-        findings.add(entry.value(RELEASES), what, 'write `releases: "<2.15"` or `releases: ">=2.12,<2.14"`')
+        todo = 'write `releases: "<2.15"` or `releases: ">=2.12,<2.14"`'
+        findings.add("unknown-value", entry.value(RELEASES), what, todo)
 
 
 def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Function | None:
@@ -139,21 +160,23 @@ def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Functi
     for key in unknown:
         todo = "write `replace: True`, or leave it out" if key == REPLACE else nearest(key, {*KEYS, REPLACE})
         todo = "write it only where `replace: True` is; all releases have new operators" if key == RELEASES else todo
-        findings.add(entry.place(key), f"torchgen does not know the key `{key}`", todo)
+        findings.add("unknown-key", entry.place(key), f"torchgen does not know the key `{key}`", todo)
     check_releases(entry, findings)
     if "func" not in entry.fields:
         todo = "write `- func: <name>(<arguments>) -> <returns>`"
-        findings.add((entry.file, entry.line, 0), "an entry needs the key `func`", todo)
+        findings.add("key-missing", (entry.file, entry.line, 0), "an entry needs the key `func`", todo)
     dispatch = entry.fields.get("dispatch")
     parts = [part.strip() for key in dispatch for part in str(key).split(",")] if isinstance(dispatch, dict) else []
     repeated = {part for part in parts if parts.count(part) > 1}
     for key in repeated:
-        findings.add(entry.place("dispatch"), f"duplicate dispatch key `{key}`", "leave one out")
+        what = f"duplicate dispatch key `{key}`"
+        findings.add("dispatch-form", entry.place("dispatch"), what, "leave one out")
     if unknown or repeated or "func" not in entry.fields:
         return None
     if empty := re.search(r"(\w+)=(?=[,)])", entry.schema):
         place = entry.value("func", entry.written.find(f"{empty[1]}="))
-        findings.add(place, f"`{empty[1]}=` has no default", "write a value behind `=`, or leave `=` out")
+        todo = "write a value behind `=`, or leave `=` out"
+        findings.add("default-value", place, f"`{empty[1]}=` has no default", todo)
         return None
     location = Location(str(entry.file), entry.line)
     if entry.is_replacing and not _differs_in_kernels_only(entry, base, findings):
@@ -165,22 +188,24 @@ def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Functi
             native, kernels = NativeFunction.from_yaml(dict(entry.fields), location, base.tags, set())
     except Exception as error:  # torchgen raises AssertionError, ValueError or RuntimeError
         what = str(error) or f"torchgen cannot parse this entry ({type(error).__name__})"
-        findings.add(_place_in(entry, what), what, remedy_for(what, base), code=code_of(what))
+        code, todo = code_and_remedy(what, base)
+        findings.add(code, _place_in(entry, what), what, todo)
         return None
     if native.namespace != "aten":
         what = f"native operators are in PyTorch's namespace aten, and not in `{native.namespace}`"
-        findings.add(entry.value("func"), what, f"write `{native.func}`")
+        findings.add("operator-name", entry.value("func"), what, f"write `{native.func}`")
         return None
     if not _NAME.fullmatch(str(native.func.name)):
         what = f"`{native.func.name}` is not a name of C++ and Python"
-        findings.add(entry.value("func"), what, "write letters, digits and `_`, or `name.overload`")
+        findings.add("operator-name", entry.value("func"), what, "write letters, digits and `_`, or `name.overload`")
         return None
     are_written = [_check_default(argument, entry, findings) for argument in native.func.arguments.flat_all]
     are_written.append(_check_order(native.func.arguments.flat_positional, entry, findings))
     explicit = entry.is_replacing and is_explicit_now(native, base.function(entry.operator))
     if explicit and any(argument.annotation for argument in native.func.arguments.flat_all):
         what = f"{entry.operator} is composed of others, and its result is a view or written in place"
-        findings.add(entry.place("dispatch"), what, "replace the operators that it is composed of")
+        todo = "replace the operators that it is composed of"
+        findings.add("replaced-composite", entry.place("dispatch"), what, todo)
         return None
     return Function(entry, native, kernels, explicit) if all(are_written) else None
 
@@ -190,10 +215,11 @@ def _differs_in_kernels_only(entry: Entry, base: BaseOperators, findings: Findin
     name, wanted = entry.operator, base.schemas.get(entry.operator)
     if wanted is None:
         todo = nearest(name, base.schemas) + ", or leave `replace` out to add an operator"
-        findings.add(entry.value("func"), f"PyTorch has no operator {name} to replace", todo)
+        findings.add("unknown-operator", entry.value("func"), f"PyTorch has no operator {name} to replace", todo)
         return False
     if entry.schema != wanted:
-        findings.add(entry.value("func"), f"the schema differs from PyTorch's: {entry.schema}", f"write `{wanted}`")
+        what = f"the schema differs from PyTorch's: {entry.schema}"
+        findings.add("schema-differs", entry.value("func"), what, f"write `{wanted}`")
         return False
     theirs = base.fields(name)
     before = len(findings.errors)
@@ -201,22 +227,24 @@ def _differs_in_kernels_only(entry: Entry, base: BaseOperators, findings: Findin
         if key not in ("func", "dispatch", REPLACE, RELEASES) and _plain(value) != _plain(theirs.get(key)):
             what = f"`{key}` differs from PyTorch's entry for {name}, which "
             what += f"says {theirs[key]}" if key in theirs else "has no such key"
-            findings.add(entry.place(key), what, "leave it out; `replace` is for kernels, by dispatch key")
+            todo = "leave it out; `replace` is for kernels, by dispatch key"
+            findings.add("replaced-key", entry.place(key), what, todo)
     place = entry.place("dispatch" if entry.kernels else "func")
     delegate, composed = theirs.get("structured_delegate"), kernels_of(theirs).get(_COMPOSED)
     # Some operators with structured kernels have separate kernels for sparse or nested tensors.
     structured = entry.kernels.keys() - base.kernels(name).keys()
     if delegate and (structured or not entry.kernels) and structured <= base.kernels(delegate).keys():
         what = f"the kernel of {name} is that of {delegate}"
-        findings.add(place, what, f"replace {delegate}; {name} follows it")
+        findings.add("replaced-kernel", place, what, f"replace {delegate}; {name} follows it")
     elif composed and any("Composite" in key and kernel != composed for key, kernel in entry.kernels.items()):
         what = f"PyTorch's {name} is composed of other operators"
         alone = "" if base.kernels(name).keys() - {_COMPOSED} else "leave `dispatch:` out; "
-        findings.add(place, what, f"{alone}the kernel is called {composed}")
+        findings.add("replaced-composite", place, what, f"{alone}the kernel is called {composed}")
     elif not entry.kernels and base.kernels(name).keys() - {_COMPOSED}:
         listed = ", ".join(f"{key}: {kernel}" for key, kernel in base.kernels(name).items())
         what = f"it names no kernel, and PyTorch's {name} has several"
-        findings.add(place, what, f"write `dispatch:` with those that the folder replaces, of {listed}")
+        todo = f"write `dispatch:` with those that the folder replaces, of {listed}"
+        findings.add("replaced-kernel", place, what, todo)
     return len(findings.errors) == before
 
 
@@ -228,7 +256,7 @@ def _plain(value: object) -> object:
 def _place_in(entry: Entry, what: str) -> Place:
     """Return the place of the text or key that torchgen's message mentions, or else of the schema."""
     schema = str(entry.fields["func"])
-    words = [match[1] for pattern, _ in _WORDS if (match := re.search(pattern, what)) and match[1] in schema]
+    words = [match[1] for _, pattern, _ in _WORDS if (match := re.search(pattern, what)) and match[1] in schema]
     others = [key for key in entry.fields if key != "func"]
     quoted = [key for key in others if re.search(rf"\bnot an? \w+: {re.escape(str(entry.fields[key]))}$", what)]
     keys = [*quoted, *(key for key in others if key.removesuffix("s") in what)]
@@ -237,18 +265,13 @@ def _place_in(entry: Entry, what: str) -> Place:
     return entry.place(keys[0])
 
 
-def remedy_for(what: str, base: BaseOperators) -> str:
-    """Return a remedy for torchgen's error ``what``."""
-    for pattern, known in (*_WORDS, (r"illegal tag (\w+)", base.tags)):
+def code_and_remedy(what: str, base: BaseOperators) -> tuple[str, str]:
+    """Return the code of torchgen's error ``what``, and a remedy."""
+    for code, pattern, known in (*_WORDS, ("unknown-value", r"illegal tag (\w+)", base.tags)):
         if known and (match := re.search(pattern, what)) and match[1].isidentifier():
-            return nearest(match[1], known)
-    otherwise = "compare it with an entry of PyTorch's own file"
-    return next((todo for pattern, todo in _REMEDIES if re.search(pattern, what)), otherwise)
-
-
-def code_of(what: str) -> str:
-    """Return the code of torchgen's error ``what``; empty if it has none."""
-    return next((code for text, code in _CODES.items() if text in what), "")
+            return code, nearest(match[1], known)
+    otherwise = "invalid-entry", "compare it with an entry of PyTorch's own file"
+    return next(((code, todo) for code, pattern, todo in _REMEDIES if re.search(pattern, what)), otherwise)
 
 
 def _check_default(argument: Argument, entry: Entry, findings: Findings) -> bool:
@@ -262,7 +285,8 @@ def _check_default(argument: Argument, entry: Entry, findings: Findings) -> bool
     _, example = _DEFAULTS.get(inner.name, ("", "")) if isinstance(inner, BaseType) else ("", "")
     fitting = [f"write it as in `{each}`, or " for each in (example, f"[{example}]", "None") if _fits(each, kind)]
     todo = f"{''.join(fitting[:1])}leave it out"
-    findings.add(place_of_argument(argument.name, entry), f"`{default}` is not a default for {kind}", todo)
+    what = f"`{default}` is not a default for {kind}"
+    findings.add("default-value", place_of_argument(argument.name, entry), what, todo)
     return False
 
 
@@ -274,7 +298,8 @@ def _check_order(positional: Sequence[Argument], entry: Entry, findings: Finding
             first = first or argument
         elif first:
             what = f"`{argument.name}` has no default, and `{first.name}` before it has one"
-            findings.add(place_of_argument(argument.name, entry), what, f"move it: `{argument}, {first}`")
+            todo = f"move it: `{argument}, {first}`"
+            findings.add("default-order", place_of_argument(argument.name, entry), what, todo)
             return False
     return True
 

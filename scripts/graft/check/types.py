@@ -79,15 +79,17 @@ def has_supported_types(function: Function, tree: Path, findings: Findings) -> b
     is_factory = function.native.category_override == "factory"  # checked with its arguments
     is_bound = has_binding and not is_factory and len(findings.errors) == before
     if is_bound and (error := _error_of_binding(function.native)):
-        what = error.partition("\n")[0][:200]
+        code, what = "invalid-entry", error.partition("\n")[0][:200]
         todo = "compare it with an entry of PyTorch's own file"
         if "argument named requires_grad is reserved" in error:
+            code = "argument-name"
             what = "torchgen adds an argument `requires_grad` to factories, and lets no other have this name"
             todo = "give the argument another name, such as `needs_grad`"
         if "tensor_options_args" in error:
+            code = "factory-arguments"
             what = f"{function.schema.name} returns a tensor and takes none, so torchgen takes it for a factory"
             todo = "add `category_override: dummy`, or take dtype, layout, device and pin_memory as torch.empty does"
-        findings.add(place, what, todo)
+        findings.add(code, place, what, todo)
     return len(findings.errors) == before
 
 
@@ -132,7 +134,7 @@ def _error_of_binding(f: NativeFunction) -> str:
 
 
 def _refuse(what: str, place: Place, todo: str, findings: Findings) -> None:
-    findings.add(place, f"PyTorch's code generator does not support {what}", todo)
+    findings.add("unsupported-type", place, f"PyTorch's code generator does not support {what}", todo)
 
 
 def _is_list_without_defaults(argument: Argument) -> bool:

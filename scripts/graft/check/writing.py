@@ -7,21 +7,25 @@ from ..codegen.writing import is_optional, is_writing, written
 from ..inputs.entries import Entry
 from . import Findings
 
-# Remedies for torchgen's errors about such schemas, by a part of the message.
+# torchgen's errors about such schemas: the code, a part of the message, and the remedy.
 REMEDIES_OF_WRITING = (
     (
+        "out-arguments",
         r"Must return as many arguments as there are out arguments",
         "move the written argument before the `*`, or return it: `*, Tensor(a!) out) -> Tensor(a!)`",
     ),
     (
+        "out-arguments",
         r"out= ops that accept tensor lists",
         "return `()` for a list of out arguments; write an optional argument before the `*`",
     ),
     (
+        "mutable-argument",
         r"mutable pre_self_positional",
         "write `self` before the written arguments, or give it another name, such as `input`",
     ),
     (
+        "mutable-argument",
         r"mutable positional args, we expect them to not be returned|All mutable returns must be aliased",
         "return nothing, `-> ()`, or write the argument after the `*`, as `*, Tensor(a!) out) -> Tensor(a!)`",
     ),
@@ -34,10 +38,10 @@ def refuse_optional(schema: FunctionSchema, entry: Entry, findings: Findings) ->
     autogen = next((a for a in written(schema) if is_optional(a)), None) if "autogen" in entry.fields else None
     if out:
         what = f"`{out.name}` is an out argument, which cannot be optional"
-        findings.add(entry.value("func"), what, f"move `{out}` before the `*`, or leave `?` out")
+        findings.add("optional-mutable", entry.value("func"), what, f"move `{out}` before the `*`, or leave `?` out")
     if autogen:
         what = f"`{autogen.name}` is written and may be None, which the variants of `autogen` would return"
-        findings.add(entry.place("autogen"), what, "leave `autogen` out")
+        findings.add("optional-mutable", entry.place("autogen"), what, "leave `autogen` out")
 
 
 def is_accepted(entry: Entry, native: NativeFunction, findings: Findings) -> bool:
@@ -47,7 +51,7 @@ def is_accepted(entry: Entry, native: NativeFunction, findings: Findings) -> boo
         return False
     if any(r.type != BaseType(BaseTy.Tensor) for r in schema.returns):
         what = f"torch.compile cannot use {schema.name}: it writes arguments, and returns what is no Tensor"
-        findings.add(entry.value("func"), what, "return `()`, or each result as `Tensor`", is_warning=True)
+        findings.warn("mutable-returns", entry.value("func"), what, "return `()`, or each result as `Tensor`")
     return True
 
 
@@ -57,5 +61,5 @@ def refuses_formula(schema: FunctionSchema, entry: Entry, findings: Findings) ->
         return False
     what = f"{schema.name} writes `{arguments[0].name}`, which a derivative formula cannot describe"
     todo = "leave this entry out; write a functional operator with the formula, and this one beside it"
-    findings.add(entry.value("name"), what, todo)
+    findings.add("formula-for-mutable", entry.value("name"), what, todo)
     return True

@@ -19,7 +19,7 @@ class Finding:
         what: what is wrong.
         todo: what to write instead; may be empty.
         is_warning: whether a build continues, because the text alone is not conclusive.
-        code: the kind of finding, for programs that look for one; empty for other kinds.
+        code: the kind of mistake, which ``graft check --explain`` explains; empty for a compiler's message.
     """
 
     file: Path
@@ -33,7 +33,8 @@ class Finding:
     def __str__(self) -> str:
         column = f":{self.column}" if self.column else ""
         kind = "warning: " if self.is_warning else ""
-        return "; ".join(filter(None, [f"{self.file}:{self.line}{column}: {kind}{self.what}", self.todo]))
+        text = "; ".join(filter(None, [f"{self.file}:{self.line}{column}: {kind}{self.what}", self.todo]))
+        return f"{text} [{self.code}]" if self.code else text
 
 
 class GraftError(Exception):
