@@ -8,7 +8,7 @@ export PYTHON
 # Native folders hold text in UTF-8, whatever the locale.
 export PYTHONUTF8 := 1
 # These may hold quotes of their own, so recipes take them from the environment.
-export NATIVE OP FILES BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
+export NATIVE OP FILES BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PIN PINS
 
 # The user's variables for Python do not count: -E.
 environment = "$$PYTHON" -E scripts/environment.py
@@ -38,7 +38,7 @@ undevelop: ## restore the torch that PYTHON had
 	$(graft)
 thin-wheel: ## build the operators, or what SOURCE changes, as a small wheel NAME, which requires the torch of PIN and loads with it
 	$(graft)
-check: ## find errors in NATIVE, or in what SOURCE changes, without building
+check: ## find errors in NATIVE, or in what SOURCE changes, without building; ARGS=--cuda, ARGS=--source: with compilers
 	$(graft)
 show: ## show what is generated for the operators of the name OP, of NATIVE or PyTorch's own; ARGS=VariableType.cpp: the code
 	$(run) graft show "$$OP" $(ARGS)
@@ -68,7 +68,7 @@ test-nightly: ## what takes hours: sanitizers, random calls, slow tests, ...; AR
 	$(kit)
 test-mutants: ## insert one wrong line at a time and expect a failing test; ARGS="12 30-40 RoiPool" or ARGS=--list
 	$(kit)
-test-matrix: ## build and test each pin of PINS on each Python of PYTHONS, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments
+test-matrix: ## build and test each version of PIN on each Python of PYTHONS, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments
 	$(run) nox -s matrix -j '$(or $(AT_ONCE),1)' -- $(ARGS); code=$$?; cat build/test-matrix.md 2>/dev/null; exit $$code
 fuzz: ## call the operators at random; ARGS="--minutes 10", ARGS="--again FILE" for one call again
 	$(run) tests.kit $@ -- $(ARGS)

@@ -18,7 +18,9 @@ from graft.core.environments import enter
 from graft.options import take_from_make, variables
 
 if sys.argv[1:] == ["variables"]:
-    print(variables())
+    from graft.cli import VERBS, equipment
+
+    print(variables([*VERBS, *equipment()]))
     sys.exit()
 if sys.argv[1] != "nox":  # whose sessions call make again
     take_from_make(os.environ)
