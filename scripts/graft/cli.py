@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -42,12 +43,22 @@ from .options import (
 )
 
 
+def _folders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help="the native folders, as --native has them")
+
+
+def _delivering(parser: argparse.ArgumentParser) -> None:
+    _folders(parser)
+    _report(parser)
+
+
 def _report(parser: argparse.ArgumentParser) -> None:
     help_ = "write the result and the seconds of each step into this file, as JSON"
     parser.add_argument("--report", type=expanded, metavar="FILE", help=help_)
 
 
 def _checking(parser: argparse.ArgumentParser) -> None:
+    _folders(parser)
     what = parser.add_mutually_exclusive_group()
     help_ = "list the files that builds read"
     what.add_argument("--list", action="store_true", dest="are_files_listed", help=help_)
@@ -103,16 +114,16 @@ LIVE = "source base files gaps"
 VERBS = (
     Verb(
         *("build", "build the torch wheel with the operators", "graft.verbs:build"),
-        *(f"{BASE} out build {LIVE}", FOUND, _report),
+        *(f"{BASE} out build {LIVE}", FOUND, _delivering),
     ),
     Verb(
         *("develop", "add the operators to the torch that PYTHON has", "graft.verbs:develop"),
-        *(f"{BASE} python watch debug {LIVE}", NONE, _report),
+        *(f"{BASE} python watch debug {LIVE}", NONE, _delivering),
     ),
     Verb("undevelop", "restore the torch that PYTHON had", "graft.verbs:undevelop", "python"),
     Verb(
         *("thin-wheel", "build the operators as a wheel of their own", "graft.verbs:thin_wheel"),
-        *(f"{BASE} out python name version {LIVE}", FOUND, _report),
+        *(f"{BASE} out python name version {LIVE}", FOUND, _delivering),
         has_pins=True,
     ),
     Verb(
@@ -199,7 +210,7 @@ def _run(verb: Verb, request: Request, given: argparse.Namespace) -> None:
     request = complete(verb, request, given)
     module, _, function = verb.run.partition(":")
     run: Callable[..., Any] = getattr(import_module(module), function)
-    result = run(request, given) if verb.own and verb.own is not _report else run(request)
+    result = run(request, given) if verb.own and verb.own is not _delivering else run(request)
     if report := getattr(given, "report", None):
         write_atomically(report, json.dumps(result.report))
 
@@ -235,6 +246,12 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     given = parser.parse_args([*ALIASES.get(words[0], words[:1]), *words[1:]] if words else ["--help"])
     chosen = next(verb for verb in verbs if verb.name == given.verb)
     flags = {key: text for key, text in vars(given).items() if isinstance(text, str)}
+    if folders := getattr(given, "folders", None):
+        if "native" in flags or not all(folders):
+            what = f"--native {flags['native']}: folders are given, too" if "native" in flags else "FOLDER is empty"
+            raise UsageError(what, todo="name each folder once, as in `graft check ~/my_ops`")
+        # A prefix, so that each remains a name of its own; quoted, so that it may have blanks.
+        flags["native"] = shlex.join(each if each[0] in "/~." else f"./{each}" for each in folders)
     if getattr(given, "source", None) is True:
         flags["build"] = SOURCE
     environment = in_environment(attrgetter("word" if IS_CHECKOUT else "variable"))

@@ -18,6 +18,7 @@ from .core.errors import UsageError
 from .core.folders import is_native
 from .core.keys import FILE, KEYS
 from .core.layout import DIST, IS_CHECKOUT, REPOSITORY, Layout, TorchVersion, expanded, native_folders
+from .core.make import mistakes
 from .core.wording import HELP, SPELLED
 
 # The values of BUILD, DELIVERY and GAPS.
@@ -305,6 +306,13 @@ OF_MAKE = {
     "KEEP": ("", "for test-matrix: 1 keeps its environments"),
     "ARGS": ("", "additional arguments, such as ARGS=--help"),
 }
+
+
+def require_known(variables: Mapping[str, str]) -> None:
+    """Check the variables on make's command line, whose names the Makefile passes in ``GIVEN``."""
+    known = [*OF_MAKE, *(name.word for name in NAMES)]
+    if found := mistakes(variables.get("GIVEN", "").split(), variables, known):
+        raise UsageError("\n".join(found), todo=HELP)
 
 
 def variables(verbs: Sequence[Verb]) -> str:

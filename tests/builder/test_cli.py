@@ -261,6 +261,25 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: Patch) 
         assert names(text) == expected
 
 
+def test_folders_behind_a_verb(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
+    """Relative to the folder that the user is in; each is one folder."""
+    write(tmp_path, {"a/x": "", "with space/x": ""})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GRAFT_NATIVE", "/other")
+    for verb in ("check", "build", "develop", "thin-wheel"):
+        _, request, _ = cli.read(VERBS, [verb, "a", "--jobs", "2"])
+        assert request.native == (tmp_path / "a",)
+        _, request, _ = cli.read(VERBS, [verb, "--jobs", "2", "with space", "~/a", "new", "../gone"])
+        assert request.native == (tmp_path / "with space", tmp_path / "a", tmp_path / "new", tmp_path.parent / "gone")
+        _, request, _ = cli.read(VERBS, [verb, "--source", "/checkout", "a"])
+        assert (request.source, request.native) == ("/checkout", (tmp_path / "a",))
+    for words, said in ((["a", "--native", "b"], "--native b: folders are given, too"), ([""], "FOLDER is empty")):
+        assert cli.main(VERBS, ["check", *words]) == 2
+        assert f"error: {said}\n  next: " in capsys.readouterr().err
+    assert cli.main(VERBS, ["undevelop", "a"]) == 2
+
+
 def test_no_error_ends_watching(monkeypatch: Patch, capsys: Capture) -> None:
     """What Graft does not expect is shown, and the next save is built."""
     saves = iter([1, 2])
