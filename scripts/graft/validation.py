@@ -51,7 +51,7 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
         if getattr(own, flag, False) and is_for_source != is_from_source:
             where, todo = ("for BUILD=source alone", "add") if is_for_source else ("not for BUILD=source", "leave out")
             raise UsageError(f"--{flag.replace('_', '-')} is {where}", todo=f"{todo} --source")
-    if len(request.pins) > 1 and "pin" in verb.takes.split() and not verb.has_pins:
+    if len(request.pins) > 1 and verb.pin != NONE and not verb.has_pins:
         raise UsageError(
             f"PIN={request.pin}: {verb.name} takes one version, not several",
             todo="set PIN to one of them; only thin-wheel and test-matrix take several",

@@ -272,6 +272,7 @@ def test_folders_behind_a_verb(tmp_path: Path, monkeypatch: Patch, capsys: Captu
         assert request.native == (tmp_path / "a",)
         _, request, _ = cli.read(VERBS, [verb, "--jobs", "2", "with space", "~/a", "new", "../gone"])
         assert request.native == (tmp_path / "with space", tmp_path / "a", tmp_path / "new", tmp_path.parent / "gone")
+        assert cli.read(VERBS, [verb, "new", "gone"])[1].native == (tmp_path / "new", tmp_path / "gone")
         _, request, _ = cli.read(VERBS, [verb, "--source", "/checkout", "a"])
         assert (request.source, request.native) == ("/checkout", (tmp_path / "a",))
     for words, said in ((["a", "--native", "b"], "--native b: folders are given, too"), ([""], "FOLDER is empty")):
