@@ -17,7 +17,7 @@ import os
 from graft.core.bugs import say_error
 from graft.core.environments import enter
 from graft.core.errors import UsageError
-from graft.options import require_known, take_from_make, variables
+from graft.given import require_known, take_from_make, variables
 
 try:
     require_known(os.environ)

@@ -25,22 +25,8 @@ from .core.layout import BYTECODE, IS_CHECKOUT, REPOSITORY, expanded
 from .core.make import changes_folder, command_of_make
 from .core.pythons import find_python, probed
 from .core.wording import HELP, as_typed
-from .options import (
-    FOUND,
-    NAMES,
-    NONE,
-    OF_MAKE,
-    OPTIONS,
-    RELEASE,
-    SHARED,
-    SOURCE,
-    THERE,
-    Request,
-    Verb,
-    given_as,
-    in_environment,
-    request_of,
-)
+from .given import OF_MAKE, given_as, in_environment, request_of
+from .options import FOUND, NAMES, NONE, OPTIONS, RELEASE, SHARED, SOURCE, THERE, Request, Verb
 
 
 def _folders(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically
 from graft.core.layout import HOME, REPOSITORY, Layout
-from graft.options import in_make, request_of
+from graft.given import in_make, request_of
 from packaging.version import Version
 
 from .environments import base_wheel_of

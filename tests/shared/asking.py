@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from graft.options import Request, request_of
+from graft.given import request_of
+from graft.options import Request
 
 
 def asked(**values: Any) -> Request:

@@ -28,10 +28,11 @@ from ..core.wording import spelling
 from ..deliver.built import load_built
 from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
 from ..deliver.thin import requirement, write_wheel
+from ..given import given_as, in_environment, request_of
 from ..inputs.includes import looked_for
 from ..inputs.native import FOLDERS, load_native
 from ..inputs.packages import carried
-from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, given_as, in_environment, request_of
+from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb
 from ..validation import complete, environment_of
 from ..verbs import thin_files
 from .settings import Project, read_project

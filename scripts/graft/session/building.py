@@ -18,10 +18,11 @@ from ..core.extra_flags import ExtraFlags
 from ..core.layout import LOADED, LOADED_SANITIZED, Layout
 from ..deliver.built import builds_of, unchanged
 from ..deliveries import Loaded, run
+from ..given import given_as, in_environment, request_of
 from ..inputs.comments import without_comments
 from ..inputs.native import load_native
 from ..inputs.snapshot import Snapshot, take_snapshot
-from ..options import INSTALLED, Request, given_as, in_environment, request_of
+from ..options import INSTALLED, Request
 from .running import environment_of, is_sanitized
 
 # Registrations that cannot be repeated, so that an edited source could not be loaded: why, and what to do instead.
