@@ -50,7 +50,7 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
     for flag, is_for_source in _OF_KINDS.items():
         if getattr(own, flag, False) and is_for_source != is_from_source:
             where, todo = ("for BUILD=source alone", "add") if is_for_source else ("not for BUILD=source", "leave out")
-            raise UsageError(f"--{flag.replace('_', '-')} is {where}", todo=f"{todo} --source")
+            raise UsageError(f"--{flag.replace('_', '-')} is {where}", todo=f"{todo} BUILD=source")
     if len(request.pins) > 1 and verb.pin != NONE and not verb.has_pins:
         raise UsageError(
             f"PIN={request.pin}: {verb.name} takes one version, not several",

@@ -148,7 +148,10 @@ def test_help_has_groups_and_no_aliases(repository: Path) -> None:
         ("GRAFT_JOBS=3", "GRAFT_JOBS: no such variable; did you mean JOBS?"),
         ("CUDA_ARCH=80", "CUDA_ARCH: no such variable; did you mean CUDA_ARCHS?"),
         ("ZZZ=1", "ZZZ: no such variable\n"),
-        *((f"{name}=", f"{name}=: it is empty\n") for name in ("NATIVE", "SOURCE", "OUT")),
+        *(
+            (f"{name}=", f"{name}=: it is empty; leave it out for the default\n")
+            for name in ("NATIVE", "SOURCE", "OUT")
+        ),
     ],
 )
 def test_mistaken_variable_is_named(repository: Path, given: str, said: str) -> None:

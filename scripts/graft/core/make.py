@@ -55,7 +55,8 @@ def mistakes(names: Sequence[str], values: Mapping[str, str], known: Collection[
     found = []
     for name in names:
         if name in known:
-            found += [f"{name}=: it is empty"] if name in _NEVER_EMPTY and not values.get(name) else []
+            if name in _NEVER_EMPTY and not values.get(name):
+                found.append(f"{name}=: it is empty; leave it out for the default")
         elif not _OF_OTHERS.fullmatch(name):
             cutoff = 0.75 if "_" in name else 0.6
             near = get_close_matches(name.upper().removeprefix("GRAFT_"), known, n=1, cutoff=cutoff)
