@@ -8,7 +8,9 @@ export PYTHON
 # Native folders hold text in UTF-8, whatever the locale.
 export PYTHONUTF8 := 1
 # These may hold quotes of their own, so recipes take them from the environment.
-export NATIVE OP FILES BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PINS
+export NATIVE OP FILES BRANCH DIFF SCHEMA LAUNCHER CUDA_ARCHS PYTHONS PIN PINS
+# The names on the command line, of which the builder reports mistakes; not those of a make that calls this one.
+export GIVEN := $(if $(filter 0,$(MAKELEVEL)),$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
 
 # The user's variables for Python do not count: -E.
 environment = "$$PYTHON" -E scripts/environment.py
@@ -25,9 +27,9 @@ kit = $(run) tests.kit $@ $(ARGS)
 .PHONY: help patch-and-build develop undevelop thin-wheel check show check-source check-cuda new-op adopt pin apply export \
     import test test-all test-sanitize test-nightly test-mutants test-matrix fuzz surfaces bench bench-build bench-peers lint dist clean clean-cache clean-all
 
+## Targets:
 help: ## print this
-	@echo 'Targets:'
-	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 25
+	@sed -n 's/^## //p; s/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 25
 	@$(environment) variables
 
 patch-and-build: ## build the torch wheel with the operators of NATIVE, or what SOURCE changes, into OUT
@@ -38,29 +40,35 @@ undevelop: ## restore the torch that PYTHON had
 	$(graft)
 thin-wheel: ## build the operators, or what SOURCE changes, as a small wheel NAME, which requires the torch of PIN and loads with it
 	$(graft)
-check: ## find errors in NATIVE, or in what SOURCE changes, without building
+check: ## find errors in NATIVE, or in what SOURCE changes, without building; ARGS=--cuda, ARGS=--source: with compilers
 	$(graft)
 show: ## show what is generated for the operators of the name OP, of NATIVE or PyTorch's own; ARGS=VariableType.cpp: the code
 	$(run) graft show "$$OP" $(ARGS)
-check-source: ## compile what the operators add to PyTorch's source tree, with its own build
-	$(graft)
-check-cuda: ## compile the CUDA sources of NATIVE against a CUDA wheel; no GPU is needed
-	$(graft)
 new-op: ## write the skeleton of the operator SCHEMA into NATIVE: YAML, kernel, tests
 	$(run) graft new $(ARGS)
 adopt: ## write the operators of the extension PACKAGE, which PYTHON has installed, as a native folder NATIVE
 	$(run) graft adopt $(PACKAGE) $(ARGS)
+import: ## write what the branch BRANCH of the checkout SOURCE, or the diff DIFF to it, changes as a native folder NATIVE
+	$(graft)
+test: ## build it if needed, install it in a new environment, run the tests; with SOURCE, of what it changes
+	$(kit)
+bench: ## time each operator and its alternatives: JSON, a table, a plot; with SOURCE, what it changes and PyTorch's
+	$(run) tests.kit $@ -- $(ARGS)
+clean: ## delete build/ and dist/
+	rm -rf build dist
+clean-cache: ## delete what all clones share: the downloaded torches, objects, environments
+	$(run) graft clean --cache $(ARGS)
+clean-all: ## list all that Graft ever wrote on this machine, ask, and delete it; ARGS=--yes does not ask
+	$(run) graft clean --all $(ARGS)
+
+## Targets for maintainers:
 pin: ## write the pin of the release TORCH into patches/
 	$(graft)
 apply: ## turn the PyTorch checkout SOURCE into the fork: patches and operators as commits
 	$(graft)
 export: ## write the fork in SOURCE as patches for git am, into OUT (dist/fork-RELEASE)
 	$(graft)
-import: ## write what the branch BRANCH of the checkout SOURCE, or the diff DIFF to it, changes as a native folder NATIVE
-	$(graft)
-test: ## build it if needed, install it in a new environment, run the tests; with SOURCE, of what it changes
-	$(kit)
-test-all: ## the same, and the tests of the builder, of generated code and of what the READMEs say
+test-all: ## as test, and the tests of the builder, of generated code and of what the READMEs say
 	$(kit)
 test-sanitize: ## build with address and undefined-behavior sanitizers, and run the tests of the operators
 	$(run) tests.kit $@ -- $(ARGS)
@@ -68,14 +76,12 @@ test-nightly: ## what takes hours: sanitizers, random calls, slow tests, ...; AR
 	$(kit)
 test-mutants: ## insert one wrong line at a time and expect a failing test; ARGS="12 30-40 RoiPool" or ARGS=--list
 	$(kit)
-test-matrix: ## build and test each pin of PINS on each Python of PYTHONS, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments
+test-matrix: ## build and test each version of PIN on each Python of PYTHONS, AT_ONCE rows at once, and write a table; KEEP=1 keeps environments
 	$(run) nox -s matrix -j '$(or $(AT_ONCE),1)' -- $(ARGS); code=$$?; cat build/test-matrix.md 2>/dev/null; exit $$code
 fuzz: ## call the operators at random; ARGS="--minutes 10", ARGS="--again FILE" for one call again
 	$(run) tests.kit $@ -- $(ARGS)
 surfaces: ## compare the operators of NATIVE with two of PyTorch, surface by surface
 	$(kit)
-bench: ## time each operator and its alternatives: JSON, a table, a plot; with SOURCE, what it changes and PyTorch's
-	$(run) tests.kit $@ -- $(ARGS)
 bench-build: ## time builds in a copy: from nothing, unchanged, after edits; ARGS=--list names them
 	$(kit)
 bench-peers: ## compare calls and builds with torch.library.custom_op, a C++ extension and load_inline
@@ -84,12 +90,10 @@ lint: ## ruff, mypy --strict, import-linter and clang-format
 	$(run) nox -s lint
 dist: ## build the wheel of Graft itself, which installs the command graft, into dist/
 	$(run) hatchling build -t wheel -d dist
-clean: ## delete build/ and dist/
-	rm -rf build dist
-clean-cache: ## delete what all clones share: the downloaded torches, objects, environments
-	$(run) graft clean --cache $(ARGS)
-clean-all: ## list all that Graft ever wrote on this machine, ask, and delete it; ARGS=--yes does not ask
-	$(run) graft clean --all $(ARGS)
+
+# Aliases, which help does not list.
+check-cuda check-source:
+	$(graft)
 
 # These are folders, so make would say that there is nothing to do.
 build native: meant = `make patch-and-build` builds the wheel of NATIVE

@@ -14,11 +14,19 @@ if sys.version_info < (3, 10):  # noqa: UP036
 
 import os
 
+from graft.core.bugs import say_error
 from graft.core.environments import enter
-from graft.options import take_from_make, variables
+from graft.core.errors import UsageError
+from graft.given import require_known, take_from_make, variables
 
+try:
+    require_known(os.environ)
+except UsageError as error:
+    sys.exit(say_error(error))
 if sys.argv[1:] == ["variables"]:
-    print(variables())
+    from graft.cli import VERBS, equipment
+
+    print(variables([*VERBS, *equipment()]))
     sys.exit()
 if sys.argv[1] != "nox":  # whose sessions call make again
     take_from_make(os.environ)

@@ -6,11 +6,13 @@ import argparse
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,19 +25,17 @@ from .core.layout import BYTECODE, IS_CHECKOUT, REPOSITORY, expanded
 from .core.make import changes_folder, command_of_make
 from .core.pythons import find_python, probed
 from .core.wording import HELP, as_typed
-from .options import (
-    FOUND,
-    NONE,
-    OF_MAKE,
-    OLDEST,
-    OPTIONS,
-    RELEASE,
-    SHARED,
-    THERE,
-    Request,
-    Verb,
-    request_of,
-)
+from .given import OF_MAKE, given_as, in_environment, request_of
+from .options import FOUND, NAMES, NONE, OPTIONS, RELEASE, SHARED, SOURCE, THERE, Request, Verb
+
+
+def _folders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help="the native folders, as --native has them")
+
+
+def _delivering(parser: argparse.ArgumentParser) -> None:
+    _folders(parser)
+    _report(parser)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +44,15 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 
 def _checking(parser: argparse.ArgumentParser) -> None:
+    _folders(parser)
+    what = parser.add_mutually_exclusive_group()
     help_ = "list the files that builds read"
-    parser.add_argument("--list", action="store_true", dest="are_files_listed", help=help_)
+    what.add_argument("--list", action="store_true", dest="are_files_listed", help=help_)
+    what.add_argument("--cuda", action="store_true", help="compile the CUDA sources; no GPU is needed")
+    help_ = "with --source: only parse the folder's sources, without a build"
+    what.add_argument("--syntax", action="store_true", help=help_)
+    help_ = "with --source: skip if packages or sources are missing"
+    parser.add_argument("--if-possible", action="store_true", help=help_)
     help_ = "print what a code of a finding means, with an example, and exit; without CODE, list all codes"
     parser.add_argument("--explain", action=_Explain, nargs="?", metavar="CODE", help=help_)
 
@@ -54,11 +61,6 @@ def _showing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("operator", nargs="?", metavar="OPERATOR", help="its name, such as relu or torch.fft.rfft2")
     help_ = "print the code in this file instead of the list of files"
     parser.add_argument("file", nargs="?", metavar="FILE", help=help_)
-
-
-def _source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--syntax", action="store_true", help="only parse the folder's sources, without a build")
-    parser.add_argument("--if-possible", action="store_true", help="skip if packages or sources are missing")
 
 
 def _adopting(parser: argparse.ArgumentParser) -> None:
@@ -95,34 +97,30 @@ BASE = "pin native wheel jobs launcher cuda_archs cuda_home cxx"
 # The options of verbs that use PyTorch's sources.
 _TREE = "pin native jobs source cuda_home cxx"
 # The options of verbs that build the changes in a checkout of PyTorch.
-LIVE = "source base files strict keep_going"
+LIVE = "source base files gaps"
 
 VERBS = (
     Verb(
         *("build", "build the torch wheel with the operators", "graft.verbs:build"),
-        *(f"{BASE} out build {LIVE}", FOUND, _report),
+        *(f"{BASE} out build {LIVE}", FOUND, _delivering),
     ),
     Verb(
         *("develop", "add the operators to the torch that PYTHON has", "graft.verbs:develop"),
-        *(f"{BASE} python watch debug {LIVE}", NONE, _report),
+        *(f"{BASE} python watch debug {LIVE}", NONE, _delivering),
     ),
     Verb("undevelop", "restore the torch that PYTHON had", "graft.verbs:undevelop", "python"),
     Verb(
         *("thin-wheel", "build the operators as a wheel of their own", "graft.verbs:thin_wheel"),
-        *(f"{BASE} out python name version pins {LIVE}", FOUND, _report),
+        *(f"{BASE} out python name version {LIVE}", FOUND, _delivering),
+        has_pins=True,
     ),
     Verb(
         *("check", "find errors in the native folder without building", "graft.verbs:check"),
-        *(f"{BASE} python {LIVE}", THERE, _checking),
+        *(f"{BASE} python build {LIVE}", THERE, _checking),
     ),
     Verb(
         *("show", "show what is generated for an operator, PyTorch's own, too", "graft.show:show"),
         *("pin native wheel cxx python", THERE, _showing),
-    ),
-    Verb("check-cuda", "compile the CUDA sources of the native folder", "graft.verbs:check_cuda", BASE, RELEASE),
-    Verb(
-        *("check-source", "compile the operators in PyTorch's source tree", "graft.fork.source_build:check"),
-        *(f"{_TREE} launcher", OLDEST, _source),
     ),
     Verb(
         *("new", "write the skeleton of a new operator", "graft.new.skeleton:new_op"),
@@ -142,12 +140,20 @@ VERBS = (
     Verb("clean", "delete what was built; --cache: what all builds share", "graft.cleaning:clean", "", NONE, _cleaning),
 )
 
+# Other words for verbs, which help does not list.
+ALIASES = {"check-cuda": ["check", "--cuda"], "check-source": ["check", "--build", SOURCE]}
+
+
+def equipment() -> Sequence[Verb]:
+    """Return the verbs of the equipment in tests/."""
+    sys.path.insert(0, str(REPOSITORY))
+    verbs: Sequence[Verb] = import_module("tests.kit.__main__").VERBS
+    return verbs
+
 
 def command() -> int:
     """Run the command ``graft``: one of ``VERBS``, or the tests."""
-    sys.path.insert(0, str(REPOSITORY))  # which has tests/
-    kit: Sequence[Verb] = import_module("tests.kit.__main__").VERBS
-    return main([*VERBS, *(verb for verb in kit if verb.name == "test")])
+    return main([*VERBS, *(verb for verb in equipment() if verb.name == "test")])
 
 
 def main(verbs: Sequence[Verb] = VERBS, arguments: Sequence[str] | None = None) -> int:
@@ -192,7 +198,7 @@ def _run(verb: Verb, request: Request, given: argparse.Namespace) -> None:
     request = complete(verb, request, given)
     module, _, function = verb.run.partition(":")
     run: Callable[..., Any] = getattr(import_module(module), function)
-    result = run(request, given) if verb.own and verb.own is not _report else run(request)
+    result = run(request, given) if verb.own and verb.own is not _delivering else run(request)
     if report := getattr(given, "report", None):
         write_atomically(report, json.dumps(result.report))
 
@@ -215,22 +221,33 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
         help_ = as_typed(verb.help)
         one = parsers.add_parser(verb.name, help=help_, description=help_)
         for option in map(OPTIONS.__getitem__, verb.takes.split()):
-            how: dict[str, Any] = {"nargs": "?", "const": "1"} if option.is_switch else {}
+            alone: dict[str, Any] = {"nargs": "?", "const": "1"}
+            how = alone if option.is_switch else {}
+            if option is OPTIONS["source"] and "build" in verb.takes.split():
+                how = {**alone, "const": True}  # `--source` alone means BUILD=source
             one.add_argument(option.flag, help=as_typed(option.help).replace("%", "%%"), metavar="...", **how)
+            for alias in (each for each in option.aliases if each.variable not in SHARED):
+                one.add_argument(alias.flag, help=argparse.SUPPRESS, **(alone if alias.value else {}))
         one.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
         if verb.own:
             verb.own(one)
-    given = parser.parse_args(words or ["--help"])
+    given = parser.parse_args([*ALIASES.get(words[0], words[:1]), *words[1:]] if words else ["--help"])
     chosen = next(verb for verb in verbs if verb.name == given.verb)
-    texts, spelled = {}, {}
-    for name, option in OPTIONS.items():
-        flag = getattr(given, name, None)
-        texts[name] = option.given(os.environ) if flag is None else flag
-        spelled[name] = (option.word if IS_CHECKOUT else option.variable) if flag is None else option.flag
-    _require_absolute({spelled[name]: texts[name] for name in _PATHS if texts[name] != OPTIONS[name].default})
-    request = request_of(texts, spelled)
+    flags = {key: text for key, text in vars(given).items() if isinstance(text, str)}
+    if folders := getattr(given, "folders", None):
+        if "native" in flags or not all(folders):
+            what = f"--native {flags['native']}: folders are given, too" if "native" in flags else "FOLDER is empty"
+            raise UsageError(what, todo="name each folder once, as in `graft check ~/my_ops`")
+        # A prefix, so that each remains a name of its own; quoted, so that it may have blanks.
+        flags["native"] = shlex.join(each if each[0] in "/~." else f"./{each}" for each in folders)
+    if getattr(given, "source", None) is True:
+        flags["build"] = SOURCE
+    environment = in_environment(attrgetter("word" if IS_CHECKOUT else "variable"))
+    texts = {**environment, **given_as(flags, attrgetter("flag"))}
+    _require_absolute({spelled: text for key, (text, spelled) in texts.items() if key in _PATHS and text})
+    request = request_of(texts)
     is_optional = chosen.is_live(request) or (chosen.name == "show" and not all(map(is_native, request.native)))
-    if is_optional and texts["native"] == OPTIONS["native"].default:
+    if is_optional and "native" not in texts:
         request = replace(request, native=())
     return chosen, request, given
 
@@ -239,14 +256,14 @@ def _keep_from_others(given: argparse.Namespace) -> None:
     """Remove the options from the environment: child processes get theirs on their command lines. Variables that other
     programs read, too (``SHARED``), stay, with the values of this command line.
     """
-    for name in OF_MAKE:
-        os.environ.pop(name, None)
-    for name, option in OPTIONS.items():
-        flag = getattr(given, name, None)
-        if option.variable not in SHARED:
-            os.environ.pop(option.variable, None)
+    for word in OF_MAKE:
+        os.environ.pop(word, None)
+    for name in NAMES:
+        flag = getattr(given, name.key, None)
+        if name.variable not in SHARED:
+            os.environ.pop(name.variable, None)
         elif flag is not None:
-            os.environ[option.variable] = flag
+            os.environ[name.variable] = flag
 
 
 class _Explain(argparse.Action):

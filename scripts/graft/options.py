@@ -7,21 +7,20 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from .core.cuda_settings import CudaArchs, CudaSettings
-from .core.errors import UsageError
 from .core.folders import is_native
-from .core.keys import FILE, KEYS
 from .core.layout import DIST, IS_CHECKOUT, REPOSITORY, Layout, TorchVersion, expanded, native_folders
-from .core.wording import HELP, SPELLED
+from .core.wording import SPELLED
 
-# The values of BUILD and DELIVERY.
+# The values of BUILD, DELIVERY and GAPS.
 GRAFT, SOURCE = "graft", "source"
 WHEEL, DEVELOP, THIN = "wheel", "develop", "thin-wheel"
+ERROR, OPERATORS, ALLOW = "error", "operators", "allow"
 # The value of PIN that selects the torch installed for PYTHON.
 INSTALLED = "installed"
 
@@ -33,7 +32,13 @@ def _positive(text: str) -> int:
 
 
 def _switch(text: str) -> bool:
-    return text not in ("", "0")
+    if text not in ("", "0", "1"):  # for example a folder behind `--watch`
+        raise ValueError(f"{text} is neither 0 nor 1")
+    return text == "1"
+
+
+def _versions(text: str) -> TorchVersion:
+    return TorchVersion(" ".join(dict.fromkeys(text.split())))
 
 
 def _path(text: str) -> Path | None:
@@ -62,7 +67,47 @@ def _native() -> str:
     return "native" if is_native(Path("native")) else "."
 
 
-def _option(default: str, help_: str, read: Callable[[str], Any] = str, word: str = "") -> Any:
+# Variables that other programs read as well, PyTorch's own build for example.
+SHARED = ("CUDA_HOME", "CXX", "MAX_JOBS")
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name of an option: its own, or an alias.
+
+    Args:
+        word: the variable of make.
+        value: the option's value if this name is a switch that is on; else empty.
+    """
+
+    word: str
+    value: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name for Python and for build frontends."""
+        return self.word.removeprefix("GRAFT_").lower()
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable, with the prefix GRAFT_: other programs set short names, as WSL sets NAME."""
+        return self.word if self.word in SHARED or self.word.startswith("GRAFT_") else f"GRAFT_{self.word}"
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return f"--{self.key.replace('_', '-')}"
+
+
+def _option(
+    default: str,
+    help_: str,
+    read: Callable[[str], Any] = str,
+    *,
+    word: str = "",
+    words: Sequence[str] = (),
+    aliases: Sequence[Name] = (),
+) -> Any:
     """Declare an option.
 
     Args:
@@ -70,8 +115,11 @@ def _option(default: str, help_: str, read: Callable[[str], Any] = str, word: st
         help_: what it is for, in one line.
         read: converts the user's text; a ``ValueError`` has the message for the user.
         word: the name of make's variable; by default the option's name in capitals.
+        words: the only values, if these are few.
+        aliases: other names, which help does not list.
     """
-    return field(metadata={"default": default, "help": help_, "read": read, "word": word})
+    more = {"word": word, "words": words, "aliases": aliases}
+    return field(metadata={"default": default, "help": help_, "read": read, **more})
 
 
 @dataclass(frozen=True)
@@ -82,8 +130,10 @@ class Request:
 
     pin: TorchVersion = _option(
         "",
-        "the PyTorch to build on, such as 2.14.1; by default the first that can be had (check, new: of PYTHON)",
-        TorchVersion,
+        "the PyTorch to build on, such as 2.14.1 (thin-wheel, test-matrix: several); by default the first that can be "
+        "had (check, new: of PYTHON; test-matrix: all with a wheel)",
+        _versions,
+        aliases=[Name("PINS")],
     )
     native: tuple[Path, ...] = _option(
         _native(),
@@ -91,7 +141,12 @@ class Request:
         native_folders,
     )
     out: Path | None = _option("", "the output folder of wheels or patches (default: dist)", _path)
-    jobs: int = _option(str(os.cpu_count() or 1), "compilers to run at once", _positive)
+    jobs: int = _option(
+        str(os.cpu_count() or 1),
+        "compilers to run at once; or MAX_JOBS",
+        _positive,
+        aliases=[Name("MAX_JOBS")],
+    )
     launcher: str = _option("", "compiler launcher, for example ccache, sccache or distcc")
     cuda_archs: CudaArchs = _option(
         "", 'GPU architectures, such as "80 90a"; by default those of the base; none: no CUDA', CudaArchs
@@ -99,34 +154,42 @@ class Request:
     cuda_home: str = _option("", "a CUDA toolkit, used if it is of the base's version; by default pip downloads one")
     cxx: str = _option("g++", "the C++ compiler, a g++; aarch64-linux-gnu-g++ builds for ARM")
     wheel: Path | None = _option("", "the base wheel as a file; by default pip downloads it", _file)
-    build: str = _option(GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources")
-    delivery: str = _option(WHEEL, "for test and surfaces: wheel, or develop or thin-wheel, on the official torch")
+    build: str = _option(
+        GRAFT, "graft: onto the official wheel; source: all of PyTorch, from its sources", words=(GRAFT, SOURCE)
+    )
+    delivery: str = _option(
+        WHEEL, "what is tested: wheel, or develop or thin-wheel, on the official torch", words=(WHEEL, DEVELOP, THIN)
+    )
     source: str = _option("", "a checkout of PyTorch, whose changes are built; for BUILD=source also a mirror")
     base: str = _option(
         "", "with SOURCE: the commit that its files are compared with, as HEAD~1; by default it is found"
     )
     files: str = _option("", 'with SOURCE: sources to compile with its headers: "native/cpu/SumKernel.cpp"')
-    strict: bool = _option("", "with SOURCE: 1 makes changes that cannot be built an error", _switch)
-    keep_going: bool = _option("", "with SOURCE: 1 does not fail if operators cannot be built", _switch)
-    branch: str = _option("", "for import: the branch of SOURCE, or another commit")
-    diff: Path | None = _option("", "for import: a diff to what is checked out in SOURCE, instead of a branch", _path)
+    gaps: str = _option(
+        OPERATORS,
+        "with SOURCE, what cannot be built: error refuses it; operators builds the rest, but fails if an operator is "
+        "left out; allow only lists it",
+        words=(ERROR, OPERATORS, ALLOW),
+        aliases=[Name("STRICT", ERROR), Name("KEEP_GOING", ALLOW)],
+    )
+    branch: str = _option("", "the branch of SOURCE, or another commit")
+    diff: Path | None = _option("", "a diff to what is checked out in SOURCE, instead of a branch", _path)
     python: str = _option(_python(), "the Python to build for, or whose torch is used")
-    pins: str = _option(
-        "", 'for thin-wheel and test-matrix: "2.14.1 2.15.0"; by default PIN, and for test-matrix all with a wheel'
-    )
-    pythons: str = _option("", 'for test-matrix: "3.11 3.12", names or paths')
-    schema: str = _option("", 'for new operators: "my_op(Tensor self, *, float alpha=1.0) -> Tensor"')
-    kind: str = _option("plain", "for new operators: plain, kernel, pointwise or composite")
-    variants: str = _option("", "for new operators: inplace, out or inplace,out")
-    project: str = _option(
-        "", "for new operators: the folder of a new Python project, with pyproject.toml, for the operator"
-    )
-    watch: bool = _option("", "for develop: 1 builds again on every save", _switch)
-    debug: bool = _option("", "for develop: 1 compiles NATIVE with -O0 -g, for gdb", _switch, "GRAFT_DEBUG")
-    name: str = _option("", "for thin-wheel: the name of its package; by default that of the native folder")
-    version: str = _option("0.1", "for thin-wheel: its version")
-    torch: str = _option("", "for pin: a version of torch, such as 2.16.0 or 2.13.0+cpu, or a wheel file")
-    index: str = _option("", "for pin: an additional package index for pip")
+    schema: str = _option("", 'such as "my_op(Tensor self, *, float alpha=1.0) -> Tensor"')
+    kind: str = _option("plain", "plain, kernel, pointwise or composite")
+    variants: str = _option("", "inplace, out or inplace,out")
+    project: str = _option("", "the folder of a new Python project, with pyproject.toml, for the operator")
+    watch: bool = _option("", "1 builds again on every save", _switch)
+    debug: bool = _option("", "1 compiles NATIVE with -O0 -g, for gdb", _switch, word="GRAFT_DEBUG")
+    name: str = _option("", "the name of its package; by default that of the native folder")
+    version: str = _option("0.1", "its version")
+    torch: str = _option("", "a version of torch, such as 2.16.0 or 2.13.0+cpu, or a wheel file")
+    index: str = _option("", "an additional package index for pip")
+
+    @property
+    def pins(self) -> tuple[TorchVersion, ...]:
+        """The versions in ``pin``; the layout is for one."""
+        return tuple(map(TorchVersion, self.pin.split()))
 
     @property
     def layout(self) -> Layout:
@@ -136,48 +199,52 @@ class Request:
         return Layout(self.pin, self.native, out, launcher=self.launcher, cuda=cuda, cxx=self.cxx)
 
 
-# Variables that other programs read as well, PyTorch's own build for example.
-SHARED = ("CUDA_HOME", "CXX")
-
-
 @dataclass(frozen=True)
-class Option:
+class Option(Name):
     """A field of ``Request``, as a user sees it."""
 
-    name: str
-    default: str
-    help: str
-    read: Callable[[str], Any]
-    word: str
+    default: str = ""
+    help: str = ""
+    read: Callable[[str], Any] = str
+    words: Sequence[str] = ()
+    aliases: Sequence[Name] = ()
 
     @property
-    def variable(self) -> str:
-        """Its environment variable, with the prefix GRAFT_: other programs set short names, as WSL sets NAME."""
-        return self.word if self.word in SHARED or self.word.startswith("GRAFT_") else f"GRAFT_{self.word}"
-
-    @property
-    def flag(self) -> str:
-        """Its name on the command line."""
-        return f"--{self.name.replace('_', '-')}"
+    def names(self) -> tuple[Name, ...]:
+        """Its own name, then the others."""
+        return (self, *self.aliases)
 
     @property
     def is_switch(self) -> bool:
         """Whether the flag may be given without a value, which means 1."""
         return self.read is _switch
 
-    def given(self, variables: Mapping[str, str]) -> str:
-        """Return its value in ``variables``, or the default."""
-        return variables.get(self.variable, "") or self.default
+    def help_with(self, verbs: Sequence[Verb]) -> str:
+        """Return its help, with the verbs that take it in front if they are few."""
+        takers = [verb.name for verb in verbs if self.key in verb.takes.split()]
+        return f"for {', '.join(takers)}: {self.help}" if len(takers) < 4 else self.help
 
-    def given_to_make(self, variables: Mapping[str, str]) -> str:
-        """Return its value in make's variables, or the default. make also passes empty variables."""
-        return variables.get(self.word, "") or self.default
+    @property
+    def holds(self) -> str:
+        """The type of its value, for tables."""
+        return f"{', '.join(self.words[:-1])} or {self.words[-1]}" if self.words else _HOLDS[self.read]
 
 
+_HOLDS = {
+    _switch: "0 or 1",
+    _positive: "a number",
+    _path: "a path",
+    _file: "a file",
+    _versions: "a version",
+    native_folders: "folders",
+    CudaArchs: "a list",
+    str: "a text",
+}
 OPTIONS = {
-    each.name: Option(each.name, **{**each.metadata, "word": each.metadata["word"] or each.name.upper()})
+    each.name: Option(**{**each.metadata, "word": each.metadata["word"] or each.name.upper()})
     for each in fields(Request)
 }
+NAMES = [name for option in OPTIONS.values() for name in option.names]
 
 
 if not IS_CHECKOUT:
@@ -185,57 +252,6 @@ if not IS_CHECKOUT:
 
 # How messages spell the options for a build frontend, whose users do not type Graft's command line.
 AS_VARIABLES = {each.word: (each.flag, each.variable) for each in OPTIONS.values()}
-
-
-def take_from_make(variables: MutableMapping[str, str]) -> None:
-    """Set the builder's variables from make's, and unset the others: under make, only make's variables count."""
-    for option in OPTIONS.values():
-        if option.variable != option.word:
-            variables.pop(option.variable, None)
-            if given := variables.pop(option.word, ""):
-                variables[option.variable] = given
-
-
-# Variables that only the Makefile and the test tools read: default and help.
-OF_MAKE = {
-    "PACKAGE": ("", "for adopt: the Python package of an extension, and more modules of it"),
-    "OP": ("", "for show: the name of an operator, such as relu or torch.fft.rfft2"),
-    "AT_ONCE": ("1", "for test-matrix: rows to run at once"),
-    "KEEP": ("", "for test-matrix: 1 keeps its environments"),
-    "ARGS": ("", "additional arguments, such as ARGS=--help"),
-}
-
-
-def variables() -> str:
-    """Return a table of make's variables with their current values, and of the keys of [tool.graft]."""
-    shown = {each.word: (each.given_to_make(os.environ), each.help) for each in OPTIONS.values()}
-    shown |= {name: (os.environ.get(name) or default, help_) for name, (default, help_) in OF_MAKE.items()}
-    lines = [f"  {f'{name}={value}':<22} {help_}" for name, (value, help_) in shown.items()]
-    keys = [f"  {name:<22} {key.help}" for name, key in KEYS.items()]
-    return "\n".join(
-        ["Variables, with their values now:", *lines, f"Settings of a folder, [tool.graft] in {FILE}:", *keys]
-    )
-
-
-def request_of(texts: Mapping[str, str], spelled: Mapping[str, str]) -> Request:
-    """Read the values of options.
-
-    Args:
-        texts: the user's text for each option.
-        spelled: how the user wrote each option's name, for messages.
-
-    Raises:
-        UsageError: lists every value that cannot be read.
-    """
-    values, faults = {}, []
-    for name, option in OPTIONS.items():
-        try:
-            values[name] = option.read(texts[name])
-        except ValueError as error:
-            faults.append(f"{spelled[name]}: {error}")
-    if faults:
-        raise UsageError("\n".join(faults), todo=HELP)
-    return Request(**values)
 
 
 # The pin that a verb uses if none is given: FOUND, the first whose wheel pip can download; THERE, the torch that PYTHON
@@ -256,6 +272,7 @@ class Verb:
         takes: the names of its options, fields of ``Request``, separated by spaces.
         pin: which pin it uses if none is given: one of the constants above.
         own: adds flags that no other verb has.
+        has_pins: whether PIN may name several versions.
     """
 
     name: str
@@ -264,8 +281,9 @@ class Verb:
     takes: str = ""
     pin: str = NONE
     own: Callable[[argparse.ArgumentParser], object] | None = None
+    has_pins: bool = False
 
     def is_live(self, request: Request) -> bool:
         """Return whether the request builds the changes in a checkout's working tree."""
         takes = self.takes.split()
-        return bool("keep_going" in takes and request.source and request.build != SOURCE)
+        return bool("gaps" in takes and request.source and request.build != SOURCE)

@@ -6,8 +6,10 @@ import argparse
 import os
 import shlex
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from .base.fetch import check_wheel, in_name_of
@@ -16,32 +18,48 @@ from .base.installed import Environment, find_environment
 from .core.console import say
 from .core.cuda_settings import NO_KERNELS, CudaArchs, CudaSettings
 from .core.errors import GraftError, MissingError, UsageError, run_all
-from .core.layout import PATCHES, TorchVersion, expanded
+from .core.layout import PATCHES, Layout, TorchVersion, expanded
 from .deliver.built import last_build
 from .inputs.native import load_natives, require_native
 from .inputs.pin import pin_of
 from .options import (
-    DEVELOP,
     FOUND,
     GRAFT,
     INSTALLED,
     LAST,
     NONE,
     OLDEST,
+    OPTIONS,
     RELEASE,
     SOURCE,
     THERE,
-    THIN,
-    WHEEL,
+    Option,
     Request,
     Verb,
 )
+
+# The flags of check that are for BUILD=source alone, and those that are not for it.
+_OF_KINDS = {"syntax": True, "if_possible": True, "cuda": False}
 
 
 def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
     """Check a request, and return it with the pin that the verb uses. An error lists everything that is wrong. ``own``
     has the verb's own flags.
     """
+    is_from_source = request.build == SOURCE and "build" in verb.takes.split()
+    for flag, is_for_source in _OF_KINDS.items():
+        if getattr(own, flag, False) and is_for_source != is_from_source:
+            where, todo = ("for BUILD=source alone", "add") if is_for_source else ("not for BUILD=source", "leave out")
+            raise UsageError(f"--{flag.replace('_', '-')} is {where}", todo=f"{todo} BUILD=source")
+    if len(request.pins) > 1 and verb.pin != NONE and not verb.has_pins:
+        raise UsageError(
+            f"PIN={request.pin}: {verb.name} takes one version, not several",
+            todo="set PIN to one of them; only thin-wheel and test-matrix take several",
+        )
+    if getattr(own, "cuda", False):
+        verb = replace(verb, pin=RELEASE)
+    elif verb.pin == THERE and is_from_source:
+        verb = replace(verb, pin=OLDEST)
     if not request.pin:
         request = _with_default_pin(verb, request)
     _check(verb, request)
@@ -50,7 +68,8 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
         return request
     if request.pin:
         # The hash of a wheel that is not pinned for this Python is an input of the build.
-        fetch_unpinned(request.layout, request.wheel)
+        for layout in _layouts(request):
+            fetch_unpinned(layout, request.wheel)
         return request
     pin, cuda_archs = find_pin(request.cuda_archs, cxx=request.cxx)
     return replace(request, pin=pin, cuda_archs=cuda_archs)
@@ -64,8 +83,6 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         return request
     if verb.pin == THERE and environment_of(request.python):
         return replace(request, pin=TorchVersion(INSTALLED))
-    if verb.pin == FOUND and "pins" in verb.takes.split() and request.pins:
-        return replace(request, pin=TorchVersion(request.pins.split()[0]))
     if verb.pin == LAST and request.native and (last := last_build(request.native, request.build)):
         pin, built = last
         say(f"torch {pin}: that of the last build")
@@ -74,6 +91,11 @@ def _with_default_pin(verb: Verb, request: Request) -> Request:
         release = oldest_release if verb.pin == OLDEST else default_release
         return replace(request, pin=release(PATCHES))
     return request
+
+
+def _layouts(request: Request) -> list[Layout]:
+    """Return the folders of the builds for each version that PIN names, but the installed one."""
+    return [replace(request, pin=pin).layout for pin in request.pins if pin != INSTALLED]
 
 
 def environment_of(python: str) -> Environment | None:
@@ -85,13 +107,13 @@ def environment_of(python: str) -> Environment | None:
 
 def _check(verb: Verb, request: Request) -> None:
     takes = verb.takes.split()
-    checks = {
+    checks: dict[str, Callable[[], object]] = {
+        **{key: partial(_check_words, OPTIONS[key], [getattr(request, key)]) for key in ("build", "gaps")},
+        "delivery": lambda: _check_words(OPTIONS["delivery"], request.delivery.split()),
         "native": lambda: _check_natives(verb, request),
         "out": lambda: _require_folder("OUT", request.out, "a folder; it is created if missing"),
-        "pin": lambda: _check_pin(request) if verb.pin != NONE and request.pin != INSTALLED else None,
+        "pin": lambda: _check_pin(request) if verb.pin != NONE else None,
         "source": lambda: _check_source(request.source, is_checkout=verb.is_live(request)),
-        "build": lambda: _check_words("BUILD", [request.build], (GRAFT, SOURCE)),
-        "delivery": lambda: _check_words("DELIVERY", request.delivery.split(), (WHEEL, DEVELOP, THIN)),
         "launcher": lambda: _check_launcher(request.launcher.strip()),
         "cuda_archs": lambda: _check_cuda_archs(request.cuda_archs),
     }
@@ -131,11 +153,10 @@ def _require_folder(variable: str, folder: Path | None, wanted: str) -> None:
 
 def _check_pin(request: Request) -> None:
     """Check the pin and ``WHEEL``. Without a pin, only the name of ``WHEEL`` can be checked."""
-    if request.pin:
-        pin = pin_of(request.layout)
+    for pin in run_all(*(partial(pin_of, layout) for layout in _layouts(request))):
         if request.wheel:
             check_wheel(request.wheel, pin)
-    elif request.wheel:
+    if request.wheel and not request.pin:
         in_name_of(request.wheel)
 
 
@@ -148,11 +169,11 @@ def _check_source(source: str, *, is_checkout: bool) -> None:
         )
 
 
-def _check_words(variable: str, words: list[str], known: tuple[str, ...]) -> None:
-    if unknown := [word for word in words if word not in known] or ([""] if not words else []):
+def _check_words(option: Option, words: list[str]) -> None:
+    if unknown := [word for word in words if word not in option.words] or ([] if words else [""]):
         raise UsageError(
-            f"{variable}={' '.join(words)}: no such {variable.lower()}: {' or '.join(unknown)}",
-            todo=f"set it to {' or '.join(known)}",
+            f"{option.word}={' '.join(words)}: no such {option.key}: {' or '.join(unknown)}",
+            todo=f"set it to {option.holds}",
         )
 
 

@@ -117,17 +117,16 @@ def undevelop(request: Request) -> None:
 
 
 def thin_wheel(request: Request) -> Delivered:
-    """Build the operators as a separate wheel: for the torch of a pin or an environment, or for ``pins``."""
+    """Build the operators as a separate wheel: for the torch of an environment, or of one pin or several."""
     from .compose.several import platform_of
     from .deliver.thin import package_name, requirement, thin_version, write_wheel
 
     start = time.perf_counter()
-    versions = [TorchVersion(each) for each in request.pins.split()] or [request.pin]
     first = request.native[0] if request.native else expanded(request.source)
     package = package_name(request.name, first)
-    thin_version(request.version, versions)
+    thin_version(request.version, request.pins)
     lives: list[Live] = []
-    files, deliveries = thin_files(request, package, versions, lives=lives)
+    files, deliveries = thin_files(request, package, request.pins, lives=lives)
     built = [delivery.layout.pin for delivery in deliveries]
     project = {
         "name": package,
@@ -192,8 +191,14 @@ def thin_files(
 
 def check(request: Request, own: argparse.Namespace) -> None:
     """Find errors in the native folders, the pin and its patches without building anything. With ``--list``, first list
-    the files that builds read. If the pin is invalid, the rest is not checked.
+    the files that builds read. If the pin is invalid, the rest is not checked. With ``--cuda``, compile the CUDA
+    sources, and link nothing; with BUILD=source, compile in PyTorch's source tree.
     """
+    if request.build == SOURCE:
+        from .fork.source_build import check as check_in_source
+
+        check_in_source(request, is_syntax=own.syntax, is_optional=own.if_possible)
+        return
     layout, environment = layout_of(request)
     live = of_checkout(request, environment.site if environment else None)
     layout = replace(layout, natives=live.request.native)
@@ -202,10 +207,16 @@ def check(request: Request, own: argparse.Namespace) -> None:
     snapshot = take_snapshot(layout)
     tell(snapshot.read.folders, stays=True)
     with build_lock(layout.work):
-        from .stages import check
+        from .stages import check, make_for_cuda
 
-        check(job_of(layout, snapshot, live.request, environment))
-    say(verdict(layout, environment))
+        job = job_of(layout, snapshot, live.request, environment)
+        if own.cuda:
+            targets = ", ".join(f"sm_{name}" for name in make_for_cuda(job).architectures)
+            said = f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version.release}"
+        else:
+            check(job)
+            said = verdict(layout, environment)
+    say(said)
     live.finish()
 
 
@@ -219,15 +230,3 @@ def verdict(layout: Layout, environment: Environment | None) -> str:
     if wheel in ("", layout.pin):
         return said
     return f"{said}; a wheel is built for torch {wheel}, for which `make check PIN={wheel}` checks"
-
-
-def check_cuda(request: Request) -> None:
-    """Compile the CUDA sources of a build. Nothing is linked."""
-    layout = request.layout
-    snapshot = take_snapshot(layout)
-    with build_lock(layout.work):
-        from .stages import make_for_cuda
-
-        nvcc = make_for_cuda(job_of(layout, snapshot, request))
-    targets = ", ".join(f"sm_{name}" for name in nvcc.architectures)
-    say(f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version.release}")

@@ -97,17 +97,106 @@ def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: Pa
 
 def test_checkout_stands_for_the_native_folder_unless_one_is_given(tmp_path: Path, monkeypatch: Patch) -> None:
     files = "native/cpu/A.cpp native/cpu/B.cpp"
-    for name, value in {"GRAFT_SOURCE": str(tmp_path), "GRAFT_FILES": files, "GRAFT_STRICT": "1"}.items():
+    for name, value in {"GRAFT_SOURCE": str(tmp_path), "GRAFT_FILES": files, "GRAFT_GAPS": "error"}.items():
         monkeypatch.setenv(name, value)
     for verb in ("build", "develop", "thin-wheel", "check", "test", "bench"):
-        _, request, _ = cli.read(VERBS, [verb, "--keep-going"])
+        _, request, _ = cli.read(VERBS, [verb, "--gaps", "allow"])
         assert (request.native, request.source, request.files) == ((), str(tmp_path), files)
-        assert request.strict and request.keep_going
+        assert request.gaps == "allow"
         _, request, _ = cli.read(VERBS, [verb, "--native", str(tmp_path)])
-        assert request.native == (tmp_path,) and not request.keep_going
+        assert request.native == (tmp_path,) and request.gaps == "error"
     default = cli.read(VERBS, ["build", "--source", ""])[1].native
     for words in (["build", "--build", "source"], ["test", "--build", "source"], ["check-source"], ["apply"]):
         assert cli.read(VERBS, words)[1].native == default != ()
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "expected"),
+    [
+        ("", {}, "operators"),
+        ("", {"GRAFT_STRICT": "1"}, "error"),
+        ("", {"GRAFT_STRICT": "0", "GRAFT_KEEP_GOING": "1"}, "allow"),
+        ("", {"GRAFT_KEEP_GOING": "1", "GRAFT_STRICT": "1"}, "error"),
+        ("", {"GRAFT_KEEP_GOING": "1", "GRAFT_GAPS": "operators"}, "operators"),
+        ("--keep-going", {"GRAFT_STRICT": "1", "GRAFT_GAPS": "error"}, "allow"),
+        ("--strict --keep-going 0", {}, "error"),
+        ("--strict --gaps allow", {}, "allow"),
+    ],
+)
+def test_old_switches_stand_for_values_of_gaps(
+    words: str, variables: dict[str, str], expected: str, monkeypatch: Patch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cli.read(VERBS, ["build", *words.split()])[1].gaps == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "expected"),
+    [
+        ("", {"MAX_JOBS": "3"}, 3),
+        ("", {"MAX_JOBS": "3", "GRAFT_JOBS": "4"}, 4),
+        ("--jobs 5", {"MAX_JOBS": "3", "GRAFT_JOBS": "4"}, 5),
+        ("", {"MAX_JOBS": ""}, os.cpu_count()),
+    ],
+)
+def test_other_name_of_jobs(words: str, variables: dict[str, str], expected: int, monkeypatch: Patch) -> None:
+    monkeypatch.delenv("MAX_JOBS", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    _, request, given = cli.read(VERBS, ["build", *words.split()])
+    assert request.jobs == expected
+    cli._keep_from_others(given)
+    assert os.environ.get("MAX_JOBS") == variables.get("MAX_JOBS") and "GRAFT_JOBS" not in os.environ
+
+
+def test_wrong_value_of_an_alias_names_the_alias(capsys: Capture, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("MAX_JOBS", "many")
+    assert cli.main(VERBS, ["check"]) == 2
+    assert "error: MAX_JOBS: many is not a positive number\n" in capsys.readouterr().err
+
+
+def test_several_versions(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
+    """Each is checked before the first is built. PINS is an alias."""
+    requests: list[Request] = []
+    monkeypatch.setattr(cli, "import_module", lambda _: SimpleNamespace(thin_wheel=requests.append))
+    write(tmp_path, {"native_functions.yaml": ""})
+    words = ["thin-wheel", "--native", str(tmp_path)]
+    for flag in ("--pin", "--pins"):
+        assert cli.main(VERBS, [*words, flag, "2.14.1 2.15.0 2.14.1"]) == 0
+        assert requests.pop().pins == ("2.14.1", "2.15.0")
+    monkeypatch.setenv("GRAFT_PINS", "2.14.1 2.15.0")
+    assert cli.main(VERBS, words) == 0
+    assert requests.pop().pins == ("2.14.1", "2.15.0")
+    assert cli.main(VERBS, [*words, "--pin", "2.14.1 0.0.0 0.0.1"]) == 2
+    said = capsys.readouterr().err
+    assert "0.0.0/pin.yaml: no such pin" in said and "0.0.1/pin.yaml: no such pin" in said and not requests
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("check --source", ["--build", "source"]),
+        ("check --source --syntax --pin 2.6.0", ["--build", "source", "--syntax", "--pin", "2.6.0"]),
+        ("check-source --syntax", ["--build", "source", "--syntax"]),
+        ("check-source --source /a", ["--build", "source", "--source", "/a"]),
+        ("check-cuda --jobs 2", ["--cuda", "--jobs", "2"]),
+    ],
+)
+def test_kinds_of_check(words: str, given: list[str]) -> None:
+    def of(words: list[str]) -> tuple[str, Request, bool, bool]:
+        verb, request, own = cli.read(VERBS, words)
+        return verb.name, request, own.cuda, own.syntax
+
+    assert of(words.split()) == of(["check", *given])
+
+
+def test_source_alone_keeps_the_mirror(monkeypatch: Patch) -> None:
+    monkeypatch.setenv("GRAFT_SOURCE", "https://a.b/c")
+    _, request, _ = cli.read(VERBS, ["check", "--source"])
+    assert (request.build, request.source) == ("source", "https://a.b/c")
+    _, request, _ = cli.read(VERBS, ["check", "--source", "/checkout"])
+    assert (request.build, request.source) == ("graft", "/checkout")
 
 
 def test_short_names_are_make_s_alone(monkeypatch: Patch) -> None:
@@ -182,6 +271,26 @@ def test_native_names_one_folder_or_several(tmp_path: Path, monkeypatch: Patch) 
         "": ["."],
     }.items():
         assert names(text) == expected
+
+
+def test_folders_behind_a_verb(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
+    """Relative to the folder that the user is in; each is one folder."""
+    write(tmp_path, {"a/x": "", "with space/x": ""})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GRAFT_NATIVE", "/other")
+    for verb in ("check", "build", "develop", "thin-wheel"):
+        _, request, _ = cli.read(VERBS, [verb, "a", "--jobs", "2"])
+        assert request.native == (tmp_path / "a",)
+        _, request, _ = cli.read(VERBS, [verb, "--jobs", "2", "with space", "~/a", "new", "../gone"])
+        assert request.native == (tmp_path / "with space", tmp_path / "a", tmp_path / "new", tmp_path.parent / "gone")
+        assert cli.read(VERBS, [verb, "new", "gone"])[1].native == (tmp_path / "new", tmp_path / "gone")
+        _, request, _ = cli.read(VERBS, [verb, "--source", "/checkout", "a"])
+        assert (request.source, request.native) == ("/checkout", (tmp_path / "a",))
+    for words, said in ((["a", "--native", "b"], "--native b: folders are given, too"), ([""], "FOLDER is empty")):
+        assert cli.main(VERBS, ["check", *words]) == 2
+        assert f"error: {said}\n  next: " in capsys.readouterr().err
+    assert cli.main(VERBS, ["undevelop", "a"]) == 2
 
 
 def test_no_error_ends_watching(monkeypatch: Patch, capsys: Capture) -> None:

@@ -31,7 +31,9 @@ def repository(folder: Path) -> Path:
     """A repository with the real Makefile, and a builder that needs no packages and does nothing."""
     shutil.rmtree(folder / "scripts", ignore_errors=True)
     shutil.copytree(REPOSITORY / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copyfile(REPOSITORY / "Makefile", folder / "Makefile")
+    (folder / "tests/kit").mkdir(parents=True, exist_ok=True)
+    for name in ("Makefile", "tests/__init__.py", "tests/kit/__init__.py", "tests/kit/__main__.py"):
+        shutil.copyfile(REPOSITORY / name, folder / name)
     (folder / "scripts/graft/__main__.py").write_text(SAY)
     (folder / "scripts/requirements.txt").write_text("# nothing\n")
     return folder
@@ -97,7 +99,7 @@ def test_the_builder_runs_in_an_environment_of_the_python_that_is_asked_for(repo
     assert all(Path(each[1]).is_relative_to(store()) and each[2] == "1" for each in (first, other))
 
 
-@pytest.mark.parametrize("python", ["no-such-python", "/no/such/python"])
+@pytest.mark.parametrize("python", ["no-such-python", "/no/such/python", ""])
 def test_python_that_is_not_there(repository: Path, python: str) -> None:
     assert f"error: PYTHON={python}: program not found\n  next: set PYTHON" in refused(make(repository, python))
 
@@ -125,6 +127,56 @@ def test_python_that_is_too_old_or_without_virtual_environments(
 def test_help_shows_the_values_that_are_given(repository: Path) -> None:
     done = called(repository, "JOBS=3", f"PYTHON={sys.executable}")
     assert "\n  JOBS=3 " in done.stdout and "GRAFT_JOBS" not in done.stdout
+
+
+def test_help_has_groups_and_no_aliases(repository: Path) -> None:
+    said = called(repository, f"PYTHON={sys.executable}").stdout
+    heads = ["Targets:", "Targets for maintainers:", "Variables, with their values now:"]
+    assert [line for line in said.splitlines() if not line.startswith(" ")][:3] == heads
+    ours, theirs, variables = said.split("\nTargets for")[0], *said.split("Targets for")[1].split("\nVariables")
+    assert all(f"  make {name} " in ours for name in ("check", "develop", "new-op", "test", "clean-all"))
+    assert all(f"  make {name} " in theirs for name in ("pin", "lint", "test-mutants"))
+    assert not re.search(r"check-(cuda|source)|\b(PINS|STRICT|KEEP_GOING)\b", said)
+    assert re.search(r"^  BRANCH= +for import: ", variables, re.M)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("NATVE=/ops", "NATVE: no such variable; did you mean NATIVE?"),
+        ("native=/ops", "native: no such variable; did you mean NATIVE?"),
+        ("GRAFT_JOBS=3", "GRAFT_JOBS: no such variable; did you mean JOBS?"),
+        ("CUDA_ARCH=80", "CUDA_ARCH: no such variable; did you mean CUDA_ARCHS?"),
+        ("ZZZ=1", "ZZZ: no such variable\n"),
+        *(
+            (f"{name}=", f"{name}=: it is empty; leave it out for the default\n")
+            for name in ("NATIVE", "SOURCE", "OUT")
+        ),
+    ],
+)
+def test_mistaken_variable_is_named(repository: Path, given: str, said: str) -> None:
+    errors = refused(make(repository, sys.executable, given))
+    assert f"error: {said}" in errors and "\n  next: `make` lists the variables" in errors
+
+
+def test_variables_of_others_and_aliases_are_no_mistakes(repository: Path) -> None:
+    given = (
+        "CFLAGS=-g",
+        "CC=gcc",
+        "SHELL=/bin/sh",
+        "PIP_INDEX_URL=x",
+        "GRAFT_TRACE=1",
+        "MAX_JOBS=2",
+        "WHEEL=",
+        "PINS=1",
+    )
+    ran(make(repository, sys.executable, *given, "STRICT=1"))
+    done = called(repository, "check", f"PYTHON={sys.executable}", NATIVE="", NATVE="/ops")
+    assert done.returncode == 0, done.stderr
+    # A make that calls this one has variables of its own.
+    write(repository, {"outer": f"all:\n\t$(MAKE) check PYTHON='{sys.executable}'\n"})
+    done = called(repository, "-f", "outer", "MINE=1")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", ["build", "native", "tests", "patches"])

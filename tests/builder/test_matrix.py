@@ -60,7 +60,7 @@ class Rows:
 
     def run(self, *arguments: str, pins: str = "2.14.1", pythons: str = "3.11") -> list[RowResult]:
         self.calls.clear()
-        self.set_variable("PINS", pins)
+        self.set_variable("PIN", pins)
         self.set_variable("PYTHONS", pythons)
         return [matrix.test_row(row, arguments)[0] for row in matrix.rows().values()]
 
@@ -104,7 +104,7 @@ def faked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rows:
 
 
 def test_rows_by_default(faked: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PINS", "PYTHONS"):
+    for name in ("PIN", "PINS", "PYTHONS"):
         monkeypatch.delenv(name, raising=False)
     expected = [(pin, "3.11") for pin in ("2.11.0", "2.12.1", "2.13.0", "2.13.0+cpu", "2.14.1", "2.15.0")]
     expected += [("2.14.1", python) for python in ("3.10", "3.12", "3.13")]
@@ -138,7 +138,7 @@ def test_pins_without_a_wheel_for_the_python_are_left_out(faked: Rows, capsys: p
 def test_sessions_of_nox_fail_with_their_rows(tmp_path: Path) -> None:
     """With a Python that builds nothing, or on a machine without the space for a row."""
     python = program(tmp_path / "python", '[ "$1" = -c ] && exec echo 3 11 1 cpython flags; exit 9')
-    variables = {"PINS": "2.14.1 2.15.0", "PYTHONS": str(python), "GRAFT_HOME": str(tmp_path / "home")}
+    variables = {"PIN": "2.14.1 2.15.0", "PYTHONS": str(python), "GRAFT_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "nox", "-s", "matrix"]
     done = subprocess.run(
         command, cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True, check=False

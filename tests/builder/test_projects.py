@@ -114,6 +114,10 @@ def test_settings_of_frontends_are_options(built: Asked, capsys: Capture, monkey
     monkeypatch.delenv("GRAFT_JOBS")
     exit_of({}, capsys)
     assert (built[2][0].jobs, built[2][1]) == (os.cpu_count(), ["2.13.0"])
+    monkeypatch.setenv("MAX_JOBS", "5")
+    for name, text in {"pin": "2.13.0 2.14.1", "pins": "2.14.1 2.13.0"}.items():  # the second is an alias
+        exit_of({name: text}, capsys)
+        assert (built[-1][0].jobs, built[-1][1]) == (5, text.split())
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from graft.inputs.pin import load_pin
 from graft.inputs.toolchain import find_toolchain
 from snippets import write_shown_folder
 
-# The sources of that release are checked on every change: `make check-source ARGS=--syntax`.
+# The sources of that release are checked on every change: `make check ARGS="--source --syntax"`.
 pytestmark = pytest.mark.slow
 
 # Headers in a wheel, by their folders in the tree.

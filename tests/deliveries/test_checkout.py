@@ -439,13 +439,13 @@ def test_refused_operator(stock_copy: Environment, checkout: Path) -> None:
     CHANGES["composite"].make(checkout)
     make("undevelop", stock_copy)
     place = f"{checkout / FUNCTIONS}:{line_of(checkout, FUNCTIONS, 'bool mean=False')}: trapz.x: "
-    assert place in develop(stock_copy, checkout, "--strict", is_right=False)
+    assert place in develop(stock_copy, checkout, "--gaps=error", is_right=False)
     assert not is_there(stock_copy, "composite")
     assert place in develop(stock_copy, checkout, is_right=False)
     assert is_there(stock_copy, "composite")
     assert stock_copy.print("torch.trapz(torch.ones(3), torch.arange(3)).item()") == "2.0"
-    said = develop(stock_copy, checkout, "--keep-going")
-    assert "left out, since KEEP_GOING is set: trapz.x" in said and place in said
+    said = develop(stock_copy, checkout, "--gaps=allow")
+    assert "left out, since GAPS=allow is set: trapz.x" in said and place in said
 
 
 def test_what_is_left_out_is_listed_once(stock_copy: Environment, checkout: Path) -> None:
@@ -464,7 +464,7 @@ def test_what_is_left_out_is_listed_once(stock_copy: Environment, checkout: Path
     assert [said.count(f"{name}: ") for name in (SCALAR, LIBRARY, CROSS, "caffe2/core/new.h")] == [1, 1, 1, 1]
     assert is_there(stock_copy, "composite")
     assert stock_copy.print("torch.linalg.cross(*torch.eye(3)[:2]).tolist()") == "[0.0, 0.0, 1.0]"
-    assert "caffe2" in develop(stock_copy, checkout, "--strict", is_right=False)
+    assert "caffe2" in develop(stock_copy, checkout, "--gaps=error", is_right=False)
 
 
 def test_error_before_anything_is_built(stock_copy: Environment, checkout: Path) -> None:

@@ -79,7 +79,7 @@ def bench_peers(request: Request) -> None:
     with wheel_environment(layout, "bench", wheel_of(layout), REQUIREMENTS) as python:
         found = _printed(python, "tests.kit.bench.peers")
     out = HOME / "bench-peers"  # users install what is in theirs
-    wheel = thin_wheel(replace(request, out=out, name="peers", pins="")).path
+    wheel = thin_wheel(replace(request, out=out, name="peers")).path
     builds = [statistics.median(row.seconds) for row in bench_build(request, only=_ROWS, repeat=None)]
     folder, requirements = folder_of("bench-inline", layout), REPOSITORY / "scripts/requirements.txt"
     with environment_in(folder, base_wheel_of(layout), requirements) as python:  # the official torch

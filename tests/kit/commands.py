@@ -82,7 +82,7 @@ class Reader:
                 ours.mkdir(parents=True, exist_ok=True)
                 (ours / theirs.name).symlink_to(theirs)
         pip = os.environ.get("PIP_CACHE_DIR") or str(store().parent / "pip")
-        left_out = ("MAKE", "MFLAGS", "GRAFT_", "PYTHON", "VIRTUAL_ENV", "ARGS", "PINS", "PYTHONS", "NATIVE", "OUT")
+        left_out = ("MAKE", "MFLAGS", "GRAFT_", "PYTHON", "VIRTUAL_ENV", "ARGS", "PIN", "NATIVE", "OUT")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         self.variables = {
             **kept,

@@ -1,4 +1,4 @@
-"""``make test-matrix``: build and test each of PINS on each of PYTHONS, and write a table.
+"""``make test-matrix``: build and test each version of PIN on each of PYTHONS, and write a table.
 
 Each is a session of noxfile.py, so ``nox -j`` runs several at once. The result of each is kept: an interrupted matrix
 continues where it stopped.
@@ -24,7 +24,7 @@ from graft.core.console import say
 from graft.core.errors import GraftError, RefusedError, UsageError
 from graft.core.files import free_bytes, write_atomically
 from graft.core.layout import HOME, REPOSITORY, Layout
-from graft.options import OPTIONS, request_of
+from graft.given import in_make, request_of
 from packaging.version import Version
 
 from .environments import base_wheel_of
@@ -84,8 +84,8 @@ class RowResult:
 
 
 def rows() -> dict[str, Row | GraftError]:
-    """Return the rows of ``PINS`` and ``PYTHONS`` by name, by default the table's own; or why nothing can be built."""
-    pins, pythons = (os.environ.get(name, "") for name in ("PINS", "PYTHONS"))
+    """Return the rows of ``PIN`` and ``PYTHONS`` by name, by default the table's own; or why nothing can be built."""
+    pins, pythons = in_make().get("pin", ("",))[0], os.environ.get("PYTHONS", "")
     try:
         if pins or pythons:
             found = chosen_rows(pins, pythons or _PYTHON)
@@ -107,10 +107,7 @@ def test_row(row: Row | GraftError, arguments: Sequence[str]) -> tuple[RowResult
         its result, and whether it was tested.
     """
     options = _options(arguments)
-    request = request_of(
-        {name: option.given_to_make(os.environ) for name, option in OPTIONS.items()},
-        {name: each.word for name, each in OPTIONS.items()},
-    )
+    request = request_of(in_make())
     if isinstance(row, GraftError):
         raise row
     if request.wheel:

@@ -214,7 +214,7 @@ def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, dict[str,
         added: list[Layer] = []
         if delivery == THIN:
             out = HOME / "thin" / layout.name
-            thin = thin_wheel(replace(request, out=out, name="graft_tested", pins="")).path
+            thin = thin_wheel(replace(request, out=out, name="graft_tested")).path
             options = ("--force-reinstall", "--no-deps", thin)
             added = [Layer(identity(thin), lambda target: install(target, *options, what=thin.name))]
         with beside_stock(layout, purpose, base, added) as (python, variables):

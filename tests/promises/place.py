@@ -18,7 +18,8 @@ from zipfile import ZipFile
 
 from graft.core.environments import ENVIRONMENTS
 from graft.core.layout import REPOSITORY
-from graft.options import OF_MAKE, OPTIONS, SHARED
+from graft.given import OF_MAKE
+from graft.options import NAMES, SHARED
 from helpers import DERIVED, OBJECTS, interruptible, of_the_base_wheel, program, share_builds, write
 
 # The steps of a build.
@@ -27,7 +28,7 @@ STEPS = ("fetch the base wheel", "unpack it", "generate", "compile and link", "c
 # Variables that a user's shell does not set.
 _LEFT_OUT = ("MAKE", "MFLAGS", "PYTEST", "PYTHON", "GRAFT_", "LC_", "LANG", "TZ")
 # The variables passed to the make that runs these tests may be in the environment.
-_OF_THE_MAKEFILE = {*OF_MAKE, *(option.word for option in OPTIONS.values())} - set(SHARED)
+_OF_THE_MAKEFILE = {*OF_MAKE, *(name.word for name in NAMES)} - set(SHARED)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a release lacks is found in its source tree, without building it: `make check-source ARGS=--syntax`."""
+"""What a release lacks is found in its source tree, without building it: `make check ARGS="--source --syntax"`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_name_that_only_newer_releases_have_is_reported_with_its_line(tmp_path: 
     source = kernel("soft_clip", "const Tensor& self", "return self.tanh();")
     files = {"native_functions.yaml": FUNCTIONS, "SoftClip.cpp": source}
     write(tmp_path, {**files, "cpu/SoftClipKernel.cpp": KERNEL, "cpu/SoftClip.h": HEADER})
-    command = [sys.executable, "-m", "graft", "check-source", "--pin", OLDEST, "--native", tmp_path, "--syntax"]
+    command = [sys.executable, "-m", "graft", "check", "--source", "--pin", OLDEST, "--native", tmp_path, "--syntax"]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False)
     if "fetch the sources: failed" in done.stderr:

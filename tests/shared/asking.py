@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from graft.options import OPTIONS, Request, request_of
+from graft.given import request_of
+from graft.options import Request
 
 
 def asked(**values: Any) -> Request:
     """Return a request with these values, and the defaults of all other options."""
-    return replace(request_of({name: option.default for name, option in OPTIONS.items()}, {}), **values)
+    return replace(request_of({}), **values)

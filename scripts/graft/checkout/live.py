@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..core.console import WARNING, say
 from ..core.errors import GraftError, UsageError
-from ..options import Request
+from ..options import ALLOW, Request
 
 
 class RefusedOperatorsError(GraftError):
@@ -49,17 +49,17 @@ class Live:
             say(f"  (in {self.tree}, `python -m`, `python -c` and pytest import the torch/ that is there)")
 
     def finish(self) -> None:
-        """Raise ``RefusedOperatorsError`` if operators were left out; with KEEP_GOING, only warn."""
-        if self.refused and not self.request.keep_going:
+        """Raise ``RefusedOperatorsError`` if operators were left out; with GAPS=allow, only warn."""
+        if self.refused and self.request.gaps != ALLOW:
             raise _refusal(self.refused)
         if self.refused:
             lines = "\n".join(sorted(self.refused.values()))
-            say(f"left out, since KEEP_GOING is set: {', '.join(sorted(self.refused))}\n{lines}", WARNING)
+            say(f"left out, since GAPS=allow is set: {', '.join(sorted(self.refused))}\n{lines}", WARNING)
 
 
 def _refusal(refused: Mapping[str, str]) -> RefusedOperatorsError:
     return RefusedOperatorsError(
         "\n".join(sorted(refused.values())),
         cause="PyTorch's binaries call an operator with the arguments that it had when they were built",
-        todo="give the new schema an overload name of its own, or set KEEP_GOING=1; the rest is built",
+        todo="give the new schema an overload name of its own, or set GAPS=allow; the rest is built",
     )

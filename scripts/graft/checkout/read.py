@@ -15,7 +15,7 @@ from ..core.errors import UsageError
 from ..core.files import build_lock, read_json, write_if_changed
 from ..core.layout import HOME, expanded
 from ..fork.tree import count, shortened
-from ..options import Request
+from ..options import ERROR, Request
 from .answer import Answer, Question
 from .base import Base, changed_upstream, find_base
 from .derive import derive
@@ -34,7 +34,7 @@ def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Liv
         is_whole: whether Python files of torch can be replaced as a whole.
 
     Raises:
-        UsageError: SOURCE cannot be read; or, with STRICT, lists what cannot be built.
+        UsageError: SOURCE cannot be read; or, with GAPS=error, lists what cannot be built.
     """
     if not request.source:
         return Live(request)
@@ -51,11 +51,11 @@ def read_checkout(request: Request, site: Path, *, is_whole: bool = True) -> Liv
     with build_lock(folder.parent):
         answer.write(folder)
         _tell(folder.with_name("told.json"), base.said, answer, both)
-    if request.strict and (answer.left or answer.refused):
+    if request.gaps == ERROR and (answer.left or answer.refused):
         lines = [*answer.refused.values(), *(f"{place}: {why}" for place, why in answer.left.items())]
         raise UsageError(
             f"{repository.path} changes what is not built:\n{shortened(sorted(lines), 20)}",
-            todo="leave STRICT out to build the rest",
+            todo="set GAPS=operators to build the rest",
         )
     carried = count(len(answer.carried & versions.changed.keys()), "changed file")
     what = carried if answer.carried else "nothing that changes what is built"

@@ -1,13 +1,24 @@
-"""Find the make that runs Graft, and whether it has the option -C. Not every make passes that in MAKEFLAGS."""
+"""Find the make that runs Graft, whether it has the option -C, which not every make passes in MAKEFLAGS, and what is
+wrong with the variables on its command line.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 # Options of GNU make whose argument is the rest of the word.
 _WITH_ARGUMENT = "fIoWEjlO"
+
+# If one of these is empty, a shell variable was, most likely; the default would be another folder than is meant.
+_NEVER_EMPTY = ("NATIVE", "SOURCE", "OUT", "PYTHON")
+
+# Variables of make, of compilers and of the system.
+_OF_OTHERS = re.compile(
+    r"\w*FLAGS|MAKE\w*|SHELL|CC|CPP|CUDACXX|NVCC|FC|AR|AS|LD|NM|RANLIB|STRIP|CPATH|HOME|PATH|TMPDIR|TZ|LANG"
+)
 
 
 def command_of_make() -> list[str]:
@@ -28,6 +39,30 @@ def command_of_make() -> list[str]:
 def changes_folder(command: Sequence[str]) -> bool:
     """Return whether a command line of make has ``-C folder``, also combined with other options: ``-kC folder``."""
     return any(_has_c(word) for word in command[1:])
+
+
+def mistakes(names: Sequence[str], values: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """Return what is wrong with the variables on make's command line. A name with an underscore, such as PIP_INDEX_URL,
+    may be another program's, if it does not resemble one of ours.
+
+    Args:
+        names: the names on the command line.
+        values: of all variables.
+        known: the names that mean something to Graft.
+    """
+    from difflib import get_close_matches  # late: few builds need it
+
+    found = []
+    for name in names:
+        if name in known:
+            if name in _NEVER_EMPTY and not values.get(name):
+                found.append(f"{name}=: it is empty; leave it out for the default")
+        elif not _OF_OTHERS.fullmatch(name):
+            cutoff = 0.75 if "_" in name else 0.6
+            near = get_close_matches(name.upper().removeprefix("GRAFT_"), known, n=1, cutoff=cutoff)
+            if near or "_" not in name:
+                found.append(f"{name}: no such variable" + "".join(f"; did you mean {each}?" for each in near))
+    return found
 
 
 def _has_c(word: str) -> bool:

@@ -27,19 +27,18 @@ def spelling(names: Mapping[str, tuple[str, str]]) -> Iterator[None]:
 
 def as_typed(text: str) -> str:
     """Return a message in the form in which commands are typed: ``make pin TORCH=2.16.0``, or ``graft pin --torch
-    2.16.0`` where Graft is installed. Messages are written for make; this function alone spells them for others.
+    2.16.0`` where Graft is installed. Messages are written for make; this function alone spells them for others. A word
+    behind a quotation mark or in a path is the user's own, and stays.
     """
     if not SPELLED:
         return text
-    text = (
-        re.sub(r" \(`make \.\.\. ARGS=-v`\)", "", text)
-        .replace("make patch-and-build", "make build")
-        .replace("make new-op", "make new")
-    )
+    text = re.sub(r" \(`make \.\.\. ARGS=-v`\)", "", text)
+    text = text.replace("make patch-and-build", "make build").replace("make new-op", "make new")
     text = text.replace(HELP, "`graft --help` lists the verbs, and `graft VERB --help` the options of one")
     text = text.replace("`make`", "`graft --help`")
     text = re.sub(r"(?<=`)make (?=[a-z])|\bmake (?=[a-z-]+ [A-Z]+=)", "graft ", text)
-    names = re.compile(rf"\b({'|'.join(SPELLED)})\b(=?)")
+    text = re.sub(r"\bARGS=(?:'([^']+)'|(?=-))", r"\1", text)
+    names = re.compile(rf"(?<![\w'\"\u2018/.-])({'|'.join(SPELLED)})\b(=?)")
     text = re.sub(
         r"(?<=graft )[a-z-]+( [A-Z_]+=\S+)+", lambda command: names.sub(partial(_spelled, 0), command[0]), text
     )

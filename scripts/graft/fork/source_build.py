@@ -1,10 +1,9 @@
 """``make patch-and-build BUILD=source``: PyTorch's own build of the whole tree, including the native folder; and
-``make check-source``, the part of it that depends on the native folder, without linking.
+``make check ARGS=--source``, the part of it that depends on the native folder, without linking.
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -49,12 +48,18 @@ def build_source(request: Request) -> Delivered:
     return Delivered(wheel, steps.seconds)
 
 
-def check(request: Request, own: argparse.Namespace) -> None:
-    """Compile what the operators add to the tree, or only parse the folder's sources."""
+def check(request: Request, *, is_syntax: bool, is_optional: bool) -> None:
+    """Compile what the operators add to the tree, or only parse the folder's sources.
+
+    Args:
+        request: the request.
+        is_syntax: whether to parse only.
+        is_optional: whether to skip it, with a message, if packages or sources are missing.
+    """
     try:
-        (check_syntax if own.syntax else check_source)(request)
+        (check_syntax if is_syntax else check_source)(request)
     except MissingError as error:
-        if not own.if_possible:
+        if not is_optional:
             raise
         what = f"whether {request.layout.title} compiles in the source tree of {request.pin}"
         say(f"NOT CHECKED: {what}, since\n{error}")
@@ -68,7 +73,7 @@ def check_source(request: Request) -> None:
         if not build.is_configured:
             raise UsageError(
                 f"{build.tree.path}: its build compiles no single files",
-                todo="set ARGS=--syntax, or build all of it with `make patch-and-build BUILD=source`",
+                todo="use `make check ARGS='--source --syntax'`, or build it all: `make patch-and-build BUILD=source`",
             )
         with steps.step("generate") as line:
             build.ninja(line, GENERATORS)

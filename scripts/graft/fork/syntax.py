@@ -1,4 +1,4 @@
-"""``make check-source ARGS=--syntax``: check that the folder's sources are valid C++ in a source tree, without
+"""``make check ARGS="--source --syntax"``: check that the folder's sources are valid C++ in a source tree, without
 configuring or building it.
 """
 

@@ -29,9 +29,10 @@ from ..cpp.includes import looked_for
 from ..deliver.built import load_built
 from ..deliver.shipped.edited import COMMAND, STATE, locked, state_of
 from ..deliver.thin import requirement, write_wheel
+from ..given import given_as, in_environment, request_of
 from ..inputs.native import FOLDERS, load_native
 from ..inputs.packages import carried
-from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb, request_of
+from ..options import AS_VARIABLES, FOUND, INSTALLED, OPTIONS, Request, Verb
 from ..validation import complete, environment_of
 from ..verbs import thin_files
 from .settings import Project, read_project
@@ -39,7 +40,9 @@ from .settings import Project, read_project
 _SHIPPED = Path(__file__).resolve().parent.parent / "deliver/shipped"
 
 # A project says what it builds for; variables like GRAFT_JOBS, or settings of the frontend, say how.
-_VERB = Verb("wheel", "build a project", "", "pin wheel native jobs launcher cuda_archs cuda_home cxx", FOUND)
+_VERB = Verb(
+    "wheel", "build a project", "", "pin wheel native jobs launcher cuda_archs cuda_home cxx", FOUND, has_pins=True
+)
 
 # The settings that a frontend passes, by option: `pip wheel --config-settings jobs=2`.
 ConfigSettings = Mapping[str, Any]
@@ -64,14 +67,13 @@ def build_wheel(folder: Path, out: Path, settings: ConfigSettings) -> Path:
 def _given(settings: ConfigSettings) -> Request:
     """Read the settings of a frontend, and the environment variables. A setting that is repeated is a list."""
     known = [name for name in _VERB.takes.split() if name != "native"]
+    keys = [each.key for name in known for each in OPTIONS[name].names]
     chosen = {name.replace("-", "_"): value for name, value in settings.items()}
-    if unknown := [name for name, known_as in zip(settings, chosen, strict=True) if known_as not in known]:
+    if unknown := [name for name, key in zip(settings, chosen, strict=True) if key not in keys]:
         options = ", ".join(name.replace("_", "-") for name in known)
         raise UsageError(f"--config-settings {unknown[0]}: no such option", todo=f"use one of: {options}")
-    texts = {name: option.given(os.environ) for name, option in OPTIONS.items()}
-    texts |= {name: value if isinstance(value, str) else " ".join(map(str, value)) for name, value in chosen.items()}
-    spelled = {name: option.variable for name, option in OPTIONS.items()}
-    return request_of(texts, spelled | {name: f"--config-settings {name.replace('_', '-')}" for name in chosen})
+    texts = {key: value if isinstance(value, str) else " ".join(map(str, value)) for key, value in chosen.items()}
+    return request_of({**in_environment(), **given_as(texts, lambda name: f"--config-settings {name.flag[2:]}")})
 
 
 def _request(project: Project, settings: ConfigSettings) -> tuple[Request, str, list[TorchVersion]]:
@@ -79,7 +81,7 @@ def _request(project: Project, settings: ConfigSettings) -> tuple[Request, str, 
     own version, which is also the default.
     """
     request = replace(_given(settings), native=project.natives)
-    named = (request.pin,) if request.pin else project.torches
+    named = request.pins or project.torches
     if request.wheel:
         named = (in_name_of(request.wheel)[0],)
     # pip's isolated builds, too, find the torch of the environment that pip installs into.
@@ -90,8 +92,8 @@ def _request(project: Project, settings: ConfigSettings) -> tuple[Request, str, 
         versions = [TorchVersion(INSTALLED)]
     if there and INSTALLED not in versions:
         say(f"this builds for torch {', '.join(versions)}; the installed torch is {there}")
-    request = complete(_VERB, replace(request, pin=versions[0] if versions else TorchVersion("")), Namespace())
-    return request, project.package, versions or [request.pin]
+    request = complete(_VERB, replace(request, pin=TorchVersion(" ".join(versions))), Namespace())
+    return request, project.package, list(request.pins)
 
 
 def build_editable(folder: Path, out: Path, settings: ConfigSettings) -> Path:

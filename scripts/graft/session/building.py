@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,9 +19,10 @@ from ..core.layout import LOADED, LOADED_SANITIZED, Layout
 from ..cpp.tokens import without_comments
 from ..deliver.built import builds_of, unchanged
 from ..deliveries import Loaded, run
+from ..given import given_as, in_environment, request_of
 from ..inputs.native import load_native
 from ..inputs.snapshot import Snapshot, take_snapshot
-from ..options import INSTALLED, OPTIONS, Request, request_of
+from ..options import INSTALLED, Request
 from .running import environment_of, is_sanitized
 
 # Registrations that cannot be repeated, so that an edited source could not be loaded: why, and what to do instead.
@@ -63,11 +63,9 @@ class Wanted:
     @property
     def request(self) -> Request:
         """The request of a command line with the same environment variables, completed with these fields."""
-        given = {each.name: each.given(os.environ) for each in OPTIONS.values()}
-        given |= {"pin": INSTALLED, "native": f"'{self.folder}'"}
-        given["jobs"] = os.environ.get("MAX_JOBS") or given["jobs"]
-        given["cuda_archs"] = given["cuda_archs"] or self.architectures
-        return request_of(given, {each.name: each.word for each in OPTIONS.values()})
+        chosen = {"pin": INSTALLED, "native": f"'{self.folder}'"}
+        default = {"cuda_archs": self.architectures}
+        return request_of({**given_as(default), **in_environment(), **given_as(chosen)})
 
     @property
     def delivery(self) -> Loaded:
