@@ -7,6 +7,7 @@ import hashlib
 import os
 import pickle
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,12 +19,13 @@ from ..core.files import files_below, lay_out_files, sha256_of_file
 from ..core.layout import PACKAGE, SEARCHED, SOURCES, Layout
 from .accepted import require_accepted, require_flags
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
-from .native import INCLUDE, OVERLAY, SAMPLES, YAML, NativeFolders, load_natives, require_native, together
+from .native import FUNCTIONS, INCLUDE, OVERLAY, SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .packages import carried
 from .patches import Patch, load_series, pin_files
 from .pin import Pin, pin_of, unpinned_sha256
 from .registered import registrations
 from .settings import Extension, Settings
+from .spelling import name_of
 from .toolchain import Toolchain, find_toolchain
 
 # Python packages that affect a wheel's bytes: auditwheel's policies determine the platform tag.
@@ -32,6 +34,9 @@ _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
 # The beginnings of the names of licenses among the inputs, and of files of packages that are delivered beside torch.
 _LICENSES = "licenses/"
 _PACKAGES = "packages/"
+
+# The name, among the inputs, of the entries of operators that are defined elsewhere.
+_DECLARED = f"declared/{FUNCTIONS}"
 
 # The suffixes of the builder's own files. Editors and version control write other files beside them.
 _OWN = (".cmake", ".py", ".cpp", ".h", ".hpp", ".in", ".ini", ".yaml")
@@ -55,6 +60,8 @@ class Snapshot:
         carried: the user's files of the packages that are delivered beside torch, by path below site-packages.
         left_out: the parts of native folders that are for other releases of PyTorch.
         whole: the hashes of the user's files that are wholly or partly for other releases, by number of the folder.
+        declared: entries of native_functions.yaml for the operators that texts of the folders name, but that are
+            defined elsewhere, by operator.
     """
 
     work: Path
@@ -70,6 +77,7 @@ class Snapshot:
     carried: Mapping[str, Path] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     whole: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    declared: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def packages(self) -> dict[str, bytes]:
@@ -126,7 +134,7 @@ class Snapshot:
     @cached_property
     def natives(self) -> NativeFolders:
         """The native folders, with the copies that ``lay_out`` writes in place of the user's files."""
-        return together(
+        copies = (
             replace(
                 folder,
                 paths={name: self._paths[_key(number, name)] for name in folder.paths},
@@ -135,6 +143,7 @@ class Snapshot:
             )
             for number, folder in enumerate(self.read.folders)
         )
+        return replace(together(copies), declared=self._paths.get(_DECLARED))
 
     @cached_property
     def _paths(self) -> dict[str, Path]:
@@ -151,7 +160,7 @@ class Snapshot:
             for key in (*keys, *(_key(number, each, OVERLAY) for each in folder.overlay)):
                 is_compiled = key in code and compiled.setdefault(code[key], self.files[key]) == self.files[key]
                 paths[key] = code[key] if is_compiled else self.work / "snapshot" / key
-        return paths
+        return paths | ({_DECLARED: self.work / "snapshot" / _DECLARED} if self.declared else {})
 
     def lay_out(self) -> NativeFolders:
         """Write the files of the native folders. Unchanged files keep their modification times."""
@@ -209,6 +218,8 @@ def take_snapshot(layout: Layout) -> Snapshot:
         for key, path in folder.overlay.items()
     }
     files |= _without_functions(natives)
+    declared = _named(layout.declared, natives, files.values())
+    files |= {_DECLARED: "".join(declared.values()).encode()} if declared else {}
     hashes = _hashes_of_others(whole, files)
     series = load_series(layout.patches)
     of_pin = {path: path.read_bytes() for path in pin_files(layout.patches)}
@@ -254,7 +265,17 @@ def take_snapshot(layout: Layout) -> Snapshot:
         carried=beside,
         left_out=tuple(left_out),
         whole=hashes,
+        declared=declared,
     )
+
+
+def _named(declared: Mapping[str, str], natives: NativeFolders, texts: Iterable[bytes]) -> dict[str, str]:
+    """Return the declared operators that a text names. An operator that a folder defines is not declared."""
+    if not declared:
+        return {}
+    own = {name_of(each.operator) for each in natives.entries(FUNCTIONS)}
+    words = {word.decode() for text in texts for word in re.findall(rb"[A-Za-z_]\w*", text)}
+    return {each: text for each, text in declared.items() if name_of(each) in words - own}
 
 
 def _heads(texts: Iterable[str]) -> list[str]:

@@ -69,11 +69,6 @@ def explain_gone(new: Mapping[str, str], reasons: dict[str, str]) -> None:
     reasons.update(new)
 
 
-def functions(note: Mapping[str, Any]) -> set[str]:
-    """Return the names of the operators of a load, without namespace and overload."""
-    return {name.partition("::")[2].partition(".")[0] for name in note["operators"]}
-
-
 def _reason_in(reasons: Mapping[str, str]) -> Callable[[str], str]:
     return lambda name: reasons.get(name, "")
 
