@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..core.console import WARNING, Listener, heard_by, say
+from ..core.console import WARNING, Listener, heard_by, retold, say
 from ..core.errors import GraftError, UsageError
 from ..core.extra_flags import ExtraFlags, extra_flags
 from ..core.layout import expanded
@@ -25,10 +25,11 @@ from .building import Wanted, find, operators_in, wanted
 from .call_guards import in_terms_of_graft, outside, uncompiled
 from .contents import folder_with, require_name
 from .progress import Line, ipython
-from .records import Record, contents_of, hashes_of, record_of, sources_of
+from .records import Record, contents_of, hashes_of, record_of, save, sources_of
 
 if TYPE_CHECKING:
     from ..inputs.snapshot import Snapshot
+    from .cell import Written
     from .inline import Texts
 
 _LOGGER = logging.getLogger("graft")
@@ -41,9 +42,8 @@ class Operators:
     them at its end.
     """
 
-    def __init__(self, name: str, texts: Texts | None = None) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._texts = texts
 
     def __getattr__(self, name: str) -> Any:
         import torch
@@ -88,9 +88,7 @@ class Operators:
         Raises:
             UsageError: the folder has other files, or the operators were loaded from a folder.
         """
-        if self._texts is None:
-            raise UsageError(f"{self._name}: it was loaded from a folder", todo="copy that")
-        return self._texts.save(os.fspath(folder))
+        return save(self._name, folder)
 
 
 @uncompiled
@@ -199,20 +197,28 @@ def load_texts(
     flags: Flags,
     build_directory: str | os.PathLike[str] | None = None,
     *,
-    is_cell: bool = False,
+    cell: Written | None = None,
 ) -> Operators:
-    """Load texts. The other arguments are those of ``load_inline``; ``is_cell`` tells whether they are a cell."""
+    """Load texts. Messages name places in them, or in the ``cell`` that they were made from. The other arguments are
+    those of ``load_inline``.
+    """
+    from .text_messages import TextMessages
+
+    told = TextMessages(texts, cell)
     cflags, cuda_cflags, include_paths = flags
     extra = extra_flags([*texts.cflags, *(cflags or ())], [*texts.cflags, *(cuda_cflags or ())], include_paths)
     chosen = require_name(name or texts.name)
-    with _system_errors():
-        if build_directory:
-            folder = expanded(os.fspath(build_directory))
-            texts.write(folder)
-        else:
-            folder = folder_with(chosen, {path: text.encode() for path, text in texts.files().items()})
-    what = wanted(folder, chosen, extra, loads.declared(chosen), "" if build_directory else _owner(chosen))
-    return _load(what, verbose, _may_build(build), texts=texts, is_cell=is_cell)
+    try:
+        with _system_errors(), retold(told.of):
+            if build_directory:
+                folder = expanded(os.fspath(build_directory))
+                texts.write(folder)
+            else:
+                folder = folder_with(chosen, {path: text.encode() for path, text in texts.files().items()})
+            what = wanted(folder, chosen, extra, loads.declared(chosen), "" if build_directory else _owner(chosen))
+            return _load(what, verbose, _may_build(build), texts=texts, is_cell=cell is not None)
+    except GraftError as error:
+        raise told.retold(error) from None
 
 
 @uncompiled
@@ -294,7 +300,7 @@ def _load(
             lambda snapshot: loads.taken_from(what.name, operators_in(snapshot.read), is_cell=is_cell),
         )
         with _heard(verbose, _LOGGER.log):
-            loads.use(what.name, built, what.folder, is_cell=is_cell)
+            loads.use(what.name, built, what.folder, is_cell=is_cell, given=texts)
             if may_build:
                 _build_outdated(verbose)
             if watch is not None:
@@ -303,7 +309,7 @@ def _load(
                 watching.start(what)
                 _swap_before_cells()
             watching.swap(but=what.name)
-    return Operators(what.name, texts)
+    return Operators(what.name)
 
 
 def _build_outdated(verbose: bool) -> None:
@@ -312,7 +318,7 @@ def _build_outdated(verbose: bool) -> None:
         flags = ExtraFlags.from_settings(load.note["flags"])
         what = wanted(load.folder, load.name, flags, loads.declared(load.name), load.note["owner"])
         try:
-            loads.use(load.name, _built(what, verbose), load.folder, is_cell=load.is_cell)
+            loads.use(load.name, _built(what, verbose), load.folder, is_cell=load.is_cell, given=load.given)
         except GraftError as error:
             reason = str(error).splitlines()[0]
             say(f"{load.name}: it calls an operator that has another schema now, and does not build: {reason}", WARNING)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.console import INFO, Listener, heard_by
-from ..core.errors import GraftError, UsageError
+from ..core.errors import UsageError
 from . import api, loads
 from .call_guards import uncompiled
 from .cell import Cell
@@ -61,18 +61,13 @@ def load(
     build: bool | None = None,
     flags: api.Flags = (None, None, None),
 ) -> api.Operators:
-    """Load a cell. Pass messages to ``listener``, rewritten to name places in the cell."""
-    from .cell_messages import CellMessages
+    """Load a cell. Pass messages to ``listener``."""
     from .inline import Texts  # slow to import
 
     texts = Texts(cell.functions, cell.derivatives, cpp=cell.cpp)
-    told = CellMessages(cell, texts)
-    try:
-        # The listener is global. The lock keeps messages of other threads' loads from it.
-        with loads.state().lock, heard_by(lambda level, text: listener(level, told.of(text))):
-            return api.load_texts(texts, name, True, build, flags, is_cell=True)
-    except GraftError as error:
-        raise told.retold(error) from None
+    # The listener is global. The lock keeps messages of other threads' loads from it.
+    with loads.state().lock, heard_by(listener):
+        return api.load_texts(texts, name, True, build, flags, cell=cell.written)
 
 
 def _print(level: int, text: str) -> None:

@@ -48,6 +48,7 @@ class Load:
         texts: its texts that extend modules of torch.
         is_cell: whether it is a cell of a notebook. Later cells may take its operators over.
         taken: the operators that later cells have taken over.
+        given: the texts that it was loaded from; None if that was a folder.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Load:
     texts: Texts | None = None
     is_cell: bool = False
     taken: frozenset[str] = frozenset()
+    given: Any = None
 
     @property
     def operators(self) -> list[str]:
@@ -113,7 +115,7 @@ def _after_fork() -> None:
     now.lock, now.watches = threading.RLock(), {}
 
 
-def use(name: str, built: Path, folder: Path | None = None, *, is_cell: bool = False) -> None:
+def use(name: str, built: Path, folder: Path | None = None, *, is_cell: bool = False, given: Any = None) -> None:
     """Load the build in ``built`` as ``name``, in place of an earlier load. If that fails, the process stays as it was.
 
     Args:
@@ -121,18 +123,20 @@ def use(name: str, built: Path, folder: Path | None = None, *, is_cell: bool = F
         built: the folder of the build.
         folder: the native folder; by default the one that the note names.
         is_cell: whether it is a cell, which may take operators over from other cells.
+        given: the texts that it was built from; None for a folder.
     """
     now = state()
     with now.lock:
         old = now.loads.get(name)
         if old and old.built == built and not old.taken:
+            old.given = given
             return
         note = json.loads((built / "note.json").read_text(encoding="utf-8"))
         taken = taken_from(name, note["operators"], is_cell=is_cell)
         _require_ours(note["operators"])
         library = _shared(now, built)
         path = folder or Path(*note["folders"])
-        new = Load(name, path, built, note, _library(now, library, built), is_cell=is_cell)
+        new = Load(name, path, built, note, _library(now, library, built), is_cell=is_cell, given=given)
         _exchange_all(now, library, old, new, taken)
 
 
@@ -357,10 +361,10 @@ def _restart(now: State, library: Loads, name: str, after: Mapping[str, Load], b
     library.bind(name, new.library if new else None, torch._C, new.taken if new else ())
     now.loads.clear()
     now.loads.update(after)
-    names.merge(now.lists, [each.built for each in now.loads.values()])
+    names.merge(now.lists, [(each.built, each.taken) for each in now.loads.values()])
     _note_for_torch(now)
     if new:
-        names.publish_names(new.note, new.built, bound)
+        names.publish_names(new.note, new.built, new.taken, bound)
     how = "edited" if new else "unloaded"
     had = {*map(name_of, old.operators)} if old else ()
     names.remove_names(had, f"the load {name} of graft.load had it, and was {how} since", now.gone)
