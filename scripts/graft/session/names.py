@@ -27,8 +27,8 @@ def lists_without_loads() -> dict[str, Any]:
 
 
 def merge(first: Mapping[str, Any], loads: Iterable[tuple[Path, Collection[str]]]) -> None:
-    """Fill ``torch._added_operators`` with ``first``, then with the lists of each of ``loads``: the folder of its build,
-    and the operators to leave out. The lists stay the same objects: texts that extend modules refer to them.
+    """Fill ``torch._added_operators`` with ``first``, then with the lists of each of ``loads``: the folder of its
+    build, and the operators to leave out. The lists stay the same objects: texts that extend modules refer to them.
     """
     if shared := _added():
         for name, there in vars(shared).items():
@@ -41,8 +41,8 @@ def merge(first: Mapping[str, Any], loads: Iterable[tuple[Path, Collection[str]]
 
 
 def publish_names(note: Mapping[str, Any], built: Path, taken: Collection[str], before: Mapping[Any, Any]) -> None:
-    """Give the functions and named tuples of a load their public names, but for the operators ``taken``. ``before`` is an
-    earlier ``publish.bound``.
+    """Give the functions and named tuples of a load their public names, but for the operators ``taken``. ``before`` is
+    an earlier ``publish.bound``.
     """
     bound = publish.publish(note, _added_by(built, taken), before)
     publish.tell_torchscript({key: value for key, value in bound.items() if before.get(key) is not value})
@@ -87,10 +87,9 @@ def _added_by(built: Path, taken: Collection[str]) -> Any:
     """Return the lists of a build, without the operators ``taken``."""
     added, left_out = publish.module(_ADDED, str(built / "_added_operators.py")), {*map(name_of, taken)}
     for value in [value for name, value in vars(added).items() if left_out and name.isupper()]:
-        for each in [
-            each for each in value if (name_of(each) if "::" in each else each.rpartition(".")[2]) in left_out
-        ]:
-            value.pop(each) if isinstance(value, dict) else value.remove(each)
+        for each in list(value):
+            if (name_of(each) if "::" in each else each.rpartition(".")[2]) in left_out:
+                value.pop(each) if isinstance(value, dict) else value.remove(each)
     return added
 
 
