@@ -8,10 +8,10 @@ import pytest
 import yaml
 from graft.core.errors import BuildError, Finding, GraftError, UsageError
 from graft.session.cell import Cell
-from graft.session.cell_messages import CellMessages
 from graft.session.cells import load_cell
 from graft.session.inline import Texts
 from graft.session.notebook import arguments
+from graft.session.text_messages import TextMessages
 from helpers import beside, refused
 
 CASES = beside(__file__)
@@ -38,8 +38,8 @@ Tensor a();
 FOLDER = "/home/some one/.cache/graft/inline/soft_clip-0a1b2c3d"
 
 
-def told(cell: Cell) -> CellMessages:
-    return CellMessages(cell, Texts(cell.functions, cell.derivatives, cpp=cell.cpp))
+def told(cell: Cell) -> TextMessages:
+    return TextMessages(Texts(cell.functions, cell.derivatives, cpp=cell.cpp), cell.written)
 
 
 @pytest.mark.parametrize(("comments", "formulas"), CASES["formulas"])
@@ -55,7 +55,7 @@ def test_formulas_keep_their_lines_and_columns() -> None:
     lines = cell.derivatives.split("\n")
     assert lines[0] == f"- name: {SCHEMA}"
     for number, text in ((3, "grad"), (4, "+ 0"), (5, "auto_linear")):
-        assert lines[number - 1].index(text) == cell.lines[number - 1].index(text)
+        assert lines[number - 1].index(text) == cell.written.lines[number - 1].index(text)
 
 
 def test_entries_in_a_comment() -> None:
@@ -65,7 +65,7 @@ def test_entries_in_a_comment() -> None:
     assert cell.cpp == ENTRIES
     for text in (cell.functions, cell.derivatives):
         for number, line in enumerate(text.split("\n")):
-            assert line in cell.lines[number]
+            assert line in cell.written.lines[number]
 
 
 def test_schema_with_an_entry_for_its_formulas() -> None:
@@ -94,7 +94,7 @@ def test_what_is_no_cell_is_refused_with_its_line(text: str, schema: str, line: 
 def test_message_of_a_compiler() -> None:
     cell = Cell(KERNEL.replace("self.div", "slf.div"), SCHEMA)
     error = BuildError(
-        f"{FOLDER}/SoftClip.cpp:2:24: error: one\n    2 | namespace at::native {{ {cell.lines[1]}\n"
+        f"{FOLDER}/SoftClip.cpp:2:24: error: one\n    2 | namespace at::native {{ {cell.written.lines[1]}\n"
         f"      | {' ' * 23}^~~~~~\n"
         f"{FOLDER}/SoftClip.cpp:3:10: error: two\n    3 |   return slf.div\n      |          ^~~",
         todo=f"fix {FOLDER}/SoftClip.cpp and build again",
@@ -106,7 +106,7 @@ def test_message_of_a_compiler() -> None:
     )
     retold = told(cell).retold(error)
     assert str(retold) == (
-        f"cell:2:1: error: one\n    2 | {cell.lines[1]}\n      | ^~~~~~\n"
+        f"cell:2:1: error: one\n    2 | {cell.written.lines[1]}\n      | ^~~~~~\n"
         "cell:3:10: error: two\n    3 |   return slf.div\n      |          ^~~\n"
         "  next: fix the cell and build again"
     )

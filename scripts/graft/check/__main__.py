@@ -141,7 +141,7 @@ def main() -> int:
     options = parser.parse_args()
     gc.disable()  # the process ends soon, so nothing needs to be freed
     if not options.unchecked:
-        findings = check(options.natives, BaseOperators(options.base))
+        findings = check(options.natives, BaseOperators(options.base, options.natives.declared))
         print(f"{FOUND}{findings.as_json()}" if options.json else "\n".join(findings.lines()), flush=True)
         if findings.errors:
             return 1

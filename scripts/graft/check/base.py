@@ -10,11 +10,12 @@ from typing import Any
 
 from ..base.callers import demangled, direct_callers
 from ..codegen.base_operators import known_operators, known_tags
+from ..codegen.operators import Operators
 from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
 from ..cpp.functions import Definition
 from ..cpp.includes import INCLUDE, reached
 from ..cpp.sources import read_text
-from ..inputs.entries import fields_of, texts_of_entries
+from ..inputs.entries import fields_of, read_entries, texts_of_entries
 from ..inputs.helpers import HEADER, MANGLED, fixed_functions
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
@@ -28,11 +29,14 @@ class BaseOperators:
 
     Args:
         tree: the unpacked base.
+        declared: a native_functions.yaml with operators that are defined elsewhere. They count as the base's.
     """
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree: Path, declared: Path | None = None) -> None:
         self.tree = tree
         self._functions = texts_of_entries(tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
+        self._functions |= texts_of_entries(declared) if declared else {}
+        self._declared = Operators(tree, (), declared=read_entries(declared)).declared.functions if declared else []
         heads = {name: text.partition("\n")[0] for name, text in self._functions.items()}
         self.schemas: dict[str, str] = {name: head.partition(": ")[2].strip() for name, head in heads.items()}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
@@ -74,7 +78,7 @@ class BaseOperators:
     def _written(self) -> tuple[dict[str, list[NativeFunction]], Kernels]:
         functions, kernels = known_operators(self.tree).written
         by_name: dict[str, list[NativeFunction]] = {}
-        for f in functions:
+        for f in (*functions, *self._declared):
             by_name.setdefault(str(f.func.name.name), []).append(f)
         return by_name, kernels
 
@@ -106,7 +110,7 @@ class BaseOperators:
     @cached_property
     def _schemas(self) -> dict[str, list[FunctionSchema]]:
         found: dict[str, list[FunctionSchema]] = {}
-        for f in known_operators(self.tree).functions:
+        for f in (*known_operators(self.tree).functions, *self._declared):
             found.setdefault(str(f.func.name.name), []).append(f.func)
         return found
 

@@ -20,8 +20,9 @@ DESCRIPTION = "operators.json"
 # The headers in ATen that include one header for each operator, and the suffix in the names of those headers.
 OPERATOR_HEADERS = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
 
-# The unit that replaces kernels and formulas of the base. No operator has such a name.
-REPLACED = "Replaced__"
+# The unit that replaces kernels and formulas of the base, and the one that calls operators which are defined elsewhere.
+# No operator has such a name.
+REPLACED, DECLARED = "Replaced__", "Declared__"
 
 # Printed when the sources are complete, so that compilation can start before the rest is generated.
 SOURCES_ARE_THERE = "sources are there"

@@ -13,16 +13,16 @@ from pathlib import Path
 from ..core.bugs import expected
 from ..core.errors import BuildError
 from ..core.files import build_lock
-from ..inputs.entries import Entry
+from ..inputs.entries import Entry, read_entries
 from ..inputs.helpers import HEADER, Helpers, helpers_of
 from ..inputs.merge import merge_with_base
 from ..inputs.native import DERIVATIVES, FUNCTIONS, NativeFolders, saved_natives
 from ..inputs.sources import registered_in
-from . import DESCRIPTION, NO_CUDA, REPLACED, SOURCES_ARE_THERE, headers, rules, sources
+from . import DECLARED, DESCRIPTION, NO_CUDA, REPLACED, SOURCES_ARE_THERE, headers, rules, sources
 from .bindings import generate_bindings
 from .describe import describe
 from .lists import missing_names
-from .operators import Operators, Replacements
+from .operators import Operators, Replacements, Selection
 from .output import Output
 from .torchgen import extend_modules
 
@@ -89,6 +89,8 @@ def generate(
     generated, wheel = Output(out), headers.WheelOutput(out / "wheel", base)
     operators = load_operators(base, natives, wheel.folder)
     generate_sources(operators, rules.read_policies(natives), generated, wheel, cuda)
+    if operators.declared.functions:
+        generate_declared(operators.declared, generated)
     judge(operators, generated)
     kernels, formulas = (natives.entries(file, replacing=True) for file in (FUNCTIONS, DERIVATIVES))
     helpers = helpers_of(natives)
@@ -127,6 +129,15 @@ def generate_sources(
         headers.generate_unit_headers(selection, unit)
         headers.narrow_headers(selection, unit)
         generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
+
+
+def generate_declared(declared: Selection, generated: Output) -> None:
+    """Generate the unit through which others call the operators that are defined elsewhere."""
+    unit = Output(generated.folder / "units" / DECLARED)
+    sources.generate_calls(declared, unit)
+    sources.write_library(unit)
+    headers.narrow_headers(declared, unit)
+    generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 
 
 def generate_replacements(
@@ -185,7 +196,9 @@ def load_operators(base: Path, natives: NativeFolders, wheel: Path) -> Operators
     """
     merge_with_base(natives, base, wheel)
     extend_modules(missing_names(natives))
-    operators = Operators(base, *(natives.entries(file, replacing=False) for file in (FUNCTIONS, DERIVATIVES)))
+    entries, formulas = (natives.entries(file, replacing=False) for file in (FUNCTIONS, DERIVATIVES))
+    declared = read_entries(natives.declared) if natives.declared else ()
+    operators = Operators(base, entries, formulas, declared)
     faults = [
         f"{f.loc.file}:{f.loc.line}: {f.func.name}: manual_cpp_binding needs a handwritten C++ function in PyTorch's "
         "sources, which a native folder cannot contain. Leave it out; the function is then generated"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias
+
+import yaml
 
 from . import torchgen
 from .bindings import named_returns, new_names
@@ -31,6 +34,7 @@ def describe(new: Selection, replaced: Mapping[str, Sequence[str]] | None = None
     every = [group.signature for by_name in groups.values() for each in by_name.values() for group in each]
     return Description(
         operators=[qualified_name(f) for f in new.functions],
+        entries={qualified_name(f): _entry(f) for f in new.functions},
         overloads=[qualified_name(f) for f in new.functions if (f.namespace, f.func.name.name) in known],
         pointwise=[qualified_name(f) for f in new.functions if needs_symbolic_meta(f)],
         functions={name: stand_in(group) for name, group in full.items()},
@@ -47,6 +51,13 @@ def describe(new: Selection, replaced: Mapping[str, Sequence[str]] | None = None
         annotated=[line for namespace in NAMESPACES if namespace.annotated for line in _annotated(new, namespace)],
         writing=[qualified_name(f) for f in new.functions if is_auto_functionalized(f)],
     )
+
+
+def _entry(f: NativeFunction) -> str:
+    """Return an entry of native_functions.yaml with what callers need to know."""
+    space = "" if f.namespace == "aten" else f"{f.namespace}::"
+    fields = {"func": f"{space}{f.func}", "variants": ", ".join(sorted(each.name for each in f.variants))}
+    return yaml.safe_dump([fields], sort_keys=False, width=sys.maxsize)
 
 
 def _annotated(new: Selection, namespace: Namespace) -> list[str]:

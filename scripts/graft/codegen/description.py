@@ -96,6 +96,7 @@ class Description:
 
     Args:
         operators: their names with namespace and overload.
+        entries: an entry of native_functions.yaml for callers of each operator, by that name.
         overloads: the operators that overload the name of an operator of PyTorch.
         pointwise: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
         functions: a stand-in of the same signature for each new function and method, by its full name.
@@ -111,6 +112,7 @@ class Description:
     """
 
     operators: Sequence[str] = ()
+    entries: Mapping[str, str] = field(default_factory=dict)
     overloads: Sequence[str] = ()
     pointwise: Sequence[str] = ()
     functions: Mapping[str, str] = field(default_factory=dict)

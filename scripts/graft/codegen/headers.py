@@ -67,12 +67,13 @@ def require_additions_only(name: str | Path, base: str, merged: str) -> None:
 
 def generate_operator_headers(operators: Operators, wheel: Output, internal: Output) -> None:
     """Generate the headers for calling or defining the new operators: ``ATen/ops/<name>*.h``, and ``internal`` ones,
-    which are needed to compile generated sources, but not shipped in a wheel.
+    which are needed to compile generated sources, but not shipped in a wheel. Declared operators get headers, too.
     """
     suffixes = ("", "_ops", "_meta", "_native", *(f"_{key.lower()}_dispatch" for key in torchgen.FUNCTIONS_KEYS))
-    wanted = {f"{name}{suffix}.h" for name in operators.new.root_names for suffix in suffixes}
+    added = Selection(operators, [*operators.new.functions, *operators.declared.functions])
+    wanted = {f"{name}{suffix}.h" for name in added.root_names for suffix in suffixes}
     # If the base has operators of the same name, one header declares them all.
-    overloads = Selection(operators, operators.new.overloads)
+    overloads = Selection(operators, added.overloads)
     torchgen.gen_headers(overloads.arguments, wheel, of_operators=wanted.__contains__)
     names = ("FunctionalInverses.h", "ViewMetaClasses.h")
     manager = SelectingFileManager("include/ATen", operators.templates, out=internal, wanted=names.__contains__)
@@ -215,13 +216,12 @@ def generate_fragments(operators: Operators, out: Output) -> None:
         "plumbing": torchgen.ComputeBatchRulePlumbing(),
         "redispatch": torchgen.ComputeRedispatchFunction(),
     }
-    found: dict[str, dict[str, Any]] = {
-        root: {"names": [], **{part: [] for part in parts}} for root in operators.new.root_names
-    }
+    added = [*operators.new.functions, *operators.declared.functions]
+    found: dict[str, dict[str, Any]] = {f.root_name: {"names": [], **{part: [] for part in parts}} for f in added}
     for name, root in sorted(operators.roots_by_name.items()):
         if root in found:
             found[root]["names"].append(name)
-    for f in operators.new.functions:
+    for f in added:
         for part, generate in parts.items():
             if text := generate(f):
                 found[f.root_name][part].append(text)

@@ -53,9 +53,16 @@ class Operators:
         entries: the entries of native_functions.yaml that add operators. They, and what torchgen generates from them,
             are new. If None, all operators are new.
         formulas: the entries of derivatives.yaml that add formulas.
+        declared: the entries of operators that are defined elsewhere. The new ones may call them.
     """
 
-    def __init__(self, base: Path, entries: Sequence[Entry] | None = None, formulas: Sequence[Entry] = ()) -> None:
+    def __init__(
+        self,
+        base: Path,
+        entries: Sequence[Entry] | None = None,
+        formulas: Sequence[Entry] = (),
+        declared: Sequence[Entry] = (),
+    ) -> None:
         self.packaged = base / "torchgen/packaged"
         self.templates = self.packaged / "ATen/templates"
         self.autograd_templates = str(self.packaged / "autograd/templates")
@@ -63,14 +70,17 @@ class Operators:
         self._formulas = formulas
         self._known = known_operators(base)
         self.functions, kernels = self._known.functions, self._known.kernels
-        if entries:
-            self.functions, kernels = self._with(entries)
+        if entries or declared:
+            self.functions, kernels = self._with([*declared, *(entries or ())])
         self.backend_indices = torchgen.backend_indices(kernels)
         self.grouped: list[Grouped] = list(torchgen.get_grouped_native_functions(self.functions))
         by_view = torchgen.get_grouped_by_view_native_functions(self.functions)
         self.view_groups = [group for group in by_view if isinstance(group, NativeFunctionsViewGroup)]
         theirs = set() if entries is None else {f.func.name for f in self._known.functions}
         self.every = Selection(self, self.functions)
+        files = {str(entry.file) for entry in declared}
+        self.declared = Selection(self, [f for f in self.functions if f.loc.file in files])
+        theirs |= {f.func.name for f in self.declared.functions}
         self.new = Selection(self, [f for f in self.functions if f.func.name not in theirs])
 
     def _with(self, entries: Sequence[Entry]) -> tuple[list[NativeFunction], Kernels]:

@@ -80,6 +80,21 @@ def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
     write_library(out, _SWITCHED)
 
 
+def generate_calls(declared: Selection, out: Output) -> None:
+    """Generate the dispatcher entry points of operators that are defined elsewhere.
+
+    They look the operator up at each call: it may be defined again, or with another schema, which is an error.
+    """
+
+    def is_source(name: str) -> bool:
+        return name.startswith("Operators")
+
+    manager = SelectingFileManager("ATen", declared.whole.templates, out=out, wanted=is_source)
+    torchgen.gen_source_files(declared.arguments, manager, keys=KEYS_BUT_CUDA)
+    for name in list(out.names):
+        out.write(name, re.sub(r"\bstatic (?=auto op = create_)", "", out.read(name)))
+
+
 # Kernels that replace the base's are registered so that they can be switched off and on.
 _SWITCHED = '#include "graft_replaced.h"\n'
 

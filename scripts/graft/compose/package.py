@@ -137,6 +137,8 @@ def compose_loaded(
         "settings": [text for folder in snapshot.read.folders for text in folder.settings.stamp],
         "libraries": snapshot.libraries.digest,
         "owner": owner,
+        "entries": made.description.entries,
+        "calls": snapshot.declared,
     }
     files = {**extended.texts, "note.json": json.dumps(note, indent=1)}
     composed = {path: text.encode("utf-8") for path, text in files.items()}

@@ -17,6 +17,7 @@ DEBUG, INFO, WARNING = 10, 20, 30
 # Receives the lines of a build instead of the terminal, each with its level. A process runs one build at a time.
 Listener = Callable[[int, str], object]
 _listener: Listener | None = None
+_retell: Callable[[str], str] = str
 
 
 @contextmanager
@@ -28,6 +29,17 @@ def heard_by(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _listener = before
+
+
+@contextmanager
+def retold(by: Callable[[str], str]) -> Iterator[None]:
+    """While the body runs, rewrite each line by a function."""
+    global _retell
+    before, _retell = _retell, by
+    try:
+        yield
+    finally:
+        _retell = before
 
 
 @dataclass
@@ -115,9 +127,9 @@ class StepLine:
     def say(self, text: str) -> None:
         """Print a line of information above this one."""
         if _listener is not None:
-            _listener(INFO, text)
+            _listener(INFO, _retell(text))
         else:
-            print(f"{self._start}{text}", file=sys.stderr, flush=True)
+            print(f"{self._start}{_retell(text)}", file=sys.stderr, flush=True)
 
     def end(self, text: str) -> None:
         """Finish the line with ``text``."""
@@ -126,12 +138,12 @@ class StepLine:
 
 def say(text: str, level: int = INFO) -> None:
     """Print one line in one write: another thread may print progress. Only listeners get levels below ``INFO``."""
+    text = _retell(as_typed(text))
     if _listener is not None:
-        _listener(level, as_typed(text))
-    if _listener is not None or level < INFO:
-        return
-    sys.stderr.write(f"{as_typed(text)}\n")
-    sys.stderr.flush()
+        _listener(level, text)
+    elif level >= INFO:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:

@@ -62,6 +62,10 @@ class GraftError(Exception):
             lines.append(f"  next: {self.todo}")
         return "\n".join(lines)
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that a notebook shows: no traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class BuildError(GraftError):
     """The build failed: a check, torchgen, the compiler or the linker reports an error, or the wheel cannot be written.

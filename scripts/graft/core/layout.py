@@ -8,7 +8,8 @@ import hashlib
 import os
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .architecture import machine_of
@@ -142,6 +143,7 @@ class Layout:
         cxx: the C++ compiler.
         extra: the user's additional compiler flags.
         owner: identifies the builds that share a work folder; empty if the paths of the native folders identify them.
+        declared: entries of native_functions.yaml for operators that are defined elsewhere, by operator.
     """
 
     pin: TorchVersion
@@ -156,6 +158,7 @@ class Layout:
     cxx: str = "g++"
     extra: ExtraFlags = NO_EXTRA
     owner: str = ""
+    declared: Mapping[str, str] = field(default_factory=dict)
 
     def sanitized(self) -> Layout:
         """Return the layout of the same build with sanitizers. It shares only the base."""

@@ -298,7 +298,7 @@ def split_entries(text: str) -> dict[str, str]:
 
 def operator_of(text: str) -> str:
     """Return the operator of the entry with this text."""
-    return text.partition(": ")[2].partition("(")[0].strip()
+    return text.partition(": ")[2].partition("(")[0].strip(" '\"")
 
 
 def lines_of_operators(path: Path) -> dict[str, int]:

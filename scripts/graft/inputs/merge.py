@@ -21,13 +21,16 @@ MARK = "\n# Added by Graft, from the native folder that this torch is built with
 
 
 def merge_with_base(natives: NativeFolders, tree: Path, target: Path) -> dict[Path, str]:
-    """Return the text of both YAML files: the base's in ``tree``, followed by the lists of ``natives``. Write both
+    """Return the text of both YAML files: the base's in ``tree``, followed by the declared operators, if there are any,
+    and by the lists of ``natives``. Write both
     files below ``target``, at their paths in a wheel; unchanged files keep their modification times.
     """
     merged = {}
     for file, folder in PACKAGED.items():
         name = f"{folder}/{file}"
         added = "\n".join(text for native in natives.folders if (text := added_list(native, file)))
+        if natives.declared and file == FUNCTIONS:
+            added = f"{natives.declared.read_text(encoding='utf-8')}\n{added}"
         base = (tree / name).read_text(encoding="utf-8")
         merged[file] = f"{base}{MARK}{added}" if added else base
         write_if_changed(target / name, merged[file])

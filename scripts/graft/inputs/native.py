@@ -253,9 +253,12 @@ class NativeFolders(NativeFiles):
 
     Args:
         folders: the folders, in the user's order.
+        declared: a native_functions.yaml with the operators that code here calls, but that are defined elsewhere; None
+            if there are none.
     """
 
     folders: tuple[NativeFolder, ...]
+    declared: Path | None = None
 
     @property
     def title(self) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import pickle
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,11 +22,12 @@ from ..cpp.sources import without_functions
 from .accepted import require_accepted, require_flags
 from .helpers import heads
 from .libraries import NO_LIBRARIES, LinkedLibraries, linked_libraries
-from .native import INCLUDE, OVERLAY, SAMPLES, YAML, NativeFolders, load_natives, require_native, together
+from .native import FUNCTIONS, INCLUDE, OVERLAY, SAMPLES, YAML, NativeFolders, load_natives, require_native, together
 from .packages import carried
 from .patches import Patch, load_series, pin_files
 from .pin import Pin, pin_of, unpinned_sha256
 from .settings import Extension, Settings
+from .spelling import name_of
 from .toolchain import Toolchain, find_toolchain
 
 # Python packages that affect a wheel's bytes: auditwheel's policies determine the platform tag.
@@ -34,6 +36,9 @@ _LIBRARIES = ("auditwheel", "pyelftools", "pyyaml", "packaging")
 # The beginnings of the names of licenses among the inputs, and of files of packages that are delivered beside torch.
 _LICENSES = "licenses/"
 _PACKAGES = "packages/"
+
+# The name, among the inputs, of the entries of operators that are defined elsewhere.
+_DECLARED = f"declared/{FUNCTIONS}"
 
 # The suffixes of the builder's own files. Editors and version control write other files beside them.
 _OWN = (".cmake", ".py", ".cpp", ".h", ".hpp", ".in", ".ini", ".yaml")
@@ -57,6 +62,8 @@ class Snapshot:
         carried: the user's files of the packages that are delivered beside torch, by path below site-packages.
         left_out: the parts of native folders that are for other releases of PyTorch.
         whole: the hashes of the user's files that are wholly or partly for other releases, by number of the folder.
+        declared: entries of native_functions.yaml for the operators that texts of the folders name, but that are
+            defined elsewhere, by operator.
     """
 
     work: Path
@@ -72,6 +79,7 @@ class Snapshot:
     carried: Mapping[str, Path] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     whole: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    declared: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def packages(self) -> dict[str, bytes]:
@@ -128,7 +136,7 @@ class Snapshot:
     @cached_property
     def natives(self) -> NativeFolders:
         """The native folders, with the copies that ``lay_out`` writes in place of the user's files."""
-        return together(
+        copies = (
             replace(
                 folder,
                 paths={name: self._paths[_key(number, name)] for name in folder.paths},
@@ -137,6 +145,7 @@ class Snapshot:
             )
             for number, folder in enumerate(self.read.folders)
         )
+        return replace(together(copies), declared=self._paths.get(_DECLARED))
 
     @cached_property
     def _paths(self) -> dict[str, Path]:
@@ -153,7 +162,7 @@ class Snapshot:
             for key in (*keys, *(_key(number, each, OVERLAY) for each in folder.overlay)):
                 is_compiled = key in code and compiled.setdefault(code[key], self.files[key]) == self.files[key]
                 paths[key] = code[key] if is_compiled else self.work / "snapshot" / key
-        return paths
+        return paths | ({_DECLARED: self.work / "snapshot" / _DECLARED} if self.declared else {})
 
     def lay_out(self) -> NativeFolders:
         """Write the files of the native folders. Unchanged files keep their modification times."""
@@ -211,6 +220,8 @@ def take_snapshot(layout: Layout) -> Snapshot:
         for key, path in folder.overlay.items()
     }
     files |= _without_functions(natives)
+    declared = _named(layout.declared, natives, files.values())
+    files |= {_DECLARED: "".join(declared.values()).encode()} if declared else {}
     hashes = _hashes_of_others(whole, files)
     series = load_series(layout.patches)
     of_pin = {path: path.read_bytes() for path in pin_files(layout.patches)}
@@ -256,7 +267,17 @@ def take_snapshot(layout: Layout) -> Snapshot:
         carried=beside,
         left_out=tuple(left_out),
         whole=hashes,
+        declared=declared,
     )
+
+
+def _named(declared: Mapping[str, str], natives: NativeFolders, texts: Iterable[bytes]) -> dict[str, str]:
+    """Return the declared operators that a text names. An operator that a folder defines is not declared."""
+    if not declared:
+        return {}
+    own = {name_of(each.operator) for each in natives.entries(FUNCTIONS)}
+    words = {word.decode() for text in texts for word in re.findall(rb"[A-Za-z_]\w*", text)}
+    return {each: text for each, text in declared.items() if name_of(each) in words - own}
 
 
 def _hashes_of_others(natives: NativeFolders, files: Mapping[str, bytes]) -> dict[int, dict[str, str]]:

@@ -53,3 +53,8 @@ def respelled(schema: str) -> str:
     text = _WRITTEN.sub(lambda match: f"({next(letters, 'z')}!)", text)
     text = _SINGLE.sub(r"-> \1", text)
     return re.sub("\0(\\d+)\0", lambda match: quoted[int(match[1])], text)
+
+
+def name_of(operator: str) -> str:
+    """Return the name of an operator without its namespace and its overload."""
+    return operator.rpartition("::")[2].partition(".")[0]

@@ -7,27 +7,29 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..core.console import Listener, heard_by
-from ..core.errors import UsageError
+from ..core.console import WARNING, Listener, heard_by, retold, say
+from ..core.errors import GraftError, UsageError
 from ..core.extra_flags import ExtraFlags, extra_flags
 from ..core.layout import expanded
 from ..core.system_errors import refused
+from ..inputs.spelling import name_of
 from . import loads, watching
 from .builder import VARIABLE, build_elsewhere, required
-from .building import Wanted, find, wanted
+from .building import Wanted, find, operators_in, wanted
 from .call_guards import in_terms_of_graft, outside, uncompiled
 from .contents import folder_with, require_name
-from .names import functions
 from .progress import Line, ipython
-from .records import Record, contents_of, hashes_of, record_of, sources_of
+from .records import Record, contents_of, hashes_of, record_of, save, sources_of
 
 if TYPE_CHECKING:
+    from ..inputs.snapshot import Snapshot
+    from .cell import Written
     from .inline import Texts
 
 _LOGGER = logging.getLogger("graft")
@@ -40,9 +42,8 @@ class Operators:
     them at its end.
     """
 
-    def __init__(self, name: str, texts: Texts | None = None) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._texts = texts
 
     def __getattr__(self, name: str) -> Any:
         import torch
@@ -50,16 +51,16 @@ class Operators:
         load = loads.state().loads.get(self._name)
         if load is None:
             raise AttributeError(f"{name}: the load {self._name} was unloaded")
-        for operator in load.note["operators"]:
-            space, _, rest = operator.partition("::")
-            if rest.partition(".")[0] == name:
+        for operator in load.operators:
+            if name_of(operator) == name:
+                space = operator.partition("::")[0]
                 function = getattr(torch._C._VariableFunctions, name, None) if space == "aten" else None
                 return function or getattr(getattr(torch.ops, space), name)
         raise AttributeError(f"{self._name} has no operator {name}, but {', '.join(dir(self)) or 'none'}")
 
     def __dir__(self) -> list[str]:
         load = loads.state().loads.get(self._name)
-        return sorted(functions(load.note)) if load else []
+        return sorted({*map(name_of, load.operators)}) if load else []
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the sources. Unpickling loads operators that are not loaded; it builds them only if ``GRAFT_BUILD=1``.
@@ -87,9 +88,7 @@ class Operators:
         Raises:
             UsageError: the folder has other files, or the operators were loaded from a folder.
         """
-        if self._texts is None:
-            raise UsageError(f"{self._name}: it was loaded from a folder", todo="copy that")
-        return self._texts.save(os.fspath(folder))
+        return save(self._name, folder)
 
 
 @uncompiled
@@ -182,18 +181,44 @@ def load_inline(
     from .inline import Texts  # slow to import
 
     texts = Texts(functions, derivatives, cpp, cpu, cuda, autocast, headers or {}, python or {}, docs or {})
-    extra = extra_flags(
-        [*texts.cflags, *(extra_cflags or ())], [*texts.cflags, *(extra_cuda_cflags or ())], extra_include_paths
-    )
+    flags = (extra_cflags, extra_cuda_cflags, extra_include_paths)
+    return load_texts(texts, name, verbose, build, flags, build_directory)
+
+
+# The arguments for compilers of the functions above.
+Flags: TypeAlias = tuple[Sequence[str] | None, Sequence[str] | None, Sequence[str | Path] | None]
+
+
+def load_texts(
+    texts: Texts,
+    name: str,
+    verbose: bool,
+    build: bool | None,
+    flags: Flags,
+    build_directory: str | os.PathLike[str] | None = None,
+    *,
+    cell: Written | None = None,
+) -> Operators:
+    """Load texts. Messages name places in them, or in the ``cell`` that they were made from. The other arguments are
+    those of ``load_inline``.
+    """
+    from .text_messages import TextMessages
+
+    told = TextMessages(texts, cell)
+    cflags, cuda_cflags, include_paths = flags
+    extra = extra_flags([*texts.cflags, *(cflags or ())], [*texts.cflags, *(cuda_cflags or ())], include_paths)
     chosen = require_name(name or texts.name)
-    with _system_errors():
-        if build_directory:
-            folder = expanded(os.fspath(build_directory))
-            texts.write(folder)
-        else:
-            folder = folder_with(chosen, {path: text.encode() for path, text in texts.files().items()})
-    what = wanted(folder, chosen, extra, "" if build_directory else _owner(chosen))
-    return _load(what, verbose, _may_build(build), texts=texts)
+    try:
+        with _system_errors(), retold(told.of):
+            if build_directory:
+                folder = expanded(os.fspath(build_directory))
+                texts.write(folder)
+            else:
+                folder = folder_with(chosen, {path: text.encode() for path, text in texts.files().items()})
+            what = wanted(folder, chosen, extra, loads.declared(chosen), "" if build_directory else _owner(chosen))
+            return _load(what, verbose, _may_build(build), texts=texts, is_cell=cell is not None)
+    except GraftError as error:
+        raise told.retold(error) from None
 
 
 @uncompiled
@@ -254,31 +279,60 @@ def loaded() -> dict[str, Record]:
 def _wanted_of(folder: str | os.PathLike[str], name: str, extra: ExtraFlags) -> Wanted:
     """Describe the load of a user's folder. Without ``name``, it has the name of the folder."""
     path = expanded(os.fspath(folder))
-    return wanted(path, require_name(name or re.sub(r"[^\w.-]|^\.", "_", path.name)), extra)
+    chosen = require_name(name or re.sub(r"[^\w.-]|^\.", "_", path.name))
+    return wanted(path, chosen, extra, loads.declared(chosen))
 
 
 def _load(
-    what: Wanted, verbose: bool, may_build: bool, watch: bool | None = None, texts: Texts | None = None
+    what: Wanted,
+    verbose: bool,
+    may_build: bool,
+    watch: bool | None = None,
+    texts: Texts | None = None,
+    *,
+    is_cell: bool = False,
 ) -> Operators:
     with _system_errors(), outside("graft.load"), loads.state().lock:
-        built = _built(what, verbose, may_build)
+        built = _built(
+            what,
+            verbose,
+            may_build,
+            lambda snapshot: loads.taken_from(what.name, operators_in(snapshot.read), is_cell=is_cell),
+        )
         with _heard(verbose, _LOGGER.log):
-            loads.use(what.name, built, what.folder)
+            loads.use(what.name, built, what.folder, is_cell=is_cell, given=texts)
+            if may_build:
+                _build_outdated(verbose)
             if watch is not None:
                 watching.stop(what.name)
             if watch:
                 watching.start(what)
                 _swap_before_cells()
             watching.swap(but=what.name)
-    return Operators(what.name, texts)
+    return Operators(what.name)
 
 
-def _built(what: Wanted, verbose: bool, may_build: bool = True) -> Path:
-    """Return the folder of the build to load. Build it first if something changed."""
+def _build_outdated(verbose: bool) -> None:
+    """Build and load again what calls operators of other loads that have another schema now."""
+    for load in loads.outdated():
+        flags = ExtraFlags.from_settings(load.note["flags"])
+        what = wanted(load.folder, load.name, flags, loads.declared(load.name), load.note["owner"])
+        try:
+            loads.use(load.name, _built(what, verbose), load.folder, is_cell=load.is_cell, given=load.given)
+        except GraftError as error:
+            reason = str(error).splitlines()[0]
+            say(f"{load.name}: it calls an operator that has another schema now, and does not build: {reason}", WARNING)
+
+
+def _built(
+    what: Wanted, verbose: bool, may_build: bool = True, judge: Callable[[Snapshot], object] = lambda _: None
+) -> Path:
+    """Return the folder of the build to load. Build it first if something changed, unless ``judge`` refuses that."""
     with _heard(verbose, log_build):
         found = find(what)
     if isinstance(found, Path):
         return found
+    judge(found)
     if not may_build:
         raise required(what)
     with _shown(what.name) as listener, _heard(verbose, listener):
@@ -302,7 +356,8 @@ def unpickled(name: str, files: Mapping[str, bytes], flags: Sequence[str], owner
     """Load pickled operators, unless the same sources are loaded. Build them only if ``GRAFT_BUILD=1``."""
     there = loads.state().loads.get(name)
     if there is None or contents_of(there.note) != hashes_of(files):
-        what = wanted(folder_with(name, files), name, ExtraFlags.from_settings(flags), owner)
+        folder, extra = folder_with(name, files), ExtraFlags.from_settings(flags)
+        what = wanted(folder, name, extra, loads.declared(name), owner)
         _load(what, False, _may_build(None, by_default=False))
     return Operators(name)
 

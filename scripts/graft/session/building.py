@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from ..cpp.tokens import without_comments
 from ..deliver.built import builds_of, unchanged
 from ..deliveries import Loaded, run
 from ..given import given_as, in_environment, request_of
-from ..inputs.native import load_native
+from ..inputs.native import FUNCTIONS, NativeFolders, load_native
 from ..inputs.snapshot import Snapshot, take_snapshot
 from ..options import INSTALLED, Request
 from .running import environment_of, is_sanitized
@@ -50,6 +50,7 @@ class Wanted:
         environment: the environment of the process.
         kind: ``LOADED`` or ``LOADED_SANITIZED``.
         architectures: the architectures of this machine's GPUs.
+        declared: entries of native_functions.yaml for the operators of other loads, by operator.
     """
 
     folder: Path
@@ -59,6 +60,7 @@ class Wanted:
     environment: Environment
     kind: str
     architectures: str
+    declared: Mapping[str, str]
 
     @property
     def request(self) -> Request:
@@ -76,16 +78,25 @@ class Wanted:
             extra=self.extra,
             kind=self.kind,
             owner=self.owner,
+            declared=self.declared,
         )
         return Loaded(layout, self.environment, self.name)
 
 
-def wanted(folder: Path, name: str, extra: ExtraFlags, owner: str = "") -> Wanted:
+def wanted(folder: Path, name: str, extra: ExtraFlags, declared: Mapping[str, str], owner: str = "") -> Wanted:
     """Describe the load of a native folder into this process."""
     import torch
 
     kind = LOADED_SANITIZED if is_sanitized() else LOADED
-    return Wanted(folder, name, extra, owner, environment_of(torch), kind, _architectures(torch))
+    return Wanted(folder, name, extra, owner, environment_of(torch), kind, _architectures(torch), declared)
+
+
+def operators_in(natives: NativeFolders) -> dict[str, str]:
+    """Map each operator that entries define, with namespace and overload, to the place of its entry."""
+    return {
+        each.operator if "::" in each.operator else f"aten::{each.operator}": f"{each.file}:{each.line}"
+        for each in natives.entries(FUNCTIONS, replacing=False)
+    }
 
 
 def find(what: Wanted) -> Path | Snapshot:

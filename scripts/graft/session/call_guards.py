@@ -12,19 +12,28 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from ..core.errors import UsageError
+from ..core.errors import GraftError, UsageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let Dynamo neither trace ``function`` nor compile what it calls."""
+def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Let Dynamo neither trace ``function`` nor compile what it calls. The traceback of its ``GraftError`` ends at the
+    caller's line.
+    """
 
     @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
         wait_for_imports()
         disable = getattr(sys.modules.get("torch._dynamo"), "disable", lambda function: function)
-        return disable(function)(*arguments, **named)
+        try:
+            result: R = disable(function)(*arguments, **named)
+        except GraftError as error:
+            raise error.with_traceback(None) from None
+        return result
 
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     # Dynamo shows it in its error where graph breaks are not allowed.

@@ -6,6 +6,7 @@ The cell is C++. Its YAML is in its comments, and every text made from it keeps 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NoReturn
@@ -24,7 +25,35 @@ _COMMENT = re.compile(r"[ \t]*(?://.*)?")
 # Words of formulas. A comment with one of them, for an unknown argument, is probably a mistake.
 _OF_FORMULAS = re.compile(r"\b(?:grads?|auto_linear|auto_element_wise|not_implemented|non_differentiable)\b")
 
+# A comment that is an expression of C++, since no two words follow each other.
+_CODE = re.compile(r"[ \t]*//[ \t]*((?!.*(?:\w\s+\w|:\s))[\w\s.,:()<>*+/-]*[\w)])\s*")
+# The name of the first tensor in a schema.
+_TENSOR = re.compile(r"\bTensor\??(?:\([^)]*\))?(?:\[\d*\])? (\w+)")
+
 _SCHEMA = 'write %%graft "my_op(Tensor self) -> Tensor", or entries in a comment that begins with the line /* yaml'
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text as a user wrote it, for messages.
+
+    Args:
+        label: what messages call it: an argument of ``load_inline``, or ``cell``.
+        lines: its lines.
+        schema: the schema, if the text has one instead of entries.
+        line: the number of the line with the schema.
+    """
+
+    label: str
+    lines: Sequence[str]
+    schema: str = ""
+    line: int = 1
+
+    def excerpt(self, line: int, column: int = 0) -> list[str]:
+        """Return a line with its number, and a mark below ``column``, unless it is 0, as g++ shows them."""
+        if not 0 < line <= len(self.lines):
+            return []
+        return [f"{line:>5} | {self.lines[line - 1]}"] + ([f"      | {' ' * (column - 1)}^"] if column else [])
 
 
 @dataclass(frozen=True)
@@ -55,11 +84,11 @@ class Cell:
             self._refuse(self.line, f"there is no kernel for {operator}", "write it, in C++, below this line")
 
     @cached_property
-    def lines(self) -> list[str]:
-        """The lines as messages show them, with that of the magic or the schema."""
+    def written(self) -> Written:
+        """The cell as messages show it, with the line of the magic or the schema."""
         lines = self.text.split("\n")
         lines[self.line - 1] = self.magic or self.schema
-        return lines
+        return Written("cell", lines, self.schema, self.line)
 
     @property
     def functions(self) -> str:
@@ -75,12 +104,6 @@ class Cell:
     def cpp(self) -> str:
         """The C++; empty if there are only comments."""
         return self.text if without_comments(self.text).strip() else ""
-
-    def excerpt(self, line: int, column: int = 0) -> list[str]:
-        """Return a line with its number, and a mark below ``column``, unless it is 0, as g++ shows them."""
-        if not 0 < line <= len(self.lines):
-            return []
-        return [f"{line:>5} | {self.lines[line - 1]}"] + ([f"      | {' ' * (column - 1)}^"] if column else [])
 
     @cached_property
     def _yaml(self) -> dict[str, str]:
@@ -123,6 +146,10 @@ class Cell:
                 made[number] = f"  {_doubled(more[1])}'"
             elif hit and self._is_formula(number, hit):
                 made[number] = f"  {hit[1]}: {_quoted(hit[2].rstrip())}"
+            elif self.schema and not hit and _OF_FORMULAS.search(line) and (code := _CODE.fullmatch(line)):
+                tensor = _TENSOR.search(self.schema)
+                todo = f"write `// {tensor[1] if tensor else 'self'}: {code[1]}`"
+                self._refuse(number, "a formula without the argument that it is for", todo)
         return made
 
     def _is_formula(self, number: int, hit: re.Match[str]) -> bool:
@@ -143,7 +170,7 @@ class Cell:
         return self.text.count("\n", 0, place) + 1
 
     def _refuse(self, number: int, what: str, todo: str) -> NoReturn:
-        raise UsageError("\n".join([f"cell:{number}: {what}", *self.excerpt(number)]), todo=todo)
+        raise UsageError("\n".join([f"cell:{number}: {what}", *self.written.excerpt(number)]), todo=todo)
 
 
 def _entries(lines: list[str]) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.console import INFO, Listener, heard_by
-from ..core.errors import GraftError, UsageError
+from ..core.errors import UsageError
 from . import api, loads
 from .call_guards import uncompiled
 from .cell import Cell
@@ -50,41 +50,24 @@ def load_cell(
             raise UsageError(f"{what}: {type(text).__name__} instead of text", todo="pass the text of a cell")
     read = Cell(cell if cell.startswith("\n") else f"\n{cell}", schema.strip())
     flags = (extra_cflags, extra_cuda_cflags, extra_include_paths)
-    return load(read, name, _print if verbose else api.log_build, build, *flags)
+    return load(read, name, _print if verbose else api.log_build, build, flags)
 
 
+@uncompiled
 def load(
     cell: Cell,
     name: str,
     listener: Listener,
     build: bool | None = None,
-    cflags: Sequence[str] | None = None,
-    cuda_cflags: Sequence[str] | None = None,
-    include_paths: Sequence[str | Path] | None = None,
+    flags: api.Flags = (None, None, None),
 ) -> api.Operators:
-    """Load a cell. Pass messages to ``listener``, rewritten to name places in the cell."""
-    from .cell_messages import CellMessages
+    """Load a cell. Pass messages to ``listener``."""
     from .inline import Texts  # slow to import
 
-    functions, derivatives, cpp = cell.functions, cell.derivatives, cell.cpp
-    told = CellMessages(cell, Texts(functions, derivatives, cpp=cpp))
-    try:
-        # The listener is global. The lock keeps messages of other threads' loads from it.
-        with loads.state().lock, heard_by(lambda level, text: listener(level, told.of(text))):
-            operators: api.Operators = api.load_inline(
-                functions,
-                derivatives=derivatives,
-                cpp=cpp,
-                name=name,
-                verbose=True,
-                build=build,
-                extra_cflags=cflags,
-                extra_cuda_cflags=cuda_cflags,
-                extra_include_paths=include_paths,
-            )
-            return operators
-    except GraftError as error:
-        raise told.retold(error) from None
+    texts = Texts(cell.functions, cell.derivatives, cpp=cell.cpp)
+    # The listener is global. The lock keeps messages of other threads' loads from it.
+    with loads.state().lock, heard_by(listener):
+        return api.load_texts(texts, name, True, build, flags, cell=cell.written)
 
 
 def _print(level: int, text: str) -> None:

@@ -26,10 +26,14 @@ from ..inputs.native import (
 from ..inputs.spelling import is_schema, respelled
 from ..new.choices import camel, entry_of, kernel_of
 from ..new.rendering import rendered
+from .cell import Written
 from .wrapping import as_new_op, ended, in_lines, lacks_namespace
 
 # The header with the includes that new-op writes.
 _INCLUDES = "graft_includes.h"
+
+# The arguments of load_inline, by the file that they become.
+_ARGUMENTS = {str(FUNCTIONS): "functions", str(DERIVATIVES): "derivatives", str(AUTOCAST): "autocast"}
 
 _OPERATOR = re.compile(r"^[ \t]*-[ \t]+(?:func|name):[ \t]*['\"]?([A-Za-z_][\w.]*)[ \t]*\(", re.M)
 
@@ -80,6 +84,16 @@ class Texts:
     def given(self) -> dict[str, str]:
         """The user's files with their original text, by path in the folder."""
         return self._others | self._sources
+
+    @property
+    def written(self) -> dict[str, Written]:
+        """The user's texts, by path in the folder."""
+        labels = {**_ARGUMENTS, **{name: PurePosixPath(name).parent.name or "cpp" for name in self._sources}}
+        found = {name: Written(labels.get(name, name), text.split("\n")) for name, text in self.given.items()}
+        if is_schema(self.functions):
+            schema = self.functions.strip()
+            found[str(FUNCTIONS)] = Written("functions", [schema], schema)
+        return found
 
     def files(self) -> dict[str, str]:
         """Return the files for a build, by path in the folder. The user's lines keep their numbers."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import BuildError, RefusedError, UsageError
+from ..inputs.spelling import name_of
 
 
 class Loads:
@@ -29,7 +31,7 @@ class Loads:
         for name in ("graft_load", "graft_operators", "graft_unload"):
             getattr(self._library, name).restype = ctypes.c_char_p
         self._library.graft_retired.restype = ctypes.c_size_t
-        self._library.graft_bind_load.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.py_object]
+        self._library.graft_bind_load.argtypes = [*[ctypes.c_char_p] * 3, ctypes.py_object]
         self._library.graft_bind_load.restype = ctypes.c_bool
 
     @property
@@ -39,13 +41,15 @@ class Loads:
         """
         return int(self._library.graft_retired())
 
-    def load(self, name: str, library: Path) -> None:
-        """Replace the registrations of the load ``name`` by those of ``library``; all or nothing.
+    def load(self, name: str, library: Path, taken: Iterable[str] = ()) -> None:
+        """Replace the registrations of the load ``name`` by those of ``library``, but for the operators ``taken``; all
+        or nothing.
 
         Raises:
             BuildError: a static initializer threw an exception, or the dispatcher refused something.
         """
-        self._check(self._library.graft_load(name.encode(), str(library).encode()), library)
+        given = (name, str(library), _lines(taken))
+        self._check(self._library.graft_load(*map(str.encode, given)), library)
 
     def operators(self, name: str) -> list[str]:
         """Return the operators of a load, including those that its sources define with ``m.def``."""
@@ -56,9 +60,12 @@ class Loads:
         """Remove the registrations of the load ``name``."""
         self._check(self._library.graft_unload(name.encode()), self.path)
 
-    def bind(self, name: str, library: Path | None, torch_c: Any) -> None:
-        """Replace the Python bindings of the load ``name`` by those of ``library``; None removes them."""
-        self._library.graft_bind_load(name.encode(), str(library or "").encode(), torch_c)
+    def bind(self, name: str, library: Path | None, torch_c: Any, taken: Iterable[str] = ()) -> None:
+        """Replace the Python bindings of the load ``name`` by those of ``library``, but for the operators ``taken``.
+        None removes them.
+        """
+        given = (name, str(library or ""), _lines(map(name_of, taken)))
+        self._library.graft_bind_load(*map(str.encode, given), torch_c)
 
     def document(self, name: str) -> None:
         """Restore torch's docstrings of functions that the load ``name`` replaced, where it has none of its own."""
@@ -79,3 +86,7 @@ class Loads:
                 cause="a static initializer of the sources threw it, or the dispatcher refused what they register",
                 todo="correct the sources; this process has what it had before",
             )
+
+
+def _lines(names: Iterable[str]) -> str:
+    return "".join(f"{each}\n" for each in sorted({*names}))

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.console import WARNING, say
 from ..core.errors import UsageError
 from ..deliver.shipped import publish
+from ..inputs.spelling import name_of
 from . import caches, checkpoints, compiled, names
 from .call_guards import uninterrupted, wait_for_imports
 from .copies import copy_of
@@ -45,6 +46,9 @@ class Load:
         library: its library, or a copy of it.
         definitions: the definitions of its operators, by name.
         texts: its texts that extend modules of torch.
+        is_cell: whether it is a cell of a notebook. Later cells may take its operators over.
+        taken: the operators that later cells have taken over.
+        given: the texts that it was loaded from; None if that was a folder.
     """
 
     name: str
@@ -54,6 +58,19 @@ class Load:
     library: Path
     definitions: dict[str, Definition] = field(default_factory=dict)
     texts: Texts | None = None
+    is_cell: bool = False
+    taken: frozenset[str] = frozenset()
+    given: Any = None
+
+    @property
+    def operators(self) -> list[str]:
+        """The operators that it has now, with namespace and overload."""
+        return [each for each in self.note["operators"] if each not in self.taken]
+
+    @property
+    def entries(self) -> dict[str, str]:
+        """Entries of native_functions.yaml for callers of these operators."""
+        return {each: self.note["entries"][each] for each in self.operators}
 
 
 @dataclass
@@ -98,24 +115,56 @@ def _after_fork() -> None:
     now.lock, now.watches = threading.RLock(), {}
 
 
-def use(name: str, built: Path, folder: Path | None = None) -> None:
-    """Load the build in ``built`` as ``name``, in place of an earlier load. If that fails, the process keeps that load.
+def use(name: str, built: Path, folder: Path | None = None, *, is_cell: bool = False, given: Any = None) -> None:
+    """Load the build in ``built`` as ``name``, in place of an earlier load. If that fails, the process stays as it was.
 
     Args:
         name: the name of the load.
         built: the folder of the build.
         folder: the native folder; by default the one that the note names.
+        is_cell: whether it is a cell, which may take operators over from other cells.
+        given: the texts that it was built from; None for a folder.
     """
     now = state()
     with now.lock:
         old = now.loads.get(name)
-        if old and old.built == built:
+        if old and old.built == built and not old.taken:
+            old.given = given
             return
         note = json.loads((built / "note.json").read_text(encoding="utf-8"))
-        _require_ours(name, note["operators"], now)
+        taken = taken_from(name, note["operators"], is_cell=is_cell)
+        _require_ours(note["operators"])
         library = _shared(now, built)
-        new = Load(name, folder or Path(*note["folders"]), built, note, _library(now, library, built))
-        _exchange(now, library, old, new)
+        path = folder or Path(*note["folders"])
+        new = Load(name, path, built, note, _library(now, library, built), is_cell=is_cell, given=given)
+        _exchange_all(now, library, old, new, taken)
+
+
+def taken_from(name: str, operators: Iterable[str], *, is_cell: bool = False) -> dict[str, set[str]]:
+    """Return the operators that a cell takes over, by the name of the load that has them.
+
+    Args:
+        name: the name of the cell or other load.
+        operators: the operators that it defines. A mapping has the place of each.
+        is_cell: whether it is a cell. Other loads take nothing over.
+
+    Raises:
+        UsageError: another load has one of the operators, and they are not both cells.
+    """
+    found: dict[str, set[str]] = {}
+    of_name = {name_of(each): each for each in operators}
+    for load in state().loads.values():
+        theirs = {each for each in load.operators if name_of(each) in of_name} if load.name != name else set()
+        if theirs and not (is_cell and load.is_cell):
+            operator = of_name[name_of(min(theirs))]
+            place = f"{operators[operator]}: " if isinstance(operators, Mapping) else ""
+            raise UsageError(
+                f"{place}{operator}: the load {load.name}, of {load.folder}, has this operator",
+                todo=f'call graft.unload("{load.name}"), or load yours under that name',
+            )
+        if theirs:
+            found[load.name] = theirs
+    return found
 
 
 def inherit(name: str) -> None:
@@ -126,7 +175,7 @@ def inherit(name: str) -> None:
     """
     every, gone = of_parent(name)
     for each, built in every.items():
-        use(each, built)
+        use(each, built, is_cell=True)  # the last one has an operator, as in the parent
     names.explain_gone(gone, state().gone)
 
 
@@ -145,18 +194,28 @@ def unload(name: str) -> None:
         _exchange(now, now.library, old, None)
 
 
-def _require_ours(name: str, operators: Sequence[str], now: State) -> None:
-    """Check that no other load, and no other package, has one of the operators."""
+def declared(but: str) -> dict[str, str]:
+    """Return entries of native_functions.yaml for the operators of all loads ``but`` one, by operator."""
+    others = (load for load in state().loads.values() if load.name != but)
+    return {operator: text for load in others for operator, text in load.entries.items()}
+
+
+def outdated() -> list[Load]:
+    """Return the loads that were built for other schemas of operators of other loads than these have now."""
+    every = {load.name: declared(load.name) for load in state().loads.values()}
+    return [
+        load
+        for load in state().loads.values()
+        if any(every[load.name].get(operator, text) != text for operator, text in load.note["calls"].items())
+    ]
+
+
+def _require_ours(operators: Iterable[str]) -> None:
+    """Check that no other package has one of the operators."""
     import torch
 
-    others = {op: load.name for load in now.loads.values() if load.name != name for op in load.note["operators"]}
     known = names.of_graft()
     for operator in operators:
-        if operator in others:
-            raise UsageError(
-                f"{operator}: the load {others[operator]} has this operator",
-                todo=f'call graft.unload("{others[operator]}"), or load yours under that name',
-            )
         base, _, overload = operator.partition(".")
         found = None if operator in known else torch._C._jit_get_operation(base)
         if found and overload in (found[1] or ()):
@@ -182,18 +241,45 @@ def _library(now: State, library: Loads, built: Path) -> Path:
     return path
 
 
-def _exchange(now: State, library: Loads, old: Load | None, new: Load | None) -> None:
-    """Replace ``old`` by ``new``: kernels, then bindings, names and texts. If a step fails, restore everything."""
+def _exchange_all(now: State, library: Loads, old: Load | None, new: Load, taken: Mapping[str, Iterable[str]]) -> None:
+    """Replace ``old`` by ``new``, which takes operators over from other loads. If a step fails, restore everything."""
+    before = {name: now.loads[name] for name in taken}
+    try:
+        for name, operators in taken.items():
+            each = before[name]
+            left = replace(
+                each, taken=each.taken | {*operators}, library=_library(now, library, each.built), texts=None
+            )
+            _exchange(now, library, each, left if left.operators else None)
+        _exchange(now, library, old, new, is_last=bool(taken or (old and old.taken)))
+        for name in filter(now.loads.__contains__, taken):  # its code may hold the definitions that it had
+            each = now.loads[name]
+            _exchange(now, library, each, replace(each, library=_library(now, library, each.built)))
+    except BaseException:
+        for each in before.values():
+            _exchange(now, library, now.loads.get(each.name), replace(each, library=_library(now, library, each.built)))
+        raise
+    for name, operators in taken.items():
+        gone = "" if name in now.loads else ", which has no other and is unloaded"
+        say(f"{', '.join(sorted(operators))}: taken over from the cell {name}{gone}", WARNING)
+
+
+def _exchange(now: State, library: Loads, old: Load | None, new: Load | None, *, is_last: bool = False) -> None:
+    """Replace ``old`` by ``new``: kernels, then bindings, names and texts. If a step fails, restore everything.
+
+    ``is_last`` puts it behind all others, as children of this process load them.
+    """
     load = new or old
     assert load is not None
     before = dict(now.loads)
-    after = {name: each for name, each in before.items() if new or name != load.name} | ({new.name: new} if new else {})
+    after = {name: each for name, each in before.items() if name != load.name or (new and not is_last)}
+    after |= {new.name: new} if new else {}
     there = {**_definitions(load.note["operators"]), **(old.definitions if old else {})}
     wait_for_imports()
     with uninterrupted():
         try:
             _switch(now, library, load.name, new, there)
-            if old and new and old.note["generated"] == new.note["generated"]:
+            if old and new and old.note["generated"] == new.note["generated"] and old.taken == new.taken:
                 new.texts = old.texts
                 now.loads[new.name] = new
             else:
@@ -211,7 +297,7 @@ def _exchange(now: State, library: Loads, old: Load | None, new: Load | None) ->
 def _switch(now: State, library: Loads, name: str, load: Load | None, before: Mapping[str, Definition]) -> None:
     """Install the kernels and definitions of ``load``; None removes them. ``before`` has the previous definitions."""
     if load:
-        library.load(name, load.library)
+        library.load(name, load.library, load.taken)
     else:
         library.unload(name)
     operators = library.operators(name) if load else []
@@ -272,18 +358,18 @@ def _restart(now: State, library: Loads, name: str, after: Mapping[str, Load], b
         if each.texts:
             each.texts.end()
     bound = publish.bound(load.note)
-    library.bind(name, new.library if new else None, torch._C)
+    library.bind(name, new.library if new else None, torch._C, new.taken if new else ())
     now.loads.clear()
     now.loads.update(after)
-    names.merge(now.lists, [each.built for each in now.loads.values()])
+    names.merge(now.lists, [(each.built, each.taken) for each in now.loads.values()])
     _note_for_torch(now)
     if new:
-        names.publish_names(new.note, new.built, bound)
+        names.publish_names(new.note, new.built, new.taken, bound)
     how = "edited" if new else "unloaded"
-    had = names.functions(old.note) if old else ()
+    had = {*map(name_of, old.operators)} if old else ()
     names.remove_names(had, f"the load {name} of graft.load had it, and was {how} since", now.gone)
     for each in later:
-        library.bind(each.name, each.library, torch._C)
+        library.bind(each.name, each.library, torch._C, each.taken)
     for each in [*([new] if new else []), *later]:
         each.texts = Texts(each.note, each.built)
         each.texts.begin()

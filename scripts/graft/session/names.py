@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..deliver.shipped import publish
+from ..inputs.spelling import name_of
 from .missing import explain
 
 _ADDED = "torch._added_operators"
@@ -25,9 +26,9 @@ def lists_without_loads() -> dict[str, Any]:
     return {name: _copy(value) for name, value in vars(_added()).items() if name.isupper()} if _added() else {}
 
 
-def merge(first: Mapping[str, Any], loads: Iterable[Path]) -> None:
-    """Fill ``torch._added_operators`` with ``first``, then with the lists of each of ``loads``. The lists stay the same
-    objects: texts that extend modules refer to them.
+def merge(first: Mapping[str, Any], loads: Iterable[tuple[Path, Collection[str]]]) -> None:
+    """Fill ``torch._added_operators`` with ``first``, then with the lists of each of ``loads``: the folder of its
+    build, and the operators to leave out. The lists stay the same objects: texts that extend modules refer to them.
     """
     if shared := _added():
         for name, there in vars(shared).items():
@@ -35,13 +36,15 @@ def merge(first: Mapping[str, Any], loads: Iterable[Path]) -> None:
                 there.clear()
                 given = first.get(name, type(there)())
                 there.extend(given) if isinstance(there, list) else there.update(given)
-    for built in loads:
-        publish.merge(_added_by(built))
+    for built, taken in loads:
+        publish.merge(_added_by(built, taken))
 
 
-def publish_names(note: Mapping[str, Any], built: Path, before: Mapping[Any, Any]) -> None:
-    """Give the functions and named tuples of a load their public names. ``before`` is an earlier ``publish.bound``."""
-    bound = publish.publish(note, _added_by(built), before)
+def publish_names(note: Mapping[str, Any], built: Path, taken: Collection[str], before: Mapping[Any, Any]) -> None:
+    """Give the functions and named tuples of a load their public names, but for the operators ``taken``. ``before`` is
+    an earlier ``publish.bound``.
+    """
+    bound = publish.publish(note, _added_by(built, taken), before)
     publish.tell_torchscript({key: value for key, value in bound.items() if before.get(key) is not value})
 
 
@@ -69,11 +72,6 @@ def explain_gone(new: Mapping[str, str], reasons: dict[str, str]) -> None:
     reasons.update(new)
 
 
-def functions(note: Mapping[str, Any]) -> set[str]:
-    """Return the names of the operators of a load, without namespace and overload."""
-    return {name.partition("::")[2].partition(".")[0] for name in note["operators"]}
-
-
 def _reason_in(reasons: Mapping[str, str]) -> Callable[[str], str]:
     return lambda name: reasons.get(name, "")
 
@@ -85,8 +83,14 @@ def _added() -> Any:
     return sys.modules.get(_ADDED)
 
 
-def _added_by(built: Path) -> Any:
-    return publish.module(_ADDED, str(built / "_added_operators.py"))
+def _added_by(built: Path, taken: Collection[str]) -> Any:
+    """Return the lists of a build, without the operators ``taken``."""
+    added, left_out = publish.module(_ADDED, str(built / "_added_operators.py")), {*map(name_of, taken)}
+    for value in [value for name, value in vars(added).items() if left_out and name.isupper()]:
+        for each in list(value):
+            if (name_of(each) if "::" in each else each.rpartition(".")[2]) in left_out:
+                value.pop(each) if isinstance(value, dict) else value.remove(each)
+    return added
 
 
 def _copy(value: Any) -> Any:

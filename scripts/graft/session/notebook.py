@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from ..core.console import INFO, WARNING
-from ..core.errors import GraftError, UsageError
+from ..core.errors import UsageError
 from .api import Operators
 from .cell import Cell
 from .cells import load
@@ -22,31 +22,43 @@ _BUILT = re.compile(r": (built in [\d.]+ s)$")
 _SHOWN_AFTER = 1.0
 
 
+HELP = """Build the operators of a cell, and add them to torch.
+
+%%graft "my_op(Tensor self) -> Tensor" [--name NAME] [--verbose]
+// self: grad * 2
+Tensor my_op(const Tensor& self) { return self * 2; }
+
+The line has the schema of one operator. Comments at the top are formulas, as in derivatives.yaml. Several operators are
+entries of native_functions.yaml and derivatives.yaml, in a comment that begins with the line `/* yaml`.
+
+--name NAME   the name of the load; by default that of the first operator
+--verbose     show all lines of the build
+"""
+
+
 def load_ipython_extension(ipython: Any) -> None:
     """Add ``%%graft``."""
 
-    def graft(line: str, cell: str) -> Operators:
-        """Build the operators of a cell, and add them to torch.
+    def graft(line: str, cell: str | None = None) -> Operators | None:
+        return _load(ipython, line, cell)
 
-        %%graft "my_op(Tensor self) -> Tensor" [--name NAME] [--verbose]
-        """
-        try:
-            return _load(ipython, line, cell)
-        except GraftError as error:
-            shown = [f"{type(error).__name__}: {error}"]
-            error._render_traceback_ = lambda: shown  # type: ignore[attr-defined]
-            raise
-
+    graft.__doc__ = HELP
     graft._ipython_magic_no_var_expand = True  # type: ignore[attr-defined]
-    ipython.register_magic_function(graft, "cell", "graft")
+    ipython.register_magic_function(graft, "line_cell", "graft")
 
 
 def unload_ipython_extension(ipython: Any) -> None:
     """Remove ``%%graft``. Loads stay."""
-    ipython.magics_manager.magics["cell"].pop("graft", None)
+    for kind in ("line", "cell"):
+        ipython.magics_manager.magics[kind].pop("graft", None)
 
 
-def _load(ipython: Any, line: str, text: str) -> Operators:
+def _load(ipython: Any, line: str, text: str | None) -> Operators | None:
+    if line.split() in (["--help"], ["-h"], ["-?"]):
+        print(HELP)
+        return None
+    if text is None:
+        raise UsageError("%graft: a cell begins with %%graft", todo="`%graft --help` shows what it has")
     schema, name, is_verbose = arguments(line)
     above = _lines_above(ipython, text)
     cell = Cell("\n" * (above + 1) + text, schema, above + 1, f"%%graft {line}".rstrip())

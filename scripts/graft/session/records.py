@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.errors import UsageError
 from ..core.extra_flags import ExtraFlags
-from .loads import Load
+from .loads import Load, state
 
 
 class Record(NamedTuple):
@@ -31,6 +32,25 @@ class Record(NamedTuple):
     flags: tuple[str, ...]
     folder: Path
     built: Path
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the texts of ``load_inline``, as ``Operators.save`` does. Return the path of the folder."""
+        return save(self.name, folder)
+
+
+def save(name: str, folder: str | os.PathLike[str]) -> Path:
+    """Write the texts of the load ``name`` as a native folder. Return its path.
+
+    Raises:
+        UsageError: the folder has other files, or the load has no texts: it was unloaded, or loaded from a folder.
+    """
+    load = state().loads.get(name)
+    if load is None:
+        raise UsageError(f"{name}: no load has this name", todo="load it again")
+    if load.given is None:
+        raise UsageError(f"{name}: it was loaded from a folder", todo="copy that")
+    saved: Path = load.given.save(os.fspath(folder))
+    return saved
 
 
 def record_of(load: Load) -> Record:

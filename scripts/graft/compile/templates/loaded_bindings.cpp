@@ -6,6 +6,7 @@
 #include "graft_loads.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -39,6 +40,8 @@ Names* earlier = nullptr;
 Names* current = nullptr;
 // What it rewrites, as it was; for an error.
 Names* replaced = nullptr;
+// The names that it leaves out.
+std::set<std::string> left_out;
 
 bool is_type(PyObject* owner) {
   return PyType_Check(owner);
@@ -138,6 +141,9 @@ void restore(const Key& key, const Before& before) {
 } // namespace
 
 bool rewrite(PyObject* owner, PyMethodDef& now) {
+  if (left_out.count(now.ml_name)) {
+    return true;
+  }
   const Key key{owner, now.ml_name};
   PyObject* there = found(key);
   PyObject* function = function_of(there);
@@ -160,9 +166,15 @@ bool rewrite(PyObject* owner, PyMethodDef& now) {
 
 using namespace graft;
 
-// Adds the bindings of a library that graft_load has opened, as those of the load `name`, in place of its last ones.
-// Without a path, the load has none any more. Returns false, with Python's error set, if something failed.
-extern "C" GRAFT_SHARED bool graft_bind_load(const char* name, const char* path, PyObject* torch_c) {
+// Adds the bindings of a library that graft_load has opened, as those of the load `name`, in place of its last ones, but
+// for the names in the lines of `taken`. Without a path, the load has none any more. Returns false, with Python's error
+// set, if something failed.
+extern "C" GRAFT_SHARED bool graft_bind_load(
+    const char* name,
+    const char* path,
+    const char* taken,
+    PyObject* torch_c) {
+  left_out = graft_loaded::lines(taken);
   Names before = std::move(bound[name]), now, undone;
   earlier = &before;
   current = &now;

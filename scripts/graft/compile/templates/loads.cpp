@@ -481,12 +481,19 @@ void choose(Load& load) {
 
 } // namespace
 
-// Opens the library at `path` and makes what it registers that of the load `name`, in place of its last ones. Returns an
-// error, or null.
-extern "C" GRAFT_EXPORTED const char* graft_load(const char* name, const char* path) {
+// Opens the library at `path` and makes what it registers that of the load `name`, in place of its last ones, but for the
+// operators in the lines of `taken`. Returns an error, or null.
+extern "C" GRAFT_EXPORTED const char* graft_load(const char* name, const char* path, const char* taken) {
   return caught([&] {
     const auto& library = open(path);
-    exchange(name, record(library), library.of_stubs);
+    auto found = record(library);
+    for (const auto& op : lines(taken)) {
+      found.definitions.erase(op);
+      const auto is_of = [&](const Kernel& kernel) { return kernel.name == op; };
+      found.kernels.erase(
+          std::remove_if(found.kernels.begin(), found.kernels.end(), is_of), found.kernels.end());
+    }
+    exchange(name, std::move(found), library.of_stubs);
     if (chosen != GRAFT_OWN) {
       choose(loads.at(name));
     }

@@ -1,4 +1,4 @@
-"""Rewrite messages about the files made from a notebook's cell, so that they name places in the cell."""
+"""Rewrite messages about files made from texts, so that they name places in a cell, or in arguments of load_inline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..core.errors import BuildError, Finding, GraftError, UsageError
 from ..inputs.native import DERIVATIVES, FUNCTIONS
-from .cell import Cell
+from .cell import Written
 from .inline import Texts
 from .wrapping import OPENING
 
@@ -19,16 +19,16 @@ _EXCERPT = re.compile(r"( *(\d*) \| )(.*)")
 
 
 @dataclass(frozen=True)
-class CellMessages:
-    """Rewrites messages about the files made from a cell.
+class TextMessages:
+    """Rewrites messages about the files made from texts.
 
     Args:
-        cell: the cell.
         texts: the files.
+        cell: the cell that the texts were made from; None for the arguments of ``load_inline``.
     """
 
-    cell: Cell
     texts: Texts
+    cell: Written | None = None
 
     def of(self, text: str) -> str:
         """Return a message with places in the cell instead of the files, and with the lines that it is about."""
@@ -44,11 +44,11 @@ class CellMessages:
             told.append(self._renamed(line))
             place = self._place.search(line)
             if place and place["line"] and not _EXCERPT.fullmatch(following):
-                told += self.cell.excerpt(*self._found(place))
+                told += self._source(place["name"]).excerpt(*self._found(place))
         return "\n".join(told)
 
     def retold(self, error: GraftError) -> GraftError:
-        """Rewrite an error in place, so that it names the cell. Return it."""
+        """Rewrite an error in place. Return it."""
         error.what, error.cause, error.todo = self.of(error.what), self._renamed(error.cause), self._renamed(error.todo)
         error.args = (error.what,)
         if isinstance(error, BuildError):
@@ -61,7 +61,12 @@ class CellMessages:
         if not found:
             return replace(finding, what=what, todo=todo)
         line, column = self._found(found)
-        return replace(finding, file=Path("cell"), line=line, column=column, what=what, todo=todo)
+        label = self._source(found["name"]).label
+        return replace(finding, file=Path(label), line=line, column=column, what=what, todo=todo)
+
+    def _source(self, name: str) -> Written:
+        """Return the text that a file was made from."""
+        return self.cell or self.texts.written[name]
 
     @cached_property
     def _files(self) -> dict[str, list[str]]:
@@ -77,27 +82,28 @@ class CellMessages:
     def _place(self) -> re.Pattern[str]:
         """Matches one of the files, with or without its folder, and its line and column if they follow."""
         names = "|".join(map(re.escape, self._files))
-        folder = r"/(?:[^:\n]*?/)?|(?<![\w./-])(?:[\w.-]+/)*"
+        folder = r"(?<![\w./-])(?:/(?:[^:\n]*?/)?|(?:[\w.-]+/)*)"
         return re.compile(rf"(?:{folder})(?P<name>{names})(?![\w/])(?::(?P<line>\d+)(?::(?P<column>\d+))?)?")
 
     def _renamed(self, text: str) -> str:
         def rename(place: re.Match[str]) -> str:
+            label = self._source(place["name"]).label
             if not place["line"]:
-                return "the cell" if "/" in place[0] else place[0]
+                return (f"the {label}" if self.cell else label) if "/" in place[0] else place[0]
             line, column = self._found(place)
-            return f"cell:{line}:{column}" if column else f"cell:{line}"
+            return f"{label}:{line}:{column}" if column else f"{label}:{line}"
 
         return self._place.sub(rename, text)
 
     def _found(self, place: re.Match[str]) -> tuple[int, int]:
-        """Convert a match of ``_place`` to a line and a column of the cell."""
+        """Convert a match of ``_place`` to a line and a column of the text that the file was made from."""
         name, line, column = place["name"], int(place["line"]), int(place["column"] or 0)
-        is_schema = name == str(FUNCTIONS) or (name == str(DERIVATIVES) and line == self.cell.line)
-        written = _line(self._files[name], line)
-        if self.cell.schema and is_schema:
-            shown = _line(self.cell.lines, self.cell.line)
-            return self.cell.line, _moved(column, written, shown, [self.cell.schema]) or 0
-        shown = _line(self.cell.lines, line)
+        source, written = self._source(name), _line(self._files[name], line)
+        is_schema = name == str(FUNCTIONS) or (name == str(DERIVATIVES) and line == source.line)
+        if source.schema and is_schema:
+            shown = _line(source.lines, source.line)
+            return source.line, _moved(column, written, shown, [source.schema]) or 0
+        shown = _line(source.lines, line)
         moved = _moved(column, written, shown, [shown.strip().removeprefix("//").strip(), written.strip()])
         return line, column if moved is None else moved
 
