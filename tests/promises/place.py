@@ -23,7 +23,7 @@ from graft.options import NAMES, SHARED
 from helpers import DERIVED, OBJECTS, interruptible, of_the_base_wheel, program, share_builds, write
 
 # The steps of a build.
-STEPS = ("fetch the base wheel", "unpack it", "generate", "compile and link", "compose", "pack")
+STEPS = ("base wheel", "unpack it", "generate", "compile and link", "compose", "pack")
 
 # Variables that a user's shell does not set.
 _LEFT_OUT = ("MAKE", "MFLAGS", "PYTEST", "PYTHON", "GRAFT_", "LC_", "LANG", "TZ")

@@ -36,7 +36,7 @@ _NEEDED, _EXTENDED = ("torch/include/", "torch/lib/", "torchgen/", "torch/_C."),
 def get_base(pin: Pin, layout: Layout, given: Path | None, steps: Steps, index: str = "") -> Base:
     """Get and unpack the base wheel for this Python, if needed. Only one process at a time does so."""
     with build_lock(layout.base):
-        with steps.step("fetch the base wheel") as line:
+        with steps.step("base wheel") as line:
             wheel = fetch(pin, layout.base, given, line, index)
         with steps.step("unpack it") as line:
             return _unpacked(wheel, layout.base, line)

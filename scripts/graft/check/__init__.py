@@ -50,15 +50,23 @@ class Findings:
         """The findings that prevent a build."""
         return [finding for finding in self.found if not finding.is_warning]
 
+    @property
+    def ordered(self) -> list[Finding]:
+        """The errors, then the warnings, both in the order of the files."""
+        return sorted(self.found, key=lambda each: (each.is_warning, each))
+
     def lines(self) -> list[str]:
-        """Every finding as text, in the order of the files."""
-        return [str(finding) for finding in sorted(self.found)]
+        """Every finding as text, the errors first."""
+        return list(map(str, self.ordered))
 
     def settle(self) -> None:
-        """Print the warnings, or raise all findings if there are errors."""
+        """Print the warnings, or raise all findings, and their numbers, if there are errors."""
         text = "\n".join(self.lines())
         if self.errors:
-            raise BuildError(text, findings=sorted(self.found))
+            errors, warnings = len(self.errors), len(self.found) - len(self.errors)
+            numbers = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((errors, "error"), (warnings, "warning")) if n]
+            text += f"\n{', '.join(numbers)}" if len(self.found) > 1 else ""
+            raise BuildError(text, findings=self.ordered)
         if text:
             say(text, WARNING)
 

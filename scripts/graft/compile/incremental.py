@@ -61,8 +61,11 @@ def bring_up_to_date(
     preambles = Preambles(work, files, toolchain.description)
     libraries = Libraries(work, [LinkPlan(each, base.libraries, toolchain, snapshot.note) for each in products])
 
+    relinked: set[str] = set()
+
     def attempt(missing: Sequence[Unit]) -> None:
         stale = libraries.stale(objects.found)
+        relinked.update(each.name for each in stale)
         made = preambles.use(missing) if toolchain.is_for_edits else {unit: unit for unit in missing}
         text = ninja.text_of([*made.values(), *preambles.makers], stale, compilers)
         write_if_changed(work / "build.ninja", text)
@@ -76,6 +79,7 @@ def bring_up_to_date(
     libraries.note(objects.found)
     store.prune()
     line.note = f"{len(compiled)} of {len(units)} sources"
+    line.note += f" and {len(relinked)} of {len(products)} libraries" if relinked else ""
     if objects.taken:
         line.note += f", {len(objects.taken)} compiled before"
     linked = {product.name: work / product.path for product in products}

@@ -516,10 +516,10 @@ def is_for_capabilities(file: Path) -> bool:
 
 
 def kernels_for_cuda(natives: NativeFolders) -> list[str]:
-    """Describe the folders' CUDA code for messages: the number of kernels in their entries, and the files."""
+    """Describe the folders' CUDA code for messages: its files, or the number of entries with kernels."""
     # torchgen writes the kernels of inner loops, for CUDA too.
     named = sum(
         "ufunc_inner_loop" in entry.fields or any(key.endswith("CUDA") for key in entry.kernels)
         for entry in natives.entries(FUNCTIONS)
     )
-    return [*([f"{named} CUDA kernels"] if named else []), *map(str, natives.cuda)]
+    return [*map(str, natives.cuda)] or ([f"the CUDA kernels of {named} entries"] if named else [])
