@@ -136,7 +136,7 @@ def use(name: str, built: Path, folder: Path | None = None, *, is_cell: bool = F
         _require_ours(note["operators"])
         library = _shared(now, built)
         path = folder or Path(*note["folders"])
-        new = Load(name, path, built, note, _library(now, library, built), is_cell=is_cell, given=given)
+        new = Load(name, path, built, note, built, is_cell=is_cell, given=given)
         _exchange_all(now, library, old, new, taken)
 
 
@@ -251,6 +251,7 @@ def _exchange_all(now: State, library: Loads, old: Load | None, new: Load, taken
                 each, taken=each.taken | {*operators}, library=_library(now, library, each.built), texts=None
             )
             _exchange(now, library, each, left if left.operators else None)
+        new.library = _library(now, library, new.built)
         _exchange(now, library, old, new, is_last=bool(taken or (old and old.taken)))
         for name in filter(now.loads.__contains__, taken):  # its code may hold the definitions that it had
             each = now.loads[name]
