@@ -11,6 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from sessions import stock_variables
+from snippets import Snippet, documents, snippets_of
 
 FIRST = """
 %load_ext graft
@@ -194,6 +195,16 @@ def test_cell_is_saved_as_a_folder(notebook: Notebook) -> None:
 def test_nothing_is_written_to_the_kernels_own_stderr(notebook: Notebook) -> None:
     lines = notebook.said.read_text().splitlines()
     assert [line for line in lines if not line.startswith("[IPKernelApp]")] == []
+
+
+SHOWN: list[Snippet] = [each for path in documents() for each in snippets_of(path) if each.is_cell]
+
+
+def test_cells_that_pages_show_run(tmp_path: Path) -> None:
+    """In one session, as a reader would type them, one page after another."""
+    notebook = Notebook(tmp_path, [FIRST, *(each.text for each in SHOWN)])
+    assert notebook.errors == {}
+    assert SHOWN
 
 
 def test_what_is_no_cell_is_refused_at_once(tmp_path: Path) -> None:
