@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections import defaultdict
@@ -9,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers import write
 from snippets import REPOSITORY, documents, guides, pages, snippets_of
+
+from tests.kit.markdown import within, write_figures
 
 TUTORIAL = REPOSITORY / "native/guides/tutorial.ipynb"
 # What begins a sentence, or a cell of a table.
@@ -54,9 +58,7 @@ def test_page_of_its_folder_leads_to_a_guide(path: Path) -> None:
     assert path in {target.resolve() for target, _ in links(path.parents[1] / "README.md")}
 
 
-@pytest.mark.parametrize(
-    "path", named([REPOSITORY / "native/README.md", REPOSITORY / "scripts/README.md", *guides()])
-)
+@pytest.mark.parametrize("path", named([REPOSITORY / "native/README.md", REPOSITORY / "scripts/README.md", *guides()]))
 def test_page_says_what_the_reader_can_do_shows_an_example_and_ends_with_limits(path: Path) -> None:
     title, first, *_ = text_of(path).split("\n\n")
     assert title.startswith("# ") and first.startswith("After this page, ")
@@ -81,3 +83,17 @@ def test_no_sentence_and_no_figure_stands_in_two_places() -> None:
                 figures[figure].add(name)
     assert {words: places for words, places in sentences.items() if len(places) > 1} == {}
     assert {figure: places for figure, places in figures.items() if len(places) > 1} == {}
+
+
+def test_benchmark_writes_its_table_and_the_date_into_the_page(tmp_path: Path) -> None:
+    page = write(tmp_path, {"a.md": "# A\n", "b.md": "x\n<!-- generated: calls -->\nold\n<!-- end -->\ny\n"}) / "b.md"
+    write_figures("calls", "| new |\n", "2 cores", tmp_path)
+    today = datetime.date.today().isoformat()
+    assert page.read_text() == f"x\n<!-- generated: calls -->\n| new |\n\n2 cores, {today}.\n<!-- end -->\ny\n"
+
+
+@pytest.mark.parametrize("name", ["calls", "inline", "operators", "builds"])
+def test_pages_have_a_dated_place_for_each_benchmark(name: str) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in guides()]
+    (text,) = (each for each in texts if f"generated: {name} -->" in each)
+    assert re.search(r"\n\n.*, 20\d\d-\d\d-\d\d\.\n$", within(text, name))

@@ -35,7 +35,10 @@ def user(plain: Place, base: Path) -> Iterator[Place]:
         yield plain
 
 
-@pytest.mark.parametrize("snippet", by_place([each for each in SNIPPETS if not (each.reason or each.is_nightly or each.is_cell)]))
+TYPED = [each for each in SNIPPETS if not (each.reason or each.is_nightly or each.is_cell)]
+
+
+@pytest.mark.parametrize("snippet", by_place(TYPED))
 def test_snippet_works(snippet: Snippet, user: Place) -> None:
     if snippet.file:
         name = Path(snippet.file).relative_to("~")

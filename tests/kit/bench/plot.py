@@ -56,7 +56,8 @@ def write_plot(folder: Path) -> None:
         panel.set(xscale="log", yscale="log", title=f"{operator} vs. {', '.join(sorted({c['peer'] for c in own}))}")
         panel.axhline(1, color="black", linewidth=0.8)
         elements = [max(case["elements"], 1) for case in own]
-        panel.set_xlim(0.5 * 10 ** math.floor(math.log10(min(elements))), 2 * 10 ** max(1, math.ceil(math.log10(max(elements)))))
+        first, last = math.floor(math.log10(min(elements))), math.ceil(math.log10(max(elements)))
+        panel.set_xlim(0.5 * 10**first, 2 * 10 ** max(1, last))
         low, high = (limit(*_RATIOS, *(case["ratio"] for case in own)) for limit in (min, max))
         panel.set_ylim(low / 1.2, high * 1.2)
         panel.xaxis.set_minor_formatter(ticker.NullFormatter())
