@@ -223,14 +223,14 @@ class Reader:
 def test_commands_that_ended_well_are_not_typed_again(tmp_path: Path, monkeypatch: Patch) -> None:
     """Files that were written before them stay as they left them; what was prepared is not prepared again."""
     monkeypatch.setattr(kept, "sources", lambda: "one")
-    monkeypatch.setattr(commands, "GIVEN", {"x.md": lambda reader: reader.did.append("prepare")})
-    shown = [Snippet(f"x.md:{number}", "", "", file="f" if number % 2 else "") for number in range(4)]
+    monkeypatch.setattr(commands, "GIVEN", {"x": lambda reader: reader.did.append("prepare")})
+    shown = [Snippet(f"x/a.md:{number}", "", "", file="f" if number % 2 else "") for number in range(4)]
     chosen = [(shown[0], "a"), (shown[2], "b"), (shown[2], "c"), (shown[2], "d")]
     results, reader = Kept(tmp_path / "kept.json"), Reader()
     for wrong, did in {
-        "b": ["prepare", "a", "write x.md:1", "b", "c", "d", "write x.md:3"],
+        "b": ["prepare", "a", "write x/a.md:1", "b", "c", "d", "write x/a.md:3"],
         "stop": ["b"],
-        "": ["b", "write x.md:3"],
+        "": ["b", "write x/a.md:3"],
     }.items():
         reader.did, reader.wrong = [], wrong
         try:
@@ -239,4 +239,4 @@ def test_commands_that_ended_well_are_not_typed_again(tmp_path: Path, monkeypatc
         except KeyboardInterrupt:
             assert wrong == "stop"
         assert reader.did == did
-    assert asdict(ended[0]) == results.get("x.md:0: a")
+    assert asdict(ended[0]) == results.get("x/a.md:0: a")

@@ -26,6 +26,7 @@ from graft.project.settings import read_project
 from helpers import Capture, Patch, of_the_base_wheel, refused, write
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from snippets import documents
 
 PYPROJECT = """[build-system]
 requires = ["torch-graft"]
@@ -169,10 +170,8 @@ def test_links_in_a_project_are_not_followed(
 
 COMMANDS = [
     (path, line.partition("#")[0])
-    for path in ("README.md", "scripts/README.md", "native/README.md", "patches/README.md", "tests/README.md")
-    for line in re.findall(
-        r"^.*(?:python -m build|pip wheel|pip install|uv build).*$", (REPOSITORY / path).read_text(), re.M
-    )
+    for path in documents()
+    for line in re.findall(r"^.*(?:python -m build|pip wheel|pip install|uv build).*$", path.read_text(), re.M)
 ]
 
 
@@ -181,7 +180,7 @@ def test_documents_build_projects_without_isolation_and_by_path() -> None:
     builds = [line for _, line in COMMANDS if "python -m build" in line]
     assert builds and all("--no-isolation" in line for line in builds)
     assert not [line for _, line in COMMANDS if re.search(r"(?:wheel|install|build|-e|isolation) my_\w+", line)]
-    assert "on no package index yet" in (REPOSITORY / "scripts/README.md").read_text()
+    assert "on no package index yet" in (REPOSITORY / "scripts/guides/projects.md").read_text()
 
 
 @pytest.mark.parametrize(("given", "named"), [("my_ops", "./my_ops"), ("~/my_ops", "~/my_ops"), ("a/b", "a/b")])

@@ -204,7 +204,7 @@ def test_variables_that_do_not_count_are_told(monkeypatch: Patch, capsys: Captur
 
 
 def test_readme_lists_the_settings() -> None:
-    text = (REPOSITORY / "scripts/README.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "scripts/guides/settings.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `([\w-]+)` \| ([^|]*) \| ([^|]*) \|$", text, re.M) == [
         (name, key.holds, key.help) for name, key in (*KEYS.items(), *OF_EXTENSIONS.items())
     ]

@@ -19,6 +19,9 @@ from graft.core.layout import PACKAGE
 from graft.inputs.entries import read_entries
 from graft.inputs.native import load_natives
 from helpers import write
+from snippets import REPOSITORY
+from torchgen import local
+from torchgen.api import native
 from torchgen.model import BaseTy, FunctionSchema
 
 FORMS = ("{}", "{}?", "{}[]", "{}[2]", "{}[]?", "{}[2]?", "{}?[]")
@@ -96,3 +99,21 @@ def test_what_check_refuses_does_not(refused: set[str], base: Path, tmp_path: Pa
             continue
     said = errors_of(write_folder(tmp_path / "all", generated), base, tmp_path / "compiled")
     assert [SCHEMAS[name] for name in generated if not re.search(rf"{name}\b", said)] == []
+
+
+def taken(kind: str, *, symint: bool) -> str:
+    """Return the C++ type that a kernel takes for a type of a schema."""
+    with local.parametrize(use_const_ref_for_mutable_tensors=False, use_ilistref_for_tensor_lists=False):
+        (argument,) = native.arguments(FunctionSchema.parse(f"f({kind} x) -> ()"), symint=symint)
+    return argument.type
+
+
+def test_page_lists_the_types_that_kernels_take() -> None:
+    page = (REPOSITORY / "native/guides/start.md").read_text(encoding="utf-8")
+    table = page.split("<!-- types -->\n")[1].split("\n\n")[0]
+    rows = [[re.findall("`([^`]+)`", cell) for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    assert len(rows) > 20
+    for kinds, (plain, *of_symbols) in rows:
+        for kind in kinds:
+            assert taken(kind, symint=False) == plain, kind
+            assert taken(kind, symint=True) == (of_symbols[-1] if of_symbols else plain), kind

@@ -11,6 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from sessions import stock_variables
+from snippets import REPOSITORY, Snippet, documents, snippets_of
 
 FIRST = """
 %load_ext graft
@@ -194,6 +195,35 @@ def test_cell_is_saved_as_a_folder(notebook: Notebook) -> None:
 def test_nothing_is_written_to_the_kernels_own_stderr(notebook: Notebook) -> None:
     lines = notebook.said.read_text().splitlines()
     assert [line for line in lines if not line.startswith("[IPKernelApp]")] == []
+
+
+SHOWN: list[Snippet] = [each for path in documents() for each in snippets_of(path) if each.is_cell]
+
+
+def test_cells_that_pages_show_run(tmp_path: Path) -> None:
+    """In one session, as a reader would type them, one page after another."""
+    notebook = Notebook(tmp_path, [FIRST, *(each.text for each in SHOWN)])
+    assert notebook.errors == {}
+    assert SHOWN
+
+
+def test_tutorial_runs_and_its_outputs_are_those_that_are_kept(tmp_path: Path) -> None:
+    """Values are the same; times and pictures are there."""
+    page = nbformat.read(REPOSITORY / "native/guides/tutorial.ipynb", 4)
+    kept = [cell for cell in page.cells if cell.cell_type == "code"]
+    notebook = Notebook(tmp_path, [cell.source for cell in kept])
+    assert notebook.errors == {}
+    assert [values(cell) for cell in kept] == [values(cell) for cell in notebook.cells]
+    assert [cell.source for cell in kept[1:] if not cell.outputs] == [
+        cell.source for cell in notebook.cells[1:] if not cell.outputs
+    ]
+    assert sum("image/svg+xml" in each for cell in kept for each in values(cell)) == 2
+
+
+def values(cell: Any) -> list[dict[str, str]]:
+    """Return the values that a cell shows: of a picture, only that it is one."""
+    shown = [dict(each.data) for each in cell.outputs if each.output_type == "execute_result"]
+    return [{kind: "" if "svg" in kind else text for kind, text in each.items()} for each in shown]
 
 
 def test_what_is_no_cell_is_refused_at_once(tmp_path: Path) -> None:

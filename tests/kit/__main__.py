@@ -25,6 +25,11 @@ def _rows(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="ROW", help="a row; may be repeated")
     parser.add_argument("--list", action="store_true", help="list the rows")
     parser.add_argument("--repeat", type=int, help="repetitions (default: from nothing 1, the others 3)")
+    _writing(parser)
+
+
+def _writing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--write", action="store_true", help="write the tables and their date into scripts/guides")
 
 
 def _mutants(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +68,9 @@ VERBS = (
         *(f"{_BUILT} {LIVE}", LAST, _extra),
     ),
     Verb("bench-build", "time builds in a copy", f"{_KIT}.builds:time_builds", _BUILT, LAST, _rows),
-    Verb("bench-peers", "compare other ways to add an operator", f"{_KIT}.benchmarks:bench_peers", _BUILT, LAST),
+    Verb(
+        "bench-peers", "compare other ways to add an operator", f"{_KIT}.benchmarks:bench_peers", _BUILT, LAST, _writing
+    ),
 )
 
 if __name__ == "__main__":

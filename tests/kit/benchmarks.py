@@ -21,7 +21,8 @@ from graft.verbs import build, of_checkout, thin_wheel
 
 from .builds import DEVELOP, bench_build, conditions
 from .environments import base_wheel_of, environment_in, folder_of, run_python, wheel_environment, wheel_of
-from .markdown import markdown_table
+from .markdown import markdown_table, write_figures
+from .processor import machine
 
 REQUIREMENTS = REPOSITORY / "tests/kit/bench/requirements.txt"
 
@@ -69,9 +70,10 @@ def _add_torchvision(wheel: Path, environment: Path) -> None:
         say(f"no torchvision for {torch}, so the models are left out: {error.cause}")
 
 
-def bench_peers(request: Request) -> None:
+def bench_peers(request: Request, given: argparse.Namespace) -> None:
     """Compare builds and calls of Graft with ``torch.library.custom_op`` and a C++ extension, for an operator that is
-    in ``native/``; and ``graft.load_inline`` with PyTorch's ``load_inline``. Print tables in Markdown, for a README.
+    in ``native/``; and ``graft.load_inline`` with PyTorch's ``load_inline``. Print tables in Markdown; ``--write``
+    also writes them into the page of figures.
     """
     build(request)
     layout = request.layout
@@ -84,7 +86,11 @@ def bench_peers(request: Request) -> None:
     folder, requirements = folder_of("bench-inline", layout), REPOSITORY / "scripts/requirements.txt"
     with environment_in(folder, base_wheel_of(layout), requirements) as python:  # the official torch
         inline = inline_table(_printed(python, "tests.kit.bench.inline"))
-    print(f"\n{title}:\n\n{table(found, builds, wheel.stat().st_size)}\n{inline}", end="")
+    peers = table(found, builds, wheel.stat().st_size)
+    print(f"\n{title}:\n\n{peers}\n{inline}", end="")
+    if given.write:
+        write_figures("calls", peers, machine())
+        write_figures("inline", inline, machine())
 
 
 def _printed(python: Path, module: str) -> dict[str, Any]:

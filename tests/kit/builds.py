@@ -29,7 +29,7 @@ from graft.options import Request
 
 from .edits import Edit, add_operator, edits_of
 from .environments import copied_repository, environment_in
-from .markdown import markdown_table
+from .markdown import markdown_table, write_figures
 from .processor import machine
 from .testing import is_shipped
 from .timeline import timeline
@@ -82,7 +82,11 @@ def rows_of(layout: Layout, only: Sequence[str]) -> list[TimedBuild]:
 def time_builds(request: Request, given: argparse.Namespace) -> None:
     """Time builds, or list the rows with their aims."""
     if not given.list:
-        bench_build(request, only=given.only, repeat=given.repeat)
+        if given.write and given.only:
+            raise UsageError("--write is for all rows", todo="leave out --only")
+        rows = bench_build(request, only=given.only, repeat=given.repeat)
+        if given.write:
+            write_figures("builds", medians(rows), f"Medians on {machine()}")
         return
     for row in rows_of(request.layout, []):
         print(f"{row.name:28}{row.aim:>5g} s  {row.about}".rstrip())
@@ -230,6 +234,12 @@ def table(rows: Sequence[TimedBuild]) -> str:
         figures = (str(len(row.seconds)), _seconds(min(row.seconds)), _seconds(median), f"{row.aim:g} s")
         lines.append((name, *figures, verdict))
     return markdown_table(lines)
+
+
+def medians(rows: Sequence[TimedBuild]) -> str:
+    """Return the medians and the aims as a Markdown table."""
+    figures = [(row.name, f"{statistics.median(row.seconds):.1f}", f"{row.aim:g}") for row in rows]
+    return markdown_table([("", "seconds", "aim"), ("---", "--:", "--:"), *figures])
 
 
 def _seconds(seconds: float) -> str:

@@ -1,7 +1,7 @@
-"""``make test-nightly ARGS=commands``: type every command that the READMEs show, one after another, into a fresh clone.
+"""``make test-nightly ARGS=commands``: type every command that the pages show, one after another, into a fresh clone.
 
-A user reads from the top: a file that a README shows is written where it is shown, and a command runs exactly as it is
-written. ``GIVEN`` prepares what a README takes for granted, such as a checkout of PyTorch, before its first command.
+A user reads from the top: a file that a page shows is written where it is shown, and a command runs exactly as it is
+written. ``GIVEN`` prepares what the pages of a folder take for granted, such as a checkout of PyTorch.
 After a run that was stopped, the next goes on in the same clone.
 """
 
@@ -189,7 +189,7 @@ def _type(
         if number >= left:
             reader.write(snippet)
         for command in (command for of, command in chosen if of is snippet):
-            for name in ("", snippet.place.partition(":")[0]):
+            for name in ("", snippet.place.partition("/")[0]):
                 if name in GIVEN and kept.get(f"given: {name}") is None:
                     GIVEN[name](reader)
                     kept.put(f"given: {name}", {})
@@ -265,9 +265,9 @@ def _sources(reader: Reader) -> Path:
     return tree
 
 
-# What is prepared before the first command of all, and of a README.
+# What is prepared before the first command of all, and of the pages of a folder.
 GIVEN: dict[str, Callable[[Reader], object]] = {
     "": _environment,
-    "native/README.md": _checkout,
-    "scripts/README.md": _sources,
+    "native": _checkout,
+    "scripts": _sources,
 }

@@ -26,10 +26,10 @@ from graft.core.layout import HOME, REPOSITORY
 from graft.options import Request
 
 from .kept import OF_OTHERS, Kept, commit
-from .markdown import markdown_table
+from .markdown import markdown_table, within
 from .parts import TestsFailed
 from .rows import followed, results_in
-from .seconds import README, within
+from .seconds import README
 
 # The results of commands, a file for each step.
 FOLDER = HOME / "night"

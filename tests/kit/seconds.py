@@ -19,6 +19,7 @@ from graft.core.files import write_atomically
 from graft.core.layout import HOME, REPOSITORY
 
 from .kept import commit
+from .markdown import within
 from .processor import machine
 
 # What each part cost, written by ``make test`` of the shipped wheel.
@@ -52,15 +53,6 @@ def keep(kind: str, seconds: Mapping[str, float], processes: int) -> None:
     how = f"JOBS={processes} on {machine()}, {datetime.date.today().isoformat()}, {name}"
     part = {"how": how, **{name: round(each) for name, each in seconds.items()}}
     write_atomically(COSTS / f"{kind}.json", json.dumps(part) + "\n")
-
-
-def within(text: str, name: str, new: str | None = None) -> str:
-    """Return what is between two marks in a README; or, with ``new``, the README with that in its place."""
-    first, last = f"<!-- generated: {name} -->\n", "<!-- end -->\n"
-    head, there, rest = text.partition(first)
-    old, ends, tail = rest.partition(last)
-    assert there and ends, f"no {first.strip()} with {last.strip()} below it"
-    return old if new is None else f"{head}{there}{new}{ends}{tail}"
 
 
 def with_tables(text: str, parts: Mapping[str, Any]) -> str:

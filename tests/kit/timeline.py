@@ -12,15 +12,23 @@ COMPILED = "compile and link"
 ENVIRONMENT = "environment"
 
 _WIDTH, _LANE, _TOP = 1000, 34, 30
+# Of a letter and of an entry of the legend, in the picture's units.
+_LETTER, _ENTRY = 6, 140
+
+# What browsers show in the dark, and the letters on the colors, which are light in both.
+_STYLE = """<style>
+.paper { fill: #fff } text { fill: #1f2328 }
+@media (prefers-color-scheme: dark) { .paper { fill: #0d1117 } text { fill: #e6edf3 } text.name { fill: #1f2328 } }
+</style>"""
 
 # What a command compiles, by a part of its target, and its color.
 _KINDS = {
     "linked/": ("link", "#c49c94"),
     "generated/": ("generated", "#aec7e8"),
-    ".AVX512.": ("AVX512", "#dbdb8d"),
-    ".AVX2.": ("AVX2", "#b5cf6b"),
+    ".AVX512.": ("kernels for AVX512", "#f7b6d2"),
+    ".AVX2.": ("kernels for AVX2", "#e7ba52"),
     "native/": ("the folder's sources", "#98df8a"),
-    "": ("fixed", "#c5b0d5"),
+    "": ("Graft's own", "#c5b0d5"),
 }
 _STEP = ("other steps", "#d9d9d9")
 
@@ -87,14 +95,15 @@ def _drawn(lanes: list[list[Task]], seconds: float) -> str:
                 f'x="{x:.1f}" y="{y}" width="{max(width - 0.5, 0.1):.1f}" height="{_LANE - 4}" fill="{task.kind[1]}"'
             )
             parts.append(f"<rect {shape}><title>{escape(tip)}</title></rect>")
-            if len(task.name) * 5 < width:
-                parts.append(f'<text x="{x + 2:.1f}" y="{y + 19}">{escape(task.name)}</text>')
+            if len(task.name) * _LETTER + 4 < width:
+                parts.append(f'<text class="name" x="{x + 2:.1f}" y="{y + 19}">{escape(task.name)}</text>')
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if seconds / step < 16)
     for second in range(0, int(seconds) + 1, step):
         parts.append(f'<text x="{second * scale:.1f}" y="{bottom + 14}">{second} s</text>')
     kinds = dict.fromkeys(task.kind for lane in lanes for task in lane)
     for number, (name, color) in enumerate(kinds):
-        parts.append(f'<rect x="{130 * number}" y="4" width="12" height="12" fill="{color}"/>')
-        parts.append(f'<text x="{130 * number + 16}" y="14">{escape(name)}</text>')
+        parts.append(f'<rect x="{_ENTRY * number}" y="4" width="12" height="12" fill="{color}"/>')
+        parts.append(f'<text x="{_ENTRY * number + 16}" y="14">{escape(name)}</text>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + 20}" font-family="sans-serif"'
-    return "\n".join([f'{head} font-size="10">', *parts, "</svg>\n"])
+    paper = '<rect class="paper" width="100%" height="100%"/>'
+    return "\n".join([f'{head} font-size="10">', _STYLE, paper, *parts, "</svg>\n"])

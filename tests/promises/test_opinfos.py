@@ -1,4 +1,4 @@
-"""PyTorch's own test files with the folder's operators, by the command that native/README shows."""
+"""PyTorch's own test files with the folder's operators, by the command that native/guides/test.md shows."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""The snippets of the repository's Markdown files, and the native folder that they show.
+"""The pages and snippets of the repository's Markdown files, and the native folder that they show.
 
 A comment right before a snippet, which readers do not see, says what the snippet itself does not::
 
     <!-- not run: the reason -->          no command; or the reason names a test that contains the same words
     <!-- by night -->                     only `make test-nightly ARGS=commands` types it
-    <!-- file: ~/my_ops/samples.py -->    what it holds; so does a text that begins with that name and ends in a colon
+    <!-- cell -->                         a cell of a notebook, which tests/deliveries/test_notebook.py runs
+    <!-- file: ~/my_ops/samples.py -->    what it holds; so does a text whose last name it is, and that ends in a colon
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parent.parent.parent
 
 _FENCE = re.compile(r" *```(\w*)$")
-_MARK = re.compile(r"<!-- (not run|by night|file)(?:: (.*?))? -->$")
-_NAMED = re.compile(r"`(~/\S+)` .*:$")
+_MARK = re.compile(r"<!-- (not run|by night|cell|file)(?:: (.*?))? -->$")
+_NAMED = re.compile(r"`(~/[^`\s]+)` [^`]*:$")
 
 # What a script that is shown passes to `graft.load_inline`, and where `save` writes it.
 _SAVED = {
@@ -79,6 +80,7 @@ class Snippet:
         reason: why it is not run; empty if it is.
         file: the file that it shows; empty if none is named.
         is_nightly: whether it takes long.
+        is_cell: whether it is a cell of a notebook.
     """
 
     place: str
@@ -87,6 +89,7 @@ class Snippet:
     reason: str = ""
     file: str = ""
     is_nightly: bool = False
+    is_cell: bool = False
 
     @property
     def is_typed(self) -> bool:
@@ -117,7 +120,7 @@ def snippets_of(path: Path) -> Iterator[Snippet]:
     for start, end in zip(fences[::2], fences[1::2], strict=True):
         (tag,) = _FENCE.findall(lines[start])
         before = next((line.strip() for line in reversed(lines[:start]) if line.strip()), "")
-        mark, named = _MARK.match(before), _NAMED.match(before)
+        mark, named = _MARK.match(before), _NAMED.search(before)
         kind, value = (mark[1], mark[2] or "") if mark else ("", "")
         yield Snippet(
             f"{path.relative_to(REPOSITORY)}:{start + 1}",
@@ -126,6 +129,7 @@ def snippets_of(path: Path) -> Iterator[Snippet]:
             reason=value if kind == "not run" else "",
             file=value if kind == "file" else named[1] if named else "",
             is_nightly=kind == "by night",
+            is_cell=kind == "cell",
         )
 
 
@@ -133,6 +137,16 @@ def documents() -> list[Path]:
     """Return the Markdown files of the repository."""
     found = [path.relative_to(REPOSITORY) for path in REPOSITORY.rglob("*.md")]
     return sorted(REPOSITORY / each for each in found if each.parts[0] not in ("build", "dist"))
+
+
+def pages() -> list[Path]:
+    """Return the pages that users read: README.md, those of folders, and their guides."""
+    return [REPOSITORY / "README.md", *sorted(REPOSITORY.glob("*/README.md")), *guides()]
+
+
+def guides() -> list[Path]:
+    """Return the pages with one subject each."""
+    return sorted(REPOSITORY.glob("*/guides/*.md"))
 
 
 def shown_operator() -> dict[str, str]:

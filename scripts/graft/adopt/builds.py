@@ -34,7 +34,7 @@ _FOLDERS = (".", "csrc", "src", "lib", "cpp", "cxx", "python")
 # Proxy settings, which the child process does not get: a build's settings are on this machine.
 _NETWORK = re.compile(r"(?i)(https?|ftp|all|no)_proxy")
 
-_BY_HAND = f"write [[tool.graft.extensions]] in {FILE} by hand; scripts/README.md shows one"
+_BY_HAND = f"write [[tool.graft.extensions]] in {FILE} by hand; scripts/guides/settings.md shows one"
 
 
 @dataclass(frozen=True)

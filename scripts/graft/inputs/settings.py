@@ -184,7 +184,7 @@ def _read(file: Path, table: Mapping[str, Any], native: Path, natives: Sequence[
         reader = _Reader(Settings(file), table)
         settings, faults = reader.settings(native, natives), reader.faults
     if faults:
-        raise UsageError("\n".join(faults), todo=f"correct {file}; scripts/README.md lists the settings")
+        raise UsageError("\n".join(faults), todo=f"correct {file}; scripts/guides/settings.md lists them")
     return settings
 
 

@@ -11,7 +11,7 @@ import torch
 from . import replaced
 from .case import Case, measure
 from .plot import write_plot
-from .report import write_results
+from .report import write_operators, write_results
 
 
 def all_cases() -> Iterator[Case]:
@@ -34,7 +34,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="repetitions (%(default)s)")
     parser.add_argument("--seconds", type=float, default=0.1, help="for one side in one repetition (%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path("build/bench-results"), help="the output folder")
+    parser.add_argument("--write", action="store_true", help="write the table of all operators into scripts/guides")
     options = parser.parse_args()
+    if options.write and options.operators:
+        parser.error("--write is for all operators")
     cases = list(all_cases())
     known = {case.operator: None for case in cases}
     if unknown := [name for name in options.operators if name not in known]:
@@ -52,6 +55,8 @@ def main() -> None:
             print(f"({least:.2f} to {most:.2f}), aim {case.aim:g}", flush=True)
             write_results(results, options.folder)
     write_plot(options.folder)
+    if options.write:
+        write_operators(results)
     print(f"written to {options.folder}: bench.json, bench.txt, bench.svg, overview.md, summary.md")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.benchmark import Compare
 
-from ..markdown import markdown_table
+from ..markdown import markdown_table, write_figures
 from ..processor import describe_processor
 from .case import CaseResult
 
@@ -32,6 +32,14 @@ def write_results(results: Sequence[CaseResult], folder: Path) -> None:
     conditions = f"torch {torch.__version__} on {describe_processor()}\n\n"
     for name, table in (("overview.md", overview), ("summary.md", summary)):
         (folder / name).write_text(conditions + table(results), encoding="utf-8")
+
+
+def write_operators(results: Sequence[CaseResult]) -> None:
+    """Write the summary of the operators, with the least number of threads, into the page of figures."""
+    threads = min(result.threads for result in results)
+    kept = [each for each in results if each.threads == threads and each.case.operator not in ("models", "replaced")]
+    how = f"{threads} thread{'s'[: threads - 1]}, torch {torch.__version__}, {describe_processor()}"
+    write_figures("operators", summary(kept), how)
 
 
 def _as_json(result: CaseResult) -> dict[str, Any]:
