@@ -1,4 +1,4 @@
-"""The table of options: what reads it, and the README's copy."""
+"""The table of options: what reads it, and the PAGE's copy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from graft.session.building import Wanted
 from helpers import Patch
 
 from tests.kit import __main__ as kit
-from tests.kit.options_table import README, with_table
+from tests.kit.options_table import PAGE, with_table
 
 VERBS = (*cli.VERBS, *kit.VERBS)
 
 
 def test_readme_has_the_table_of_options() -> None:
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     assert text == with_table(text), "run `PYTHONPATH=scripts python -m tests.kit.options_table`"
 
 
@@ -35,7 +35,7 @@ def test_graft_load_reads_the_environment(tmp_path: Path, monkeypatch: Patch) ->
     environment: Any = None
     for name, value in {"GRAFT_PIN": "2.14.1", "GRAFT_NATIVE": "/other", "MAX_JOBS": "3"}.items():
         monkeypatch.setenv(name, value)
-    wanted = Wanted(tmp_path, "ops", NO_EXTRA, "", environment, "loaded", "80")
+    wanted = Wanted(tmp_path, "ops", NO_EXTRA, "", environment, "loaded", "80", {})
     request = wanted.request
     assert (request.pin, request.native, request.jobs) == (INSTALLED, (tmp_path,), 3)
     assert request.cuda_archs == "80"

@@ -1,4 +1,4 @@
-"""``PYTHONPATH=scripts python -m tests.kit.options_table``: write the table of options into scripts/README.md."""
+"""``PYTHONPATH=scripts python -m tests.kit.options_table``: write the table of options into scripts/guides/options.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graft.options import OPTIONS
 from .__main__ import VERBS as KIT
 from .markdown import markdown_table
 
-README = REPOSITORY / "scripts/README.md"
+PAGE = REPOSITORY / "scripts/guides/options.md"
 
 # The table is between these.
 _BEGIN, _END = "<!-- options: tests/kit/options_table.py writes this table -->\n", "<!-- end of options -->\n"
@@ -37,4 +37,4 @@ def _rows() -> Iterator[tuple[str, ...]]:
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
