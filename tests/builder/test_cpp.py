@@ -60,3 +60,18 @@ def test_definitions_and_declarations() -> None:
     source = read_text(Path("A.cpp"), "int f(int);\nstatic int g(int a, bool b = {}) { return 0; }\n")
     assert [(each.name, each.parameters, each.is_local) for each in source.declarations] == [("f", ("int",), False)]
     assert [(each.name, each.defaults, each.is_local) for each in source.definitions] == [("g", (1,), True)]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "template <typename T, std::enable_if_t<sizeof(T) < 8, int> = 0>",
+        "template <int N, bool B = N < 3>",
+        "\f\ntemplate",
+    ],
+)
+def test_what_follows_a_statement_that_is_hard_to_read(head: str) -> None:
+    """What the folder defines behind it counts, at its line."""
+    text = f"namespace at::native {{\n{head} int first(int x) {{ return x; }}\nTensor my_op(const Tensor& self);\n}}\n"
+    (found,) = (each for each in read_text(Path("x.cpp"), text).declarations if each.name == "my_op")
+    assert (found.line, found.namespace) == (text[: text.index("Tensor")].count("\n") + 1, "at::native")

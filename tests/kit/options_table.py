@@ -1,4 +1,4 @@
-"""``PYTHONPATH=scripts python -m tests.kit.options_table``: write the table of options into scripts/guides/options.md."""
+"""``PYTHONPATH=scripts python -m tests.kit.options_table``: write the table of scripts/guides/options.md."""
 
 from __future__ import annotations
 

@@ -39,6 +39,26 @@ Tensor doubled(const Tensor& self) { return self * 2; }
 Tensor doubled_backward(const Tensor& grad) { return grad * 5; }
 """
 
+TWO = """/* yaml
+- func: doubled(Tensor self) -> Tensor
+  dispatch:
+    CompositeExplicitAutograd: doubled
+- func: added(Tensor self) -> Tensor
+  dispatch:
+    CompositeExplicitAutograd: added
+- func: trace(Tensor self) -> Tensor
+  replace: True
+  dispatch:
+    CPU: forty_two
+- name: doubled(Tensor self) -> Tensor
+  self: doubled_backward(grad)
+*/
+Tensor doubled(const Tensor& self) { return self * 2; }
+Tensor added(const Tensor& self) { return self + 1; }
+Tensor forty_two(const Tensor& self) { return at::full({}, 42, self.options()); }
+"""
+DOUBLED = "Tensor doubled(const Tensor& self) { return self * 2; }"
+
 x = torch.ones(2, requires_grad=True)
 
 def gradient():
@@ -49,10 +69,15 @@ from graft.session.api import Operators
 def has():
     return {name: dir(Operators(name)) for name in graft.loaded()}
 
-CHILD = "import torch; x = torch.ones(2, requires_grad=True); torch.doubled(x).sum().backward(); print(x.grad.tolist())"
+CHILD = """import torch
+x = torch.ones(2, requires_grad=True)
+torch.doubled(x).sum().backward()
+print(x.grad.tolist())
+"""
 
-def in_child():
-    return subprocess.check_output([sys.executable, "-c", CHILD], text=True).strip()
+def in_child(code=CHILD):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.stdout.strip() + done.stderr.strip().rpartition("\\n")[2]
 '''
 
 
@@ -104,8 +129,32 @@ def test_compiles_a_cell_that_takes_operators_over(session: Session) -> None:
     session.run("graft.load_cell(BOTH, name='both')")
     assert session.value("has()") == {"both": ["doubled", "doubled_backward"]}
     assert session.value("gradient(), in_child()") == ([5.0, 5.0], "[5.0, 5.0]")
-    session.run("backward(6); graft.unload('doubled_backward')")
+    session.run("backward(6); gradient()")
+    code = "Tensor doubled_backward(const Tensor& grad) { return grad * 7; }"
+    session.run(f"graft.load_cell({code!r}, 'doubled_backward(Tensor grad) -> Tensor', name='third')")
+    assert session.value("has()") == {"both": ["doubled"], "third": ["doubled_backward"]}
+    assert session.value("gradient(), in_child()") == ([7.0, 7.0], "[7.0, 7.0]")
+    session.run("graft.unload('third')")
     assert session.value("hasattr(torch, 'doubled_backward'), torch.doubled(x).tolist()") == (False, [2.0, 2.0])
+    assert "doubled_backward" in session.run("in_child()")
+    assert session.value("in_child('import torch; print(hasattr(torch, \"doubled_backward\"))')") == "False"
+
+
+def test_compiles_what_keeps_what_it_has(session: Session) -> None:
+    """A cell that is built again takes nothing back; and a cell without operators keeps the kernels that it replaces."""
+    session.run("backward()")
+    session.run("graft.load_cell(TWO, name='two')")
+    session.run(
+        "graft.load_cell('Tensor added(const Tensor& self) { return self + 2; }', 'added(Tensor self) -> Tensor')"
+    )
+    assert session.value("torch.added(x).tolist(), torch.trace(torch.eye(2)).item()") == ([3.0, 3.0], 42.0)
+    session.run("backward('factor', ', double factor', ', float factor=7')")
+    assert session.value("gradient(), torch.added(x).tolist()") == ([7.0, 7.0], [3.0, 3.0])
+    session.run("graft.load_cell(DOUBLED, 'doubled(Tensor self) -> Tensor')")
+    assert session.value("torch.trace(torch.eye(2)).item(), sorted(has())") == (
+        42.0,
+        ["added", "doubled", "doubled_backward", "two"],
+    )
 
 
 def test_others_take_nothing_over_and_are_refused_before_they_compile(session: Session, where: Path) -> None:

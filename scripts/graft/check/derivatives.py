@@ -65,8 +65,11 @@ def check_derivatives(
             findings.add("duplicate-entry", entry.value("name"), what, "merge the two entries")
         elif name in base.schemas and not entry.is_replacing:
             has = "a derivative formula for" if name in base.derivatives else "an operator"
+            what = f"PyTorch already has {has} {name}"
             todo = "leave this entry out, or add `replace: True` to give PyTorch's operator this formula"
-            findings.add("operator-exists", entry.value("name"), f"PyTorch already has {has} {name}", todo)
+            if name in base.declared:
+                what, todo = f"another load has the operator {name}", "write its formula there"
+            findings.add("operator-exists", entry.value("name"), what, todo)
         elif name not in generated | unknown:  # generated functions are checked by torchgen
             before = len(findings.errors)
             schema = _schema_of(name, entry, own, explicit, base, findings)

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
@@ -56,7 +56,11 @@ def describe(new: Selection, replaced: Mapping[str, Sequence[str]] | None = None
 def _entry(f: NativeFunction) -> str:
     """Return an entry of native_functions.yaml with what callers need to know."""
     space = "" if f.namespace == "aten" else f"{f.namespace}::"
-    fields = {"func": f"{space}{f.func}", "variants": ", ".join(sorted(each.name for each in f.variants))}
+    fields: dict[str, Any] = {"func": f"{space}{f.func}", "variants": ", ".join(sorted(v.name for v in f.variants))}
+    if f.use_const_ref_for_mutable_tensors:
+        fields["use_const_ref_for_mutable_tensors"] = True
+    if f.cpp_no_default_args:
+        fields["cpp_no_default_args"] = sorted(f.cpp_no_default_args)
     return yaml.safe_dump([fields], sort_keys=False, width=sys.maxsize)
 
 

@@ -59,7 +59,8 @@ def mistakes(names: Sequence[str], values: Mapping[str, str], known: Collection[
                 found.append(f"{name}=: it is empty; leave it out for the default")
         elif not _OF_OTHERS.fullmatch(name):
             cutoff = 0.75 if "_" in name else 0.6
-            near = get_close_matches(name.upper().removeprefix("GRAFT_"), known, n=1, cutoff=cutoff)
+            spelled = (name.upper(), name.upper().removeprefix("GRAFT_"))
+            near = [close for each in spelled for close in get_close_matches(each, known, n=1, cutoff=cutoff)][:1]
             if near or "_" not in name:
                 found.append(f"{name}: no such variable" + "".join(f"; did you mean {each}?" for each in near))
     return found

@@ -6,7 +6,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 
 from .statements import ANGLES, BRACKETS, Kind, Statement, arguments, statements
@@ -103,7 +102,7 @@ def functions(text: str, file: Path) -> Iterator[tuple[Definition, Statement]]:
 
     Functions of macros that the text defines are at the line of the macro's use.
     """
-    lines = [0, *accumulate(len(line) for line in text.splitlines(keepends=True))]
+    lines = [0, *(found.end() for found in re.finditer("\n", text))]
     for each in statements(text, is_strict=False):
         line = bisect_right(lines, each.start)
         for one in each.expansion or [each]:

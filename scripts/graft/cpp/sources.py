@@ -59,11 +59,11 @@ class Source:
 
     def is_conditional(self, line: int) -> bool:
         """Return whether an ``#if`` surrounds a line."""
-        return bool(conditions(self.code.splitlines()[: line - 1])[-1])
+        return bool(conditions(self.code.split("\n")[: line - 1])[-1])
 
     def is_explained(self, line: int, word: str) -> bool:
         """Return whether the comment above ``line`` names ``word``."""
-        above = takewhile(lambda text: text.lstrip().startswith("//"), reversed(self.text.splitlines()[: line - 1]))
+        above = takewhile(lambda text: text.lstrip().startswith("//"), reversed(self.text.split("\n")[: line - 1]))
         return any(word in text for text in above)
 
     @property

@@ -229,10 +229,20 @@ class _Splitter:
                 del self._namespaces[-1:]
                 self._at += 1
             elif not self._opens_namespace():
-                self._statement()
+                try:
+                    self._statement()
+                except _UnbalancedError:
+                    if self._is_strict:
+                        raise
+                    self._skip()
         if self._namespaces:
             raise _UnbalancedError
         return self.found
+
+    def _skip(self) -> None:
+        """Go behind a statement that cannot be told."""
+        end = next((i for i in range(self._at, len(self._tokens)) if self._tokens[i] in ("{", ";")), len(self._tokens))
+        self._at = end + 1 if self._needed(end) == ";" else self._behind(end)
 
     def _directive(self, token: str) -> None:
         self._note_condition(self._at)
@@ -316,8 +326,10 @@ class _Splitter:
 
     def _behind_template(self, at: int) -> int:
         """Return the index after ``<...>`` at ``at``."""
-        depth = 0
+        depth, start = 0, at
         while True:
+            if at >= len(self._tokens) and not self._is_strict:
+                return self._behind_less(start)
             text = self._needed(at)
             if text in ("(", "{", "["):
                 at = self._behind(at)
@@ -326,6 +338,18 @@ class _Splitter:
             at += 1
             if depth == 0:
                 return at
+
+    def _behind_less(self, at: int) -> int:
+        """Return the index after ``<...>`` at ``at``, in which a ``<`` is "less than": after the last ``>`` before the
+        statement's end or body.
+        """
+        last = -1
+        while (text := self._needed(at)) not in ("{", ";"):
+            last = at if text in (">", ">>") else last
+            at = self._behind(at) if text in ("(", "[") else at + 1
+        if last < 0:
+            raise _UnbalancedError
+        return last + 1
 
     def _statement(self) -> None:
         start, at = self._at, self._at

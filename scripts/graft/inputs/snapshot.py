@@ -275,9 +275,12 @@ def _named(declared: Mapping[str, str], natives: NativeFolders, texts: Iterable[
     """Return the declared operators that a text names. An operator that a folder defines is not declared."""
     if not declared:
         return {}
-    own = {name_of(each.operator) for each in natives.entries(FUNCTIONS)}
+    entries = (each.operator.partition(".")[0] for each in natives.entries(FUNCTIONS))
+    own = {each if "::" in each else f"aten::{each}" for each in entries}
     words = {word.decode() for text in texts for word in re.findall(rb"[A-Za-z_]\w*", text)}
-    return {each: text for each, text in declared.items() if name_of(each) in words - own}
+    words |= {re.sub(r"(?:_symint)?(?:_outf?)?$", "", word) for word in words}
+    named = (each for each in declared if name_of(each) in words and each.partition(".")[0] not in own)
+    return {each: declared[each] for each in sorted(named)}
 
 
 def _hashes_of_others(natives: NativeFolders, files: Mapping[str, bytes]) -> dict[int, dict[str, str]]:

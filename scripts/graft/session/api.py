@@ -8,7 +8,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,12 +26,13 @@ from .building import Wanted, find, operators_in, wanted
 from .call_guards import in_terms_of_graft, outside, uncompiled
 from .contents import folder_with, require_name
 from .progress import Line, ipython
-from .records import Record, contents_of, hashes_of, record_of, save, sources_of
+from .records import Record, contents_of, files_of, hashes_of, record_of, save, sources_of
 
 if TYPE_CHECKING:
     from ..inputs.snapshot import Snapshot
     from .cell import Written
     from .inline import Texts
+    from .text_messages import TextMessages
 
 _LOGGER = logging.getLogger("graft")
 # Show progress for a build that takes longer than this, in seconds.
@@ -71,7 +73,8 @@ class Operators:
         load = loads.state().loads.get(self._name)
         if load is None:
             raise UsageError(f"{self._name}: it was unloaded, so it cannot be pickled", todo="load it again")
-        return unpickled, (self._name, sources_of(load), load.note["flags"], load.note["owner"])
+        note = load.note
+        return unpickled, (self._name, sources_of(load), note["flags"], note["owner"], note["calls"])
 
     def __repr__(self) -> str:
         return f"<operators of {self._name}: {', '.join(dir(self)) or 'none'}>"
@@ -215,8 +218,8 @@ def load_texts(
                 texts.write(folder)
             else:
                 folder = folder_with(chosen, {path: text.encode() for path, text in texts.files().items()})
-            what = wanted(folder, chosen, extra, loads.declared(chosen), "" if build_directory else _owner(chosen))
-            return _load(what, verbose, _may_build(build), texts=texts, is_cell=cell is not None)
+            what = wanted(folder, chosen, extra, "" if build_directory else _owner(chosen))
+        return _load(what, verbose, _may_build(build), messages=told, is_cell=cell is not None)
     except GraftError as error:
         raise told.retold(error) from None
 
@@ -240,7 +243,7 @@ def build(
     """
     extra = extra_flags(extra_cflags, extra_cuda_cflags, extra_include_paths)
     with _system_errors(), loads.state().lock:
-        return _built(_wanted_of(folder, name, extra), verbose)
+        return _built(_calling(_wanted_of(folder, name, extra)), verbose)
 
 
 @uncompiled
@@ -249,7 +252,11 @@ def swap() -> list[str]:
     trace or in ``torch._graft.stock()``, do nothing; a later call loads them.
     """
     with _heard(False, _LOGGER.log):
-        return watching.swap()
+        changed = watching.swap()
+    if changed:
+        with _system_errors(), outside("graft.swap"), loads.state().lock:
+            _build_outdated(False, _may_build(None))
+    return changed
 
 
 def _swap_before_cells() -> None:
@@ -280,7 +287,7 @@ def _wanted_of(folder: str | os.PathLike[str], name: str, extra: ExtraFlags) -> 
     """Describe the load of a user's folder. Without ``name``, it has the name of the folder."""
     path = expanded(os.fspath(folder))
     chosen = require_name(name or re.sub(r"[^\w.-]|^\.", "_", path.name))
-    return wanted(path, chosen, extra, loads.declared(chosen))
+    return wanted(path, chosen, extra)
 
 
 def _load(
@@ -288,40 +295,52 @@ def _load(
     verbose: bool,
     may_build: bool,
     watch: bool | None = None,
-    texts: Texts | None = None,
+    messages: TextMessages | None = None,
     *,
     is_cell: bool = False,
 ) -> Operators:
+    def judge(snapshot: Snapshot) -> None:
+        loads.taken_from(what.name, operators_in(snapshot.read), is_cell=is_cell)
+
     with _system_errors(), outside("graft.load"), loads.state().lock:
-        built = _built(
-            what,
-            verbose,
-            may_build,
-            lambda snapshot: loads.taken_from(what.name, operators_in(snapshot.read), is_cell=is_cell),
-        )
+        with retold(messages.of) if messages else nullcontext():
+            built = _built(what := _calling(what), verbose, may_build, judge)
+            with _heard(verbose, _LOGGER.log):
+                loads.use(what.name, built, what.folder, is_cell=is_cell, messages=messages)
         with _heard(verbose, _LOGGER.log):
-            loads.use(what.name, built, what.folder, is_cell=is_cell, given=texts)
-            if may_build:
-                _build_outdated(verbose)
             if watch is not None:
                 watching.stop(what.name)
             if watch:
                 watching.start(what)
                 _swap_before_cells()
             watching.swap(but=what.name)
+        _build_outdated(verbose, may_build)
     return Operators(what.name)
 
 
-def _build_outdated(verbose: bool) -> None:
-    """Build and load again what calls operators of other loads that have another schema now."""
-    for load in loads.outdated():
-        flags = ExtraFlags.from_settings(load.note["flags"])
-        what = wanted(load.folder, load.name, flags, loads.declared(load.name), load.note["owner"])
-        try:
-            loads.use(load.name, _built(what, verbose), load.folder, is_cell=load.is_cell, given=load.given)
-        except GraftError as error:
-            reason = str(error).splitlines()[0]
-            say(f"{load.name}: it calls an operator that has another schema now, and does not build: {reason}", WARNING)
+def _calling(what: Wanted) -> Wanted:
+    """Add the operators of other loads that what is wanted may call. The caller holds the lock."""
+    return replace(what, declared={**what.declared, **loads.declared(what.name)})
+
+
+def _build_outdated(verbose: bool, may_build: bool) -> None:
+    """Build and load again what calls operators of other loads that have another schema now; and let the processes that
+    build watched folders know the operators of all loads.
+    """
+    for load, calls in loads.outdated() if may_build else ():
+        loads.state().tried[load.name] = calls
+        what = wanted(load.folder, load.name, ExtraFlags.from_settings(load.note["flags"]), load.note["owner"])
+        with retold(load.messages.of) if load.messages else nullcontext(), _heard(verbose, _LOGGER.log):
+            try:
+                if files_of(load) is None:
+                    raise UsageError(f"{load.folder}: it was edited since", todo="load it again")
+                built, kept = _built(_calling(what), verbose), {"taken": load.taken, "messages": load.messages}
+                loads.use(load.name, built, load.folder, is_cell=load.is_cell, **kept)
+            except GraftError as error:
+                reason = str(error).splitlines()[0]
+                what_for = "it calls an operator that has another schema now, and was not built again"
+                say(f"{load.name}: {what_for}: {reason}", WARNING)
+    watching.renew()
 
 
 def _built(
@@ -352,12 +371,14 @@ def _owner(name: str) -> str:
     return "\0".join([name, folder, *sys.argv[:1]])
 
 
-def unpickled(name: str, files: Mapping[str, bytes], flags: Sequence[str], owner: str) -> Operators:
+def unpickled(
+    name: str, files: Mapping[str, bytes], flags: Sequence[str], owner: str, calls: Mapping[str, str] = {}
+) -> Operators:
     """Load pickled operators, unless the same sources are loaded. Build them only if ``GRAFT_BUILD=1``."""
     there = loads.state().loads.get(name)
     if there is None or contents_of(there.note) != hashes_of(files):
         folder, extra = folder_with(name, files), ExtraFlags.from_settings(flags)
-        what = wanted(folder, name, extra, loads.declared(name), owner)
+        what = replace(wanted(folder, name, extra, owner), declared=calls)
         _load(what, False, _may_build(None, by_default=False))
     return Operators(name)
 

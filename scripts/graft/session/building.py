@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Wanted:
     environment: Environment
     kind: str
     architectures: str
-    declared: Mapping[str, str]
+    declared: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def request(self) -> Request:
@@ -83,12 +83,12 @@ class Wanted:
         return Loaded(layout, self.environment, self.name)
 
 
-def wanted(folder: Path, name: str, extra: ExtraFlags, declared: Mapping[str, str], owner: str = "") -> Wanted:
+def wanted(folder: Path, name: str, extra: ExtraFlags, owner: str = "") -> Wanted:
     """Describe the load of a native folder into this process."""
     import torch
 
     kind = LOADED_SANITIZED if is_sanitized() else LOADED
-    return Wanted(folder, name, extra, owner, environment_of(torch), kind, _architectures(torch), declared)
+    return Wanted(folder, name, extra, owner, environment_of(torch), kind, _architectures(torch))
 
 
 def operators_in(natives: NativeFolders) -> dict[str, str]:
@@ -165,6 +165,8 @@ def _built_before(layout: Layout, kind: str, folder: Path) -> Path | None:
         if not note.is_file():
             continue
         told = json.loads(note.read_text(encoding="utf-8"))
+        if "calls" not in told:  # by another version of Graft
+            continue
         (then,) = told["folders"].values()
         is_as_set = told.get("settings") == list(native.settings.stamp)
         if is_as_set and now == {name: digest for name, digest in then.items() if name not in unread}:

@@ -7,27 +7,30 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
+from typing import TypeAlias
 
 from ..core.files import keep_last, write_atomically
 from ..core.layout import HOME
 from . import VARIABLE
+
+# A load: its name, the folder of its build, the operators that others have taken over, whether it is a cell.
+Inherited: TypeAlias = tuple[str, str, list[str], bool]
 
 _FOLDER = HOME / "loads"
 # The number of files kept. Each is named after its content.
 _KEPT = 64
 
 
-def name_to_children(loads: Iterable[tuple[str, Path]], gone: Mapping[str, str]) -> None:
+def name_to_children(loads: Iterable[Inherited], gone: Mapping[str, str]) -> None:
     """Let child processes that start from now on use these loads.
 
     Args:
-        loads: the name of each load, and the folder of its build.
+        loads: the loads, in their order.
         gone: why operators that this process had are gone, by name, for error messages.
     """
     import torch
 
-    every = [[name, str(built)] for name, built in loads]
+    every = [*loads]
     if not (every or gone):
         os.environ.pop(VARIABLE, None)
         return
@@ -41,7 +44,7 @@ def name_to_children(loads: Iterable[tuple[str, Path]], gone: Mapping[str, str])
         del os.environ[VARIABLE]
 
 
-def of_parent(name: str) -> tuple[dict[str, Path], dict[str, str]]:
+def of_parent(name: str) -> tuple[list[Inherited], dict[str, str]]:
     """Return the loads of the parent process, and why operators that it had are gone; nothing if its torch is another.
 
     Raises:
@@ -54,5 +57,5 @@ def of_parent(name: str) -> tuple[dict[str, Path], dict[str, str]]:
         raise ValueError(f"{_FOLDER} has no {name}; GRAFT_HOME differs, or it was deleted")
     given = json.loads(path.read_text(encoding="utf-8"))
     if given["torch"] != torch.version.git_version:
-        return {}, {}
-    return {each: Path(built) for each, built in given["loads"]}, given["gone"]
+        return [], {}
+    return given["loads"], given["gone"]

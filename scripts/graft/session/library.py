@@ -64,7 +64,7 @@ class Loads:
         """Replace the Python bindings of the load ``name`` by those of ``library``, but for the operators ``taken``.
         None removes them.
         """
-        given = (name, str(library or ""), _lines(map(name_of, taken)))
+        given = (name, str(library or ""), _lines(name_of(each) for each in taken if each.startswith("aten::")))
         self._library.graft_bind_load(*map(str.encode, given), torch_c)
 
     def document(self, name: str) -> None:

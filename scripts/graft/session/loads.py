@@ -48,7 +48,7 @@ class Load:
         texts: its texts that extend modules of torch.
         is_cell: whether it is a cell of a notebook. Later cells may take its operators over.
         taken: the operators that later cells have taken over.
-        given: the texts that it was loaded from; None if that was a folder.
+        messages: the texts that it was loaded from, which messages name; None if that was a folder.
     """
 
     name: str
@@ -60,7 +60,13 @@ class Load:
     texts: Texts | None = None
     is_cell: bool = False
     taken: frozenset[str] = frozenset()
-    given: Any = None
+    messages: Any = None
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What compilers inline of its operators: a hash for each, by name."""
+        gone = {each.partition(".")[0] for each in self.taken}
+        return {name: fact for name, fact in self.note["facts"].items() if name not in gone}
 
     @property
     def operators(self) -> list[str]:
@@ -86,6 +92,7 @@ class State:
         gone: why an operator is gone, by name.
         told: the warnings that were logged.
         watches: the folders that are built after each save, by the name of the load.
+        tried: what a load calls of others, for which it was built again, by its name.
     """
 
     loads: dict[str, Load] = field(default_factory=dict)
@@ -96,6 +103,7 @@ class State:
     gone: dict[str, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
     watches: dict[str, Any] = field(default_factory=dict)
+    tried: dict[str, Any] = field(default_factory=dict)
 
 
 def state() -> State:
@@ -115,29 +123,41 @@ def _after_fork() -> None:
     now.lock, now.watches = threading.RLock(), {}
 
 
-def use(name: str, built: Path, folder: Path | None = None, *, is_cell: bool = False, given: Any = None) -> None:
+def use(
+    name: str,
+    built: Path,
+    folder: Path | None = None,
+    *,
+    is_cell: bool = False,
+    taken: frozenset[str] = frozenset(),
+    messages: Any = None,
+) -> None:
     """Load the build in ``built`` as ``name``, in place of an earlier load. If that fails, the process stays as it was.
 
     Args:
         name: the name of the load.
         built: the folder of the build.
         folder: the native folder; by default the one that the note names.
-        is_cell: whether it is a cell, which may take operators over from other cells.
-        given: the texts that it was built from; None for a folder.
+        is_cell: whether it is a cell, which takes operators over from other cells.
+        taken: the operators that other cells keep.
+        messages: the texts that it was built from; None for a folder.
     """
     now = state()
     with now.lock:
         old = now.loads.get(name)
-        if old and old.built == built and not old.taken:
-            old.given = given
+        if old and old.built == built and old.taken == taken:
+            old.messages = messages
             return
         note = json.loads((built / "note.json").read_text(encoding="utf-8"))
-        taken = taken_from(name, note["operators"], is_cell=is_cell)
-        _require_ours(note["operators"])
+        if "calls" not in note:
+            raise UsageError(f"{built}: another version of Graft built it", todo="load its sources again")
+        own = [each for each in note["operators"] if each not in taken]
+        from_others = taken_from(name, own, is_cell=is_cell)
+        _require_ours(own)
         library = _shared(now, built)
         path = folder or Path(*note["folders"])
-        new = Load(name, path, built, note, built, is_cell=is_cell, given=given)
-        _exchange_all(now, library, old, new, taken)
+        new = Load(name, path, built, note, built, is_cell=is_cell, taken=taken, messages=messages)
+        _exchange_all(now, library, old, new, from_others)
 
 
 def taken_from(name: str, operators: Iterable[str], *, is_cell: bool = False) -> dict[str, set[str]]:
@@ -152,11 +172,11 @@ def taken_from(name: str, operators: Iterable[str], *, is_cell: bool = False) ->
         UsageError: another load has one of the operators, and they are not both cells.
     """
     found: dict[str, set[str]] = {}
-    of_name = {name_of(each): each for each in operators}
+    of_name = {each.partition(".")[0]: each for each in operators}
     for load in state().loads.values():
-        theirs = {each for each in load.operators if name_of(each) in of_name} if load.name != name else set()
+        theirs = {each for each in load.operators if each.partition(".")[0] in of_name} if load.name != name else set()
         if theirs and not (is_cell and load.is_cell):
-            operator = of_name[name_of(min(theirs))]
+            operator = of_name[min(theirs).partition(".")[0]]
             place = f"{operators[operator]}: " if isinstance(operators, Mapping) else ""
             raise UsageError(
                 f"{place}{operator}: the load {load.name}, of {load.folder}, has this operator",
@@ -174,8 +194,8 @@ def inherit(name: str) -> None:
         ValueError: there is no file of this name.
     """
     every, gone = of_parent(name)
-    for each, built in every.items():
-        use(each, built, is_cell=True)  # the last one has an operator, as in the parent
+    for each, built, taken, is_cell in every:
+        use(each, Path(built), is_cell=is_cell, taken=frozenset(taken))
     names.explain_gone(gone, state().gone)
 
 
@@ -192,6 +212,7 @@ def unload(name: str) -> None:
             there = f"loaded are {', '.join(now.loads)}" if now.loads else "nothing is loaded"
             raise UsageError(f"{name}: no load has this name", cause=there)
         _exchange(now, now.library, old, None)
+        _renew(now, now.library)
 
 
 def declared(but: str) -> dict[str, str]:
@@ -200,14 +221,17 @@ def declared(but: str) -> dict[str, str]:
     return {operator: text for load in others for operator, text in load.entries.items()}
 
 
-def outdated() -> list[Load]:
-    """Return the loads that were built for other schemas of operators of other loads than these have now."""
-    every = {load.name: declared(load.name) for load in state().loads.values()}
-    return [
-        load
-        for load in state().loads.values()
-        if any(every[load.name].get(operator, text) != text for operator, text in load.note["calls"].items())
-    ]
+def outdated() -> list[tuple[Load, dict[str, str]]]:
+    """Return the loads that were built for other schemas of operators of other loads than these have now, each with the
+    entries of these operators; but no load that was built for them already.
+    """
+    now, found = state(), []
+    for load in now.loads.values():
+        there = declared(load.name)
+        calls = {operator: there.get(operator, text) for operator, text in load.note["calls"].items()}
+        if calls != load.note["calls"] and now.tried.get(load.name) != calls:
+            found.append((load, calls))
+    return found
 
 
 def _require_ours(operators: Iterable[str]) -> None:
@@ -243,26 +267,47 @@ def _library(now: State, library: Loads, built: Path) -> Path:
 
 def _exchange_all(now: State, library: Loads, old: Load | None, new: Load, taken: Mapping[str, Iterable[str]]) -> None:
     """Replace ``old`` by ``new``, which takes operators over from other loads. If a step fails, restore everything."""
-    before = {name: now.loads[name] for name in taken}
-    try:
-        for name, operators in taken.items():
-            each = before[name]
-            left = replace(
-                each, taken=each.taken | {*operators}, library=_library(now, library, each.built), texts=None
-            )
-            _exchange(now, library, each, left if left.operators else None)
-        new.library = _library(now, library, new.built)
-        _exchange(now, library, old, new, is_last=bool(taken or (old and old.taken)))
-        for name in filter(now.loads.__contains__, taken):  # its code may hold the definitions that it had
-            each = now.loads[name]
-            _exchange(now, library, each, replace(each, library=_library(now, library, each.built)))
-    except BaseException:
-        for each in before.values():
-            _exchange(now, library, now.loads.get(each.name), replace(each, library=_library(now, library, each.built)))
-        raise
+    order, before = [*now.loads], {name: now.loads[name] for name in taken}
+    with uninterrupted():
+        try:
+            for name, operators in taken.items():
+                _exchange(now, library, before[name], _without(now, library, before[name], operators))
+            is_last = bool(taken or (old and old.taken != new.taken))
+            _exchange(now, library, old, _reopened(now, library, new), is_last=is_last)
+            _renew(now, library)
+        except BaseException:
+            if now.loads.get(new.name) is not old:
+                _exchange(now, library, now.loads[new.name], _reopened(now, library, old) if old else None)
+            for each in before.values():
+                _exchange(now, library, now.loads.get(each.name), _reopened(now, library, each))
+            there = {name: now.loads[name] for name in order}
+            now.loads.clear()
+            now.loads.update(there)
+            raise
     for name, operators in taken.items():
         gone = "" if name in now.loads else ", which has no other and is unloaded"
         say(f"{', '.join(sorted(operators))}: taken over from the cell {name}{gone}", WARNING)
+
+
+def _without(now: State, library: Loads, load: Load, operators: Iterable[str]) -> Load | None:
+    """Return a load without some of its operators; None if it has nothing else."""
+    taken = load.taken | {*operators}
+    if load.note["replaced"] or not taken.issuperset(library.operators(load.name)):
+        return _reopened(now, library, replace(load, taken=taken, texts=None))
+    return None
+
+
+def _reopened(now: State, library: Loads, load: Load) -> Load:
+    return replace(load, library=_library(now, library, load.built))
+
+
+def _renew(now: State, library: Loads) -> None:
+    """Open the libraries again whose own code calls operators that other loads have taken: it may hold definitions that
+    were retired since.
+    """
+    for each in [*now.loads.values()]:
+        if each.taken and now.opened[each.built][1] != library.retired:
+            _exchange(now, library, each, _reopened(now, library, each))
 
 
 def _exchange(now: State, library: Loads, old: Load | None, new: Load | None, *, is_last: bool = False) -> None:
@@ -351,8 +396,9 @@ def _restart(now: State, library: Loads, name: str, after: Mapping[str, Load], b
     import torch
 
     old, new = before.get(name), after.get(name)
-    order = list(after if new else before)
-    later = [after[each] for each in order[order.index(name) + 1 :]]
+    orders = [[*each] for each in (before, after) if name in each]
+    behind = {each for order in orders for each in order[order.index(name) + 1 :]}
+    later = [each for each in after.values() if each.name in behind]
     load = new or old
     assert load is not None
     for each in reversed([*filter(None, (old, new)), *later]):
@@ -371,7 +417,7 @@ def _restart(now: State, library: Loads, name: str, after: Mapping[str, Load], b
     names.remove_names(had, f"the load {name} of graft.load had it, and was {how} since", now.gone)
     for each in later:
         library.bind(each.name, each.library, torch._C, each.taken)
-    for each in [*([new] if new else []), *later]:
+    for each in [each for each in after.values() if each.name in {name, *behind}]:
         each.texts = Texts(each.note, each.built)
         each.texts.begin()
         library.document(each.name)
@@ -395,11 +441,13 @@ def _tell(now: State, old: Load | None, new: Load | None) -> None:
     import torch
 
     gone = {name: why for name, why in now.gone.items() if name not in vars(torch)}
-    name_to_children(((load.name, load.built) for load in now.loads.values()), gone)
-    before, after = (load.note["facts"] if load else {} for load in (old, new))
+    name_to_children(
+        ((each.name, str(each.built), sorted(each.taken), each.is_cell) for each in now.loads.values()), gone
+    )
+    before, after = (load.facts if load else {} for load in (old, new))
     differing = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     if differing:
-        caches.set_key(json.dumps([[load.name, load.note["facts"]] for load in now.loads.values()]))
+        caches.set_key(json.dumps([[load.name, load.facts] for load in now.loads.values()]))
         # A fact about a file may concern any operator.
         operators = differing if all("::" in name for name in differing) else None
         caches.forget(operators)

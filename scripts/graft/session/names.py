@@ -85,10 +85,11 @@ def _added() -> Any:
 
 def _added_by(built: Path, taken: Collection[str]) -> Any:
     """Return the lists of a build, without the operators ``taken``."""
-    added, left_out = publish.module(_ADDED, str(built / "_added_operators.py")), {*map(name_of, taken)}
-    for value in [value for name, value in vars(added).items() if left_out and name.isupper()]:
+    added = publish.module(_ADDED, str(built / "_added_operators.py"))
+    in_python = {name_of(each) for each in taken if each.startswith("aten::")}
+    for value in [value for name, value in vars(added).items() if taken and name.isupper()]:
         for each in list(value):
-            if (name_of(each) if "::" in each else each.rpartition(".")[2]) in left_out:
+            if each in taken or ("::" not in each and each.rpartition(".")[2] in in_python):
                 value.pop(each) if isinstance(value, dict) else value.remove(each)
     return added
 

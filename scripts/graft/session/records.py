@@ -47,9 +47,9 @@ def save(name: str, folder: str | os.PathLike[str]) -> Path:
     load = state().loads.get(name)
     if load is None:
         raise UsageError(f"{name}: no load has this name", todo="load it again")
-    if load.given is None:
-        raise UsageError(f"{name}: it was loaded from a folder", todo="copy that")
-    saved: Path = load.given.save(os.fspath(folder))
+    if load.messages is None:
+        raise UsageError(f"{name}: this process loaded it from a folder", todo=f"copy {load.folder}")
+    saved: Path = load.messages.texts.save(os.fspath(folder))
     return saved
 
 
@@ -74,6 +74,16 @@ def hashes_of(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
+def files_of(load: Load) -> dict[str, bytes] | None:
+    """Return the user's files that a load was built from; None if they were edited since."""
+    wanted = contents_of(load.note)
+    try:
+        files = {name: (load.folder / name).read_bytes() for name in wanted}
+    except OSError:
+        return None
+    return files if hashes_of(files) == wanted else None
+
+
 def sources_of(load: Load) -> dict[str, bytes]:
     """Return the files that a load was built from.
 
@@ -83,11 +93,6 @@ def sources_of(load: Load) -> dict[str, bytes]:
     if load.note["settings"]:
         what = f"{load.folder}: it has settings in pyproject.toml, so its operators cannot be pickled"
         raise UsageError(what, todo="call graft.load with the folder in each process")
-    wanted = contents_of(load.note)
-    try:
-        files = {name: (load.folder / name).read_bytes() for name in wanted}
-    except OSError:
-        files = {}
-    if hashes_of(files) != wanted:
+    if (files := files_of(load)) is None:
         raise UsageError(f"{load.folder}: it was edited since it was loaded as {load.name}", todo="load it again")
     return files

@@ -8,7 +8,7 @@ import pickle
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,13 @@ class Watch:
     """A folder that is watched.
 
     Args:
-        folder: the native folder.
+        what: what is built, of the folder.
         process: the id of the process that builds.
         answers: the file to which it writes the result of its last build.
         seen: the content of that file when it was last used.
     """
 
-    folder: Path
+    what: Wanted
     process: int
     answers: Path
     seen: bytes
@@ -56,7 +56,7 @@ def start(what: Wanted) -> None:
         file_actions=nowhere,
         setpgroup=0,  # Ctrl-C in a terminal must not end it
     )
-    loads.state().watches[what.name] = Watch(what.folder, process, answers, wanted)
+    loads.state().watches[what.name] = Watch(what, process, answers, wanted)
 
 
 def stop(name: str) -> None:
@@ -66,6 +66,14 @@ def stop(name: str) -> None:
             os.kill(watch.process, signal.SIGTERM)
             os.waitpid(watch.process, 0)
         watch.answers.unlink(missing_ok=True)
+
+
+def renew() -> None:
+    """Start the processes again that do not know the operators which other loads have now."""
+    for name, watch in [*loads.state().watches.items()]:
+        if watch.what.declared != (now := loads.declared(name)):
+            stop(name)
+            start(replace(watch.what, declared=now))
 
 
 def swap(but: str = "") -> list[str]:
@@ -91,7 +99,7 @@ def _swapped(name: str, watch: Watch) -> bool:
             more = "; `graft.load` shows all of it" if others else ""
             say(f"{name}: the old code stays, since the edited does not build: {first}{more}", WARNING)
             return False
-        loads.use(name, Path(result["built"]), watch.folder)
+        loads.use(name, Path(result["built"]), watch.what.folder)
         return loads.state().loads[name].built != before
     return False
 
