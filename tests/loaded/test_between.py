@@ -141,7 +141,7 @@ def test_compiles_a_cell_that_takes_operators_over(session: Session) -> None:
 
 
 def test_compiles_what_keeps_what_it_has(session: Session) -> None:
-    """A cell that is built again takes nothing back; and a cell without operators keeps the kernels that it replaces."""
+    """A cell that is built again takes nothing back; one without operators keeps the kernels that it replaces."""
     session.run("backward()")
     session.run("graft.load_cell(TWO, name='two')")
     session.run(
