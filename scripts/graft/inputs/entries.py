@@ -6,7 +6,7 @@ This is the one reader of the two files, and needs no torchgen.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ class Entry:
         places: the place of each key.
         values: the place of each value.
         written: the schema as the file has it; the one in ``fields`` has torchgen's spelling.
+        lines: its lines in the file.
     """
 
     file: Path
@@ -68,6 +69,7 @@ class Entry:
     places: dict[str, Place]
     values: dict[str, Place]
     written: str = ""
+    lines: Sequence[str] = ()
 
     @property
     def schema(self) -> str:
@@ -134,6 +136,15 @@ class Entry:
         """Return the place of the value of ``key``, shifted by ``offset`` characters."""
         file, line, column = self.values[key]
         return file, line, column + offset
+
+    def word(self, place: Place, word: str) -> Place:
+        """Return the place of the first ``word`` at or behind ``place`` in this entry; ``place`` if there is none."""
+        file, first, start = place
+        for number, text in enumerate(self.lines[first - self.line :] if first >= self.line else (), first):
+            found = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)").search(text, start - 1 if number == first else 0)
+            if found:
+                return file, number, found.start() + 1
+        return place
 
 
 def kernels_of(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -221,14 +232,15 @@ def read_entries(path: Path, report: Report = lambda *_: None, copy: Path | None
     if not isinstance(tree, yaml.SequenceNode):
         report((path, 1, 0), "not a list of entries", "start each entry with `- `, as PyTorch's own file does")
         return []
-    return list(_entries(path, tree, report))
+    lines = (copy or path).read_text(encoding="utf-8", errors="replace").split("\n")
+    return list(_entries(path, tree, lines, report))
 
 
-def _entries(path: Path, tree: yaml.SequenceNode, report: Report) -> Iterator[Entry]:
+def _entries(path: Path, tree: yaml.SequenceNode, lines: Sequence[str], report: Report) -> Iterator[Entry]:
     for node in tree.value:
         if isinstance(node, yaml.MappingNode):
             if entry := _entry(path, node, report):
-                yield entry
+                yield replace(entry, lines=lines[node.start_mark.line : node.end_mark.line + 1])
         else:
             what = "this entry is not a mapping"
             key = "name" if path.name == DERIVATIVES else "func"
