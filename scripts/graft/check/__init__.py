@@ -91,7 +91,7 @@ def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """
     words = sorted(known)
     close = [each for each in words if each.lower() == word.lower()]
-    close += difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    close += difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if close:
         return f"did you mean `{close[0]}`?"
     if otherwise:

@@ -30,6 +30,9 @@ RELEASES = "releases"
 # The line of an entry or of a key.
 _BEGIN = re.compile(r"(?P<indent> *)(?P<dash>- +)?[\w.]+:(?P<rest>\s.*|$)")
 
+# A schema with an argument as Python writes it, its name, and its type.
+_OF_PYTHON = re.compile(r"\s*- +(?:func|name): +[\w.]+\([^'\"]*?\b(\w+) ?:(?!:) ?([\w.]+(?:\[.*?\])?)")
+
 # A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
 Place = tuple[Path, int, int]
 # A function that is called with the place of an error, what is wrong, and what to do.
@@ -206,8 +209,10 @@ def compose(path: Path, report: Report, copy: Path | None = None) -> yaml.Node |
             report((path, found.line + 1, found.indent + 1), what, f"indent it by {found.beside}")
             return None
         place = (path, mark.line + 1, mark.column + 1) if mark else (path, 1, 0)
-        has_tab = re.match(r" *\t", [*text.splitlines(), ""][place[1] - 1])
-        todo = "indent with spaces" if has_tab else "quote the text, or fix the indentation"
+        line = [*text.splitlines(), ""][place[1] - 1]
+        todo = "indent with spaces" if re.match(r" *\t", line) else "quote the text, or fix the indentation"
+        if argument := _OF_PYTHON.match(line):
+            todo = f"write `{argument[2]} {argument[1]}`: the type stands before the name of an argument"
         report(place, f"not YAML: {error.problem}", todo)
     except yaml.YAMLError as error:
         report((path, 1, 0), f"not YAML: {error}", "delete that character")
