@@ -96,4 +96,6 @@ def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
         return f"did you mean `{close[0]}`?"
     if otherwise:
         return otherwise
+    if not words:
+        return "leave it out: there is none"
     return f"write one of {', '.join(words)}" if len(words) <= 40 else "look it up in PyTorch's own file"
