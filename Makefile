@@ -17,6 +17,9 @@ environment = "$$PYTHON" -E scripts/environment.py
 # Runs Python in the builder's virtual environment, which is created first if needed, one for each Python.
 run = @[ -f scripts/environment.py ] || { \
     printf '%s\n' 'error: make was run in another folder' '  next: use `make -C` and the folder of Graft' >&2; exit 2; }; \
+    [ ! -d "$$PYTHON" ] || { \
+    meant=$$PYTHON/bin/python; [ -f "$$meant" ] && meant="did you mean $$meant?" || meant='set PYTHON to a program'; \
+    printf '%s\n' "error: PYTHON=$$PYTHON: this is a folder" "  next: $$meant" >&2; exit 2; }; \
     command -v "$$PYTHON" >/dev/null || { \
     printf '%s\n' "error: PYTHON=$$PYTHON: program not found" \
         '  next: set PYTHON to a Python 3.10 or newer, as a name or a path' >&2; exit 2; }; $(environment)

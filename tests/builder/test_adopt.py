@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from asking import asked
+from graft.adopt.adopt import adopt
 from graft.adopt.adopt_options import FILE, Asked, is_tree, read_asked, with_given
 from graft.adopt.folder import facts_of, record_of, write
 from graft.adopt.names import Names
@@ -199,6 +202,15 @@ def test_folder_of_others_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(UsageError, match=r"this folder has files of its own, such as notes.txt"):
         record_of(tmp_path)
+
+
+def test_package_is_asked_for_first(tmp_path: Path) -> None:
+    """NATIVE may be the default then: a folder that is there."""
+    (tmp_path / "notes.txt").touch()
+    nothing: list[str] = []
+    own = Namespace(modules=nothing, prefix=None, methods=None, only=nothing, except_=nothing, own=nothing)
+    with pytest.raises(UsageError, match="no package is given"):
+        adopt(asked(native=(tmp_path,)), own)
 
 
 def test_written_folder_is_adopts_but_for_what_is_the_authors(tmp_path: Path) -> None:

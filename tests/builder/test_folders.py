@@ -75,6 +75,17 @@ def test_less_does_not(files: dict[str, str], tmp_path: Path, monkeypatch: Patch
     assert usual_folder(tmp_path, monkeypatch) == "."
 
 
+@pytest.mark.parametrize("name", ["native_functions.yml", "ops.yaml"])
+def test_list_of_another_name_is_named_first(name: str, tmp_path: Path) -> None:
+    native = write(tmp_path / "native", {"A.cpp": "", name: "- func: f(Tensor self) -> Tensor\n"})
+    with pytest.raises(UsageError) as caught:
+        take_snapshot(layout_of(native))
+    assert (
+        caught.value.what == f"{native / name}: a native folder's list of operators must be named native_functions.yaml"
+    )
+    assert caught.value.todo.startswith(f"rename {name} ")
+
+
 def test_docstrings_alone_are_a_folder_beside_another(tmp_path: Path) -> None:
     """They describe the operators of that one."""
     one, two = write(tmp_path / "one", LEAST["entries"]), write(tmp_path / "two", LESS["docstrings"])

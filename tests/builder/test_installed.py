@@ -60,8 +60,8 @@ def test_release_has_its_patches_or_the_newest_with_a_warning(
     assert (layout.pin, layout.installed) == (version, environment.key)
     assert layout.patches == REPOSITORY / "patches" / patches
     is_known = version.partition("+")[0] == patches
-    said = "" if is_known else f"torch {version} is untested; tested are {', '.join(KNOWN)}\n"
-    assert capsys.readouterr().err == said
+    said = f"torch {version} is untested: the build uses what is known of {patches}, and stops where they differ"
+    assert capsys.readouterr().err == ("" if is_known else f"{said}; tested are {', '.join(KNOWN)}\n")
 
 
 def test_version_is_pip_s_if_pip_knows_it(environment: Environment) -> None:
@@ -124,8 +124,15 @@ def test_what_is_no_python_is_refused(kind: str, tmp_path: Path) -> None:
         text = {"another program": "#!/bin/sh\necho hello\n", "fails": "#!/bin/sh\nexit 1\n"}.get(kind, "hello")
         path.write_text(text)
         path.chmod(0o644 if kind == "not executable" else 0o755)
-    error = refused(UsageError, find_site, str(path), match=f"PYTHON={path}: it does not run as Python")
+    what = "this is a folder" if kind == "folder" else "it does not run as Python"
+    error = refused(UsageError, find_site, str(path), match=f"PYTHON={path}: {what}")
     assert error.todo == "set PYTHON to the Python of an environment"
+
+
+def test_program_of_an_environment_is_named(tmp_path: Path) -> None:
+    path = program(write(tmp_path / "env", {"bin/x": ""}) / "bin/python", "")
+    error = refused(UsageError, find_site, str(tmp_path / "env"), match="env: this is a folder")
+    assert error.todo == f"did you mean {path}?"
 
 
 def test_another_python_than_the_builder_s_is_refused(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def test_help_of_each_verb_names_its_options(typed: None, capsys: Capture, monke
         ("WHEEL=a: no such file; `make` lists them", "--wheel a: no such file; `graft --help` lists them"),
         ("`make patch-and-build` after `make new-op`", "`graft build` after `graft new`"),
         ("use `make check ARGS='--source --syntax'`", "use `graft check --source --syntax`"),
+        ("use `make adopt PACKAGE=torchao NATIVE=~/ops`", "use `graft adopt torchao --native ~/ops`"),
         # The user's own words.
         ("a.cpp:1: 'SOURCE' was not declared; see /my/WHEEL", "a.cpp:1: 'SOURCE' was not declared; see /my/WHEEL"),
     ],

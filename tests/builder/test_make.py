@@ -104,6 +104,14 @@ def test_python_that_is_not_there(repository: Path, python: str) -> None:
     assert f"error: PYTHON={python}: program not found\n  next: set PYTHON" in refused(make(repository, python))
 
 
+@pytest.mark.parametrize("is_environment", [True, False])
+def test_python_that_is_a_folder(repository: Path, tmp_path: Path, is_environment: bool) -> None:
+    folder = write(tmp_path, {"my env/bin/python" if is_environment else "my env/x": ""}) / "my env"
+    said = refused(make(repository, folder))
+    next_ = f"did you mean {folder}/bin/python?" if is_environment else "set PYTHON to a program"
+    assert said.startswith(f"error: PYTHON={folder}: this is a folder\n  next: {next_}\n")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -55,7 +55,7 @@ def test_tests_of_an_empty_kernel_end_with_what_is_left(native: Path, capfd: Cap
         assert "1 failed" in said and "a long traceback" not in said and "FAILED" not in said
         raise RuntimeError("as failing tests do")
     lines = "".join(capfd.readouterr()).splitlines()
-    assert lines[1:3] == ["3 places are left to complete:", f"{native}/F.cpp:2: TODO: compute the result here."]
+    assert lines[1:3] == ["3 places say TODO:", f"  {native}/F.cpp:2, 3"]
     assert "--tb=short" in lines[-1]
 
 
@@ -64,7 +64,7 @@ def test_tests_of_a_written_kernel_say_what_fails(native: Path, capfd: Capture) 
     with ending_with_todos([native]):
         said = run_pytest(native)
         assert "a long traceback" in said and "FAILED" in said
-    left = ["1 place is left to complete:", f"{native}/docs/f.rst:4: TODO."]
+    left = ["1 place says TODO:", f"  {native}/docs/f.rst:4"]
     assert "".join(capfd.readouterr()).splitlines()[1:] == left
     (native / "docs/f.rst").unlink()
     with ending_with_todos([native, native / "nowhere"]):

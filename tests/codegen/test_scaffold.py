@@ -316,20 +316,53 @@ def test_all_files_are_written_or_none(tmp_path: Path) -> None:
     assert (kept.read_text(), (native / "cpu/A.cpp").read_text()) == ("after", "new")
 
 
+def printed(folder: Path, answer: dict[str, str], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run `make new-op` with the texts that torchgen's process returned."""
+    done = SimpleNamespace(returncode=0, stdout=json.dumps(answer))
+    base = SimpleNamespace(tree=folder, include=folder)
+    for name, value in {"run_with_torchgen": done, "get_base": base, "pin_of": None}.items():
+        monkeypatch.setattr(skeleton, name, lambda *_, value=value: value)
+    layout = SimpleNamespace(native=folder)
+    request: Any = SimpleNamespace(
+        schema="sc_b() -> ()", kind=kind, variants="", project="", layout=layout, wheel=None, pin=""
+    )
+    skeleton.new_op(request)
+
+
 def test_todos_of_other_operators_are_not_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = {DERIVATIVES: "# TODO: write it\n- name: sc_b() -> ()\n  self: grad\n"}
-    done = SimpleNamespace(returncode=0, stdout=json.dumps(answer))
-    base = SimpleNamespace(tree=tmp_path, include=tmp_path)
-    replaced = {"run_with_torchgen": done, "get_base": base, "pin_of": None}
-    for name, value in replaced.items():
-        monkeypatch.setattr(skeleton, name, lambda *_, value=value: value)
     (tmp_path / DERIVATIVES).write_text("# TODO: theirs\n- name: sc_a() -> ()\n  self: grad\n")
-    layout = SimpleNamespace(native=tmp_path)
-    request: Any = SimpleNamespace(
-        schema="sc_b() -> ()", kind="plain", variants="", project="", layout=layout, wheel=None, pin=""
-    )
-    skeleton.new_op(request)
-    told = [line.strip() for line in capsys.readouterr().err.splitlines() if "TODO: " in line]
-    assert told == [f"{tmp_path}/{DERIVATIVES}:5: TODO: write it"]
+    answer = {DERIVATIVES: "# TODO: write it\n- name: sc_b() -> ()\n  self: grad\n", "B.cpp": "// TODO\n// TODO\n"}
+    printed(tmp_path, answer, "plain", monkeypatch)
+    assert capsys.readouterr().err.splitlines()[:-1] == [
+        f"  added to  {tmp_path}/{DERIVATIVES}",
+        f"  wrote     {tmp_path}/B.cpp",
+        "3 places say TODO:",
+        f"  {tmp_path}/{DERIVATIVES}:5",
+        f"  {tmp_path}/B.cpp:1, 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "is_said"),
+    [
+        ("sc_b(Tensor self) -> (Tensor, Tensor)", "kernel", True),
+        ("sc_b(Tensor[] parts) -> Tensor", "kernel", True),
+        ("_sc_b(Tensor self) -> Tensor", "kernel", True),
+        ("sc_b(Tensor self) -> Tensor", "kernel", False),
+        ("sc_b(Tensor self) -> int", "kernel", False),
+        ("sc_b(Tensor self) -> (Tensor, Tensor)", "plain", False),
+    ],
+)
+def test_kernel_without_a_backward_is_told(
+    base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    schema: str,
+    kind: str,
+    is_said: bool,
+) -> None:
+    printed(tmp_path, made(base, tmp_path, schema, kind), kind, monkeypatch)
+    assert ("has no gradient: KIND=kernel writes" in capsys.readouterr().err) == is_said

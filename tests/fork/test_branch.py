@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from asking import asked
+from graft.checkout.branch import import_branch
 from graft.core.errors import UsageError
 from graft.core.layout import Layout
 from helpers import Capture, beside, git
@@ -95,6 +97,13 @@ def test_diff(upstream: Path, into: Path, tmp_path: Path) -> None:
     assert source.read_text() == SOURCE
     with pytest.raises(UsageError, match="there is something already"):
         import_into(into, upstream, diff=diff)
+
+
+def test_what_to_import_is_asked_for_first(tmp_path: Path) -> None:
+    """NATIVE may be the default then: a folder that is there."""
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(UsageError, match="what to import is not given"):
+        import_branch(asked(native=(tmp_path,)))
 
 
 def test_diff_that_does_not_apply(upstream: Path, into: Path, tmp_path: Path) -> None:

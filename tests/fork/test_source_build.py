@@ -187,7 +187,7 @@ GENERATED = "namespace torch::autograd { int MineBackward0_apply_functional(int)
         (
             {"derivatives.yaml": "- name: mine(Tensor self) -> Tensor\n  self: missing\n"},
             *("torch/csrc/autograd/generated/Functions.cpp", GENERATED),
-            "derivatives.yaml:2: error: a formula of mine is not valid C++: 'missing' was not declared",
+            "derivatives.yaml:2:9: error: a formula of mine is not valid C++: 'missing' was not declared",
         ),
     ],
 )

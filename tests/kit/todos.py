@@ -9,11 +9,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 from graft.core.console import say
-from graft.new.skeleton import todos
+from graft.new.skeleton import listed, todos
 
 # The message of a kernel by `make new-op` until it is implemented. Until then every test fails with it.
 NO_CODE = "TODO: implement it"
-_SHOWN = 30
 
 
 @contextmanager
@@ -31,8 +30,6 @@ def ending_with_todos(natives: Sequence[Path]) -> Iterator[None]:
             yield
     finally:
         if found:
-            shown = [*found[:_SHOWN], *([f"and {len(found) - _SHOWN} more"] if found[_SHOWN:] else [])]
-            head = f"{len(found)} {'places are' if found[1:] else 'place is'} left to complete:"
-            say("\n".join(["", head, *shown]))
+            say("\n".join(["", *listed(found)]))
         if is_empty:
             say('test failures of a kernel without code are not shown; `ARGS="-- --tb=short"` shows them')

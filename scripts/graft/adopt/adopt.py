@@ -54,9 +54,9 @@ def adopt(request: Request, own: argparse.Namespace) -> Report:
     process.
     """
     folder, *others = request.native
+    asked = _asked(folder, own)
     others += _developed(request.python, folder)
     before = record_of(folder)
-    asked = _asked(folder, own)
     if own.compare:
         compare(folder, asked.modules, request.python)
         return Report([])
@@ -96,7 +96,7 @@ def _asked(folder: Path, own: argparse.Namespace) -> Asked:
     if not asked.modules and not asked.source:
         raise UsageError(
             "no package is given",
-            todo="name one that is installed, or a source tree: `graft adopt torchvision --native ~/my_ops`",
+            todo="name one that is installed, or a source tree: `make adopt PACKAGE=torchvision NATIVE=~/my_ops`",
         )
     return asked
 

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from ..core.console import say
 from ..core.errors import CommandError, UsageError
-from ..core.layout import PATCHES, Layout, TorchVersion
+from ..core.layout import PATCHES, Layout, TorchVersion, expanded
 from ..core.process import run
 from ..inputs.patches import ADDED
 from ..inputs.pin import known_pins
@@ -93,6 +93,10 @@ class Environment:
 
 def find_site(python: str) -> tuple[Path, Path | None]:
     """Return the site-packages of a Python, and the folder that contains its torch, or None."""
+    if (folder := expanded(python)).is_dir():
+        there = next((each for name in ("python", "python3") if (each := folder / "bin" / name).is_file()), None)
+        todo = f"did you mean {there}?" if there else "set PYTHON to the Python of an environment"
+        raise UsageError(f"PYTHON={python}: this is a folder", todo=todo)
     try:
         packages, found, abi = json.loads(run([python, "-I", "-c", _LOOK]).stdout.splitlines()[-1])
     except (CommandError, OSError, ValueError, TypeError, IndexError) as error:
@@ -137,8 +141,9 @@ def layout_on(layout: Layout, environment: Environment) -> Layout:
     known = known_pins(PATCHES)
     release = version.release
     if release not in (each.release for each in known):
-        say(f"torch {version} is untested; tested are {', '.join(known)}")
         release = max((each.release for each in known), key=Version)
+        said = f"torch {version} is untested: the build uses what is known of {release}, and stops where they differ"
+        say(f"{said}; tested are {', '.join(known)}")
     return replace(layout, pin=version, installed=environment.key, pin_folder=PATCHES / release)
 
 

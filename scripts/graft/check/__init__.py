@@ -91,9 +91,11 @@ def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """
     words = sorted(known)
     close = [each for each in words if each.lower() == word.lower()]
-    close += difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    close += difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if close:
         return f"did you mean `{close[0]}`?"
     if otherwise:
         return otherwise
+    if not words:
+        return "leave it out: there is none"
     return f"write one of {', '.join(words)}" if len(words) <= 40 else "look it up in PyTorch's own file"

@@ -26,7 +26,7 @@ from ..inputs.sources import headers_laid_over, read_sources
 from . import FOUND, Findings, line_of, nearest
 from .base import BaseOperators
 from .derivatives import check_derivatives
-from .folder import check_files, check_names, check_python
+from .folder import NOT_READ, check_files, check_names, check_python
 from .functions import check_functions
 from .generated import check_generated
 from .helpers import check_helpers
@@ -50,6 +50,9 @@ def check(natives: NativeFolders, base: BaseOperators) -> Findings:
             for entry in read_added(native, name, partial(findings.add, "invalid-yaml"))
         ]
         for name in (FUNCTIONS, DERIVATIVES)
+    )
+    lists.update(
+        each.file for each in findings.errors if each.code == NOT_READ and each.file.suffix in (".yaml", ".yml")
     )
     if lists.intersection(error.file for error in findings.errors):
         return findings  # without entries, everything else would be reported as unknown

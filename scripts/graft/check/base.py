@@ -11,7 +11,7 @@ from typing import Any
 from ..base.callers import demangled, direct_callers
 from ..codegen.base_operators import known_operators, known_tags
 from ..codegen.operators import Operators
-from ..codegen.torchgen import FunctionSchema, Kernels, NativeFunction
+from ..codegen.torchgen import Kernels, NativeFunction
 from ..cpp.functions import Definition
 from ..cpp.includes import INCLUDE, reached
 from ..cpp.sources import read_text
@@ -20,6 +20,10 @@ from ..inputs.helpers import HEADER, MANGLED, fixed_functions
 from ..inputs.merge import PACKAGED
 from ..inputs.native import DERIVATIVES, FUNCTIONS
 
+# The header of the operators' methods, which also has some that are written by hand.
+_METHODS = "ATen/core/TensorBody.h"
+# A name behind a type and before a parenthesis.
+_DECLARED = re.compile(r"(?:(?!\breturn\b)\b\w+\s+|[>&*]\s*)(\w+)\s*\(")
 # The headers that declare operators begin with these.
 _OF_OPERATORS = ("ATen/ops/", "ATen/RedispatchFunctions.h", "torch/csrc/autograd/generated/")
 
@@ -105,15 +109,15 @@ class BaseOperators:
             names |= set(re.findall(r"^    (?:def )?(\w+)(?:\(|:)", body[1], re.M))
         return names - self.base_names
 
-    def schemas_named(self, base_name: str) -> list[FunctionSchema]:
-        """Return the schemas of ``base_name``, without its in-place variants but with those that torchgen generates."""
-        return self._schemas.get(base_name, [])
+    def functions_named(self, base_name: str) -> list[NativeFunction]:
+        """Return the functions of ``base_name``, without in-place variants but with those that torchgen generates."""
+        return self._functions_by_name.get(base_name, [])
 
     @cached_property
-    def _schemas(self) -> dict[str, list[FunctionSchema]]:
-        found: dict[str, list[FunctionSchema]] = {}
+    def _functions_by_name(self) -> dict[str, list[NativeFunction]]:
+        found: dict[str, list[NativeFunction]] = {}
         for f in (*known_operators(self.tree).functions, *self._declared):
-            found.setdefault(str(f.func.name.name), []).append(f.func)
+            found.setdefault(str(f.func.name.name), []).append(f)
         return found
 
     @cached_property
@@ -153,7 +157,18 @@ class BaseOperators:
 
     @cached_property
     def _headers(self) -> Iterator[str]:
-        """The texts of headers, those for formulas first. Headers of operators are left out."""
+        return self._texts()
+
+    @cached_property
+    def written_functions(self) -> set[str]:
+        """The functions and methods that headers for formulas declare, but for what torchgen generates."""
+        generated = (self.tree / f"torch/include/{_METHODS}").read_text(encoding="utf-8")
+        template = (self.tree / PACKAGED[FUNCTIONS]).parent / "templates" / Path(_METHODS).name
+        texts = [template.read_text(encoding="utf-8"), *(text for text in self._texts() if text != generated)]
+        return {name for text in texts for name in _DECLARED.findall(re.sub(r"//.*", "", text))}
+
+    def _texts(self) -> Iterator[str]:
+        """Yield the texts of headers, those for formulas first. Headers of operators are left out."""
         include = self.tree / "torch/include"
         templates = self.tree / PACKAGED[DERIVATIVES] / "templates"
         waiting = [include / HEADER, *(include / f"ATen/core/{name}.h" for name in ("TensorBody", "TensorBase"))]

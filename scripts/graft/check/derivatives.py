@@ -27,8 +27,9 @@ from ..cpp.sources import Source
 from ..inputs.entries import REPLACE, Entry, FormulaError
 from . import Findings, line_of, nearest
 from .base import BaseOperators
-from .formulas import Surroundings, check_formulas, check_text, output_names
+from .formulas import check_formulas, check_text, output_names
 from .schemas import Function, check_releases, root_of
+from .surroundings import Surroundings
 from .writing import refuses_formula
 
 # The keys of an entry besides names of arguments and returns. PyTorch's derivatives.yaml explains them at its top.

@@ -26,6 +26,9 @@ from ..inputs.unread import SOURCE_SUFFIXES
 from . import Findings, nearest
 from .decompositions import check_decompositions
 
+# The code of findings about files that no build reads.
+NOT_READ = "file-not-read"
+
 _MARK = "\ufeff".encode()
 
 # Files of torch that the build writes itself, and what to write instead.
@@ -92,15 +95,15 @@ def _check_unread(path: Path, name: Path, findings: Findings) -> None:
     close = difflib.get_close_matches(path.stem, [file.stem for file in known], n=1, cutoff=0.7)
     if name.parts[0] == PYTHON.name:
         what = f"not a {' or '.join(PYTHON_SUFFIXES)} file"
-        findings.add("file-not-read", (path, 1, 0), what, "put only Python files into python/")
+        findings.add(NOT_READ, (path, 1, 0), what, "put only Python files into python/")
     elif close:
         file = f"{close[0]}{suffix}"
         what = f"no build reads this file, but {file}"
-        findings.add("file-not-read", (path, 1, 0), what, f"name it {file}, or otherwise")
+        findings.add(NOT_READ, (path, 1, 0), what, f"name it {file}, or otherwise")
     elif path.suffix in SOURCE_SUFFIXES:
         what = f"PyTorch's build does not compile {path.suffix} files"
         todo = f"name it {path.stem}.cpp, or in `sources` of [tool.graft] in pyproject.toml"
-        findings.warn("file-not-read", (path, 1, 0), what, todo)
+        findings.warn(NOT_READ, (path, 1, 0), what, todo)
 
 
 def check_python(natives: NativeFolders, tree: Path, findings: Findings) -> None:

@@ -6,9 +6,8 @@ Names are looked up in the formula that torchgen generates, since this is compil
 
 from __future__ import annotations
 
-import ctypes
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,13 +26,11 @@ from ..codegen.torchgen import (
     OptionalType,
     Type,
 )
-from ..cpp.functions import Definition, canonical
-from ..cpp.sources import Source
 from ..cpp.syntax import identifiers, parse, text_of
 from ..inputs.entries import RELEASES, Entry, Place
 from . import Findings, nearest
-from .base import BaseOperators
-from .schemas import Function
+from .arguments import wrong_calls
+from .surroundings import Surroundings, is_of_libc
 
 SPECIAL = ("auto_linear", "auto_element_wise", "non_differentiable")
 
@@ -47,63 +44,6 @@ _ASKS = re.compile(r"defined|has_value")
 _OF_OPTIONAL = frozenset({"value", "has_value", "value_or", "and_then", "transform", "or_else"})
 
 
-@dataclass
-class Surroundings:
-    """The operators and functions that a formula can use.
-
-    Args:
-        base: the base.
-        functions: the folders' operators.
-        sources: the folders' C++ sources.
-        unknown: the folders' operators whose entries are invalid.
-        declared: the functions for formulas that the folders declare.
-    """
-
-    base: BaseOperators
-    functions: list[Function]
-    sources: list[Source]
-    unknown: set[str]
-    declared: Sequence[Definition] = ()
-
-    @cached_property
-    def helpers(self) -> dict[str, list[Definition]]:
-        """The functions for formulas, PyTorch's and the folders', by name."""
-        declared: dict[str, list[Definition]] = {}
-        for each in self.declared:
-            declared.setdefault(each.name, []).append(each)
-        return self.base.formula_functions | declared
-
-    @cached_property
-    def own(self) -> dict[str, list[Function]]:
-        """The folders' operators, by name without overload."""
-        found: dict[str, list[Function]] = {}
-        for f in self.functions:
-            for name in {str(each.name) for each in (f.schema.name, *f.native.autogen)}:
-                found.setdefault(name, []).append(f)
-        return found
-
-    def values_of(self, name: str) -> set[int | None]:
-        """Return how many values the functions called ``name`` return; includes None if that is unknown."""
-        root = name.removesuffix("_symint")
-        schemas = [*self.base.schemas_named(root), *(f.schema for f in self.own.get(root, []))]
-        written = self.helpers.get(name, [])
-        return {len(schema.returns) for schema in schemas} | {_values(d.returns) for d in written}
-
-    @cached_property
-    def _invalid(self) -> set[str]:
-        return {name.partition(".")[0] for name in self.unknown}
-
-    def is_function(self, name: str) -> bool:
-        """Return whether a formula can call a function of this name, as far as these operators and functions show."""
-        root = re.sub(r"_symint|_outf?$", "", name)
-        is_operator = root in self.own or root in self._invalid or bool(self.base.schemas_named(root))
-        return is_operator or name in self.helpers
-
-    def defines(self, name: str) -> Source | None:
-        """Return the source that defines a function called ``name``, which formulas cannot call."""
-        return next((s for s in self.sources if any(d.name == name for d in s.definitions)), None)
-
-
 def formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
     """Yield the variables, the text and the place of each formula that the user wrote in ``entry``."""
     dispatch = entry.fields.get("dispatch")
@@ -112,7 +52,8 @@ def formulas(entry: Entry) -> Iterator[tuple[str, str, Place]]:
         for key, value in fields.items():
             is_own = fields is not entry.fields or key in entry.values
             if is_own and isinstance(value, str) and key not in ("name", "output_differentiability", RELEASES):
-                yield str(key), value.strip(), entry.value(key) if fields is entry.fields else entry.place("dispatch")
+                of_key = entry.word(entry.place("dispatch"), value.strip())
+                yield str(key), value.strip(), entry.value(key) if fields is entry.fields else of_key
 
 
 def output_names(schema: FunctionSchema) -> list[str]:
@@ -160,6 +101,7 @@ def check_formulas(
         named = {*(a.name for a in schema.arguments.flat_all), *output_names(schema), "result"}
         duals = {f"{name}_{kind}" for name in {*named, "original_self"} for kind in ("t", "p")}
         gradients = {"grad", "grads", *info.available_named_gradients}
+        tensors = {a.name for a in schema.arguments.flat_all if str(a.type) == "Tensor"} | {"grad", "result"}
         of_torchgen = LOOP_VARIABLES if schema.name.name.base.startswith("_foreach_") else frozenset()
         backward: set[str] = set()
         for derivative in info.derivatives:
@@ -167,24 +109,26 @@ def check_formulas(
                 continue
             saved = {str(each.nctype.name) for each in (*derivative.saved_inputs, *derivative.saved_outputs)}
             text, place = written[derivative.var_names]
-            formula = _Formula(text, derivative.formula, derivative.var_names)
+            formula = _Formula(text, derivative.formula, derivative.var_names, entry, place)
             mine = gradients | saved | FORMULA_VARIABLES | of_torchgen
-            backward.update(_check_names(formula, place, (mine, named | gradients, duals), around, findings))
-            _check_number(formula, place, around, findings)
-            _check_optional(derivative, schema, place, findings)
-            _warn_of_undefined(formula, place, around, findings)
+            backward.update(_check_names(formula, (mine, named | gradients, duals), around, findings))
+            _check_calls(formula, tensors, around, findings)
+            _check_number(formula, around, findings)
+            _check_optional(derivative, formula, schema, findings)
+            _warn_of_undefined(formula, around, findings)
         for forward in info.forward_derivatives:
             if forward.var_names not in written:
                 continue
             text, place = written[forward.var_names]
-            formula = _Formula(text, forward.formula, forward.var_names)
+            formula = _Formula(text, forward.formula, forward.var_names, entry, place)
             if text == "auto_element_wise" and not of_torchgen and any(map(_is_list, forward.var_types)):
                 what = f"`auto_element_wise` gives one tensor, and `{', '.join(forward.var_names)}` is a list"
                 findings.add("gradient-count", place, what, "write a formula that gives a list, or leave this out")
             elif formula.text not in SPECIAL:
                 # A formula that torchgen derives from the backward formula has the names of that one.
                 known = named | duals | (backward if text in SPECIAL else set())
-                _check_names(formula, place, (known | of_torchgen, known, gradients - named), around, findings)
+                _check_names(formula, (known | of_torchgen, known, gradients - named), around, findings)
+                _check_calls(formula, tensors | duals, around, findings)
 
 
 def _is_list(kind: Type) -> bool:
@@ -199,11 +143,20 @@ class _Formula:
         written: the formula as the user wrote it.
         text: the formula as torchgen generates it.
         key: the variables that it is for.
+        entry: its entry.
+        place: where it begins.
     """
 
     written: str
     text: str
     key: tuple[str, ...]
+    entry: Entry
+    place: Place
+
+    def at(self, word: str) -> Place:
+        """Return the place of a word of the formula as written; of the formula if it is no such word."""
+        is_there = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", self.written)
+        return self.entry.word(self.place, word) if is_there else self.place
 
     @cached_property
     def tree(self) -> Node:
@@ -219,7 +172,6 @@ class _Formula:
 
 def _check_names(
     formula: _Formula,
-    place: Place,
     variables: tuple[set[str] | frozenset[str], set[str], set[str]],
     around: Surroundings,
     findings: Findings,
@@ -249,8 +201,14 @@ def _check_names(
         elif source := around.defines(name):
             what = f"the formula of `{key}` cannot call `{name}` of {source.name}: it sees PyTorch's headers only"
             todo = f"add an operator `{name}`, whose kernel this function is"
-        findings.add("formula-name", place, what, todo)
+        findings.add("formula-name", formula.at(name), what, todo)
     return unknown
+
+
+def _check_calls(formula: _Formula, tensors: set[str], around: Surroundings, findings: Findings) -> None:
+    """Check that the calls of operators have as many arguments as an overload takes."""
+    for name, what, todo in wrong_calls(formula.tree, tensors, around):
+        findings.add("formula-arguments", formula.at(name), f"the formula of `{', '.join(formula.key)}`: {what}", todo)
 
 
 def _unknown(tree: Node, variables: set[str] | frozenset[str], around: Surroundings) -> Iterator[str]:
@@ -273,12 +231,8 @@ def _unknown(tree: Node, variables: set[str] | frozenset[str], around: Surroundi
             yield name
         # Headers also contain lowercase words, as names of parameters, so they do not define a variable.
         is_variable = is_value and re.match(r"[a-z_](?![A-Z])", name)
-        if is_variable or not (around.base.has_word(name) or _is_of_libc(name)):
+        if is_variable or not (around.base.has_word(name) or is_of_libc(name)):
             yield name
-
-
-def _is_of_libc(name: str) -> bool:
-    return hasattr(ctypes.CDLL(None), name)
 
 
 def _is_declared(node: Node) -> bool:
@@ -290,7 +244,7 @@ def _is_declared(node: Node) -> bool:
     return parent is not None and parent.child_by_field_name(field) == node
 
 
-def _check_number(formula: _Formula, place: Place, around: Surroundings, findings: Findings) -> None:
+def _check_number(formula: _Formula, around: Surroundings, findings: Findings) -> None:
     """Check the number of gradients: variables that share a formula need a ``std::tuple`` with one for each of them."""
     names = ", ".join(formula.key)
     for part, numbers in _numbers(formula.value, around):
@@ -300,11 +254,11 @@ def _check_number(formula: _Formula, place: Place, around: Surroundings, finding
         if len(formula.key) > 1 and max(given) < len(formula.key):
             what = f"`{names}` share a formula, but `{part}` gives {max(given)} of {len(formula.key)} gradients"
             todo = "write a formula for each, or a function that returns them in a std::tuple"
-            findings.add("gradient-count", place, what, todo)
+            findings.add("gradient-count", formula.at(part), what, todo)
         elif len(formula.key) == 1 and min(given) > 1:
             what = f"`{part}` returns {min(given)} values, but the formula is for `{names}` only"
             todo = "select one with `std::get<0>(...)`, or name the arguments: `self, other: ...`"
-            findings.add("gradient-count", place, what, todo)
+            findings.add("gradient-count", formula.at(part), what, todo)
 
 
 def _numbers(node: Node | None, around: Surroundings) -> Iterator[tuple[str, set[int | None]]]:
@@ -329,15 +283,7 @@ def _called(node: Node | None) -> str:
     return name[0] if name and "std::" not in text_of(function) else ""
 
 
-def _values(returns: str) -> int | None:
-    """Return how many values a function with this return type returns; None if that is unknown."""
-    kept = canonical(returns)
-    if kept.startswith("tuple<"):
-        return len(re.findall(r",(?![^<]*>.)", kept)) + 1
-    return 1 if kept in ("Tensor", "Tensor&", "const Tensor&") else None
-
-
-def _check_optional(derivative: Derivative, schema: FunctionSchema, place: Place, findings: Findings) -> None:
+def _check_optional(derivative: Derivative, formula: _Formula, schema: FunctionSchema, findings: Findings) -> None:
     """Check how the formula uses optional arguments."""
     arguments = {a.name: a for a in schema.arguments.flat_all}
     for saved in derivative.saved_inputs:
@@ -349,18 +295,19 @@ def _check_optional(derivative: Derivative, schema: FunctionSchema, place: Place
         is_guarded, name = "has_value()" in saved.expr, argument.name
         if str(argument.type) == "Tensor" and is_guarded:
             what = f"`{name}` is a Tensor, which has no `->`"
-            findings.add("formula-optional", place, what, f"write `{name}.sym_sizes()`")
+            findings.add("formula-optional", formula.at(saved.expr), what, f"write `{name}.sym_sizes()`")
         elif str(argument.type) == "Tensor?" and not is_guarded and saved.expr != name:
             what = f"torchgen saves `{saved.expr}` in the forward pass, where `{name}` is an optional tensor"
             direct = saved.expr.replace(name, f"({name})", 1)
             todo = (
                 f"`{name}->sym_sizes()`" if saved.expr == f"{name}.sym_sizes()" else f"`{direct}`, which saves `{name}`"
             )
-            findings.add("formula-optional", place, what, f"write {todo}")
+            findings.add("formula-optional", formula.at(saved.expr), what, f"write {todo}")
     for name, member in re.findall(r"(?<![\w.>:])(\w+)\.(\w+)", derivative.original_formula):
         if name in arguments and _is_optional_value(arguments[name]) and member not in _OF_OPTIONAL:
             what = f"`{name}` is {arguments[name].type}, a std::optional, which has no `{member}`"
-            findings.add("formula-optional", place, what, f"write `{name}->{member}`, where `{name}.has_value()`")
+            todo = f"write `{name}->{member}`, where `{name}.has_value()`"
+            findings.add("formula-optional", formula.at(f"{name}.{member}"), what, todo)
 
 
 def _is_optional_value(argument: Argument) -> bool:
@@ -370,7 +317,7 @@ def _is_optional_value(argument: Argument) -> bool:
     return is_value and not any(kind.is_base_ty_like(each) for each in (BaseTy.Tensor, BaseTy.str, BaseTy.Generator))
 
 
-def _warn_of_undefined(formula: _Formula, place: Place, around: Surroundings, findings: Findings) -> None:
+def _warn_of_undefined(formula: _Formula, around: Surroundings, findings: Findings) -> None:
     """Warn of a formula for several arguments that does not check ``grad``, which may be undefined.
 
     torchgen calls the formula of one argument with a defined gradient only, but not that of several. PyTorch's own
@@ -386,4 +333,4 @@ def _warn_of_undefined(formula: _Formula, place: Place, around: Surroundings, fi
         what = f"the formula of `{names}` is computed with an undefined `grad`, too, and neither it nor the kernel asks"
         empty = f"std::tuple<{', '.join(['Tensor'] * len(formula.key))}>()"
         todo = f'write `"grad.defined() ? {formula.written} : {empty}"`'
-        findings.warn("grad-undefined", place, what, todo)
+        findings.warn("grad-undefined", formula.place, what, todo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterator
@@ -178,12 +179,14 @@ def check_kernels(
     by_name: dict[str, list[Definition]] = {}
     for definition in definitions:
         by_name.setdefault(_plain_name(definition), []).append(definition)
+    wanted = {kernel.name for kernel in kernels}
+    unnamed = [each for each in definitions if _plain_name(each) not in wanted and not each.is_local]
     for kernel in kernels:
         if kernel.is_theirs and not any(kernel.name in source.words for source in sources):
             what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, so PyTorch's own remains"
             findings.warn("kernel-missing", kernel.place, what, f"define `{kernel.declaration}` in a .cpp file")
         elif kernel.is_theirs or not any(kernel.is_met_by(each) for each in base.kernels_named(kernel.name)):
-            _check_kernel(kernel, by_name.get(kernel.name, []), natives, sources, findings)
+            _check_kernel(kernel, by_name.get(kernel.name, []), unnamed, natives, sources, findings)
     replacing = replacing_sources(sources, {kernel.name for kernel in kernels if kernel.is_replacing})
     for definition in definitions:
         if definition.file not in replacing:
@@ -284,9 +287,14 @@ def _check_memory(kernels: list[Kernel], sources: list[Source], findings: Findin
 
 
 def _check_kernel(
-    kernel: Kernel, definitions: list[Definition], natives: NativeFolders, sources: list[Source], findings: Findings
+    kernel: Kernel,
+    definitions: list[Definition],
+    unnamed: list[Definition],
+    natives: NativeFolders,
+    sources: list[Source],
+    findings: Findings,
 ) -> None:
-    """Check that one of ``definitions``, which have its name, is the kernel."""
+    """Check that one of ``definitions``, which have its name, is the kernel. No entry names those in ``unnamed``."""
     is_meta = kernel.namespace == "at::meta"
     named = [d for d in definitions if ("META_FUNC" in d.macro) == is_meta]
     reachable = [d for d in named if d.namespace == kernel.namespace and not d.is_local]
@@ -304,6 +312,9 @@ def _check_kernel(
     if not named:
         what = f"no file of the folder defines {kernel.namespace}::{kernel.name}, {kernel.purpose}"
         todo = f"define `{kernel.declaration}` in a .cpp file at the top, in cpu/ or in another folder of ATen's"
+        if other := _of_another_name(kernel, unnamed):
+            where = line_of(other.file, other.line, kernel.place[0])
+            todo = f"`{_plain_name(other)}` in {where} has its signature: give both the same name"
         findings.add("kernel-missing", kernel.place, what, todo, is_warning=is_unsure)
         return
     definition, code, todo = (reachable or named)[0], "kernel-signature", f"write `{kernel.declaration}`"
@@ -325,6 +336,14 @@ def _check_kernel(
         todo = _of_namespace(kernel, definition)
         is_warning = are_made or any(source.opens_namespaces for source in sources)
     findings.add(code, (definition.file, definition.line, 0), what, todo, is_warning=is_warning)
+
+
+def _of_another_name(kernel: Kernel, unnamed: list[Definition]) -> Definition | None:
+    """Return the function of ``unnamed`` that is the kernel but for its name: the only one, or one of a close name."""
+    alike = {d.name: d for d in unnamed if d.namespace == kernel.namespace and kernel.is_met_by(d)}
+    alike = {name: d for name, d in alike.items() if bool(d.macro) != bool(kernel.returns)}
+    close = difflib.get_close_matches(kernel.name, alike, n=1) if len(alike) > 1 else [*alike]
+    return alike[close[0]] if close else None
 
 
 def _unread_definition(kernel: Kernel, natives: NativeFolders) -> Definition | None:

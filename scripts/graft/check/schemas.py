@@ -31,6 +31,7 @@ from ..inputs.entries import RELEASES, REPLACE, Entry, Place, kernels_of
 from ..inputs.settings import is_specifier
 from . import Findings, nearest
 from .base import BaseOperators
+from .type_names import foreign
 from .writing import REMEDIES_OF_WRITING
 
 KEYS = entry_keys()
@@ -177,6 +178,12 @@ def parse_entry(entry: Entry, base: BaseOperators, findings: Findings) -> Functi
         place = entry.value("func", entry.written.find(f"{empty[1]}="))
         todo = "write a value behind `=`, or leave `=` out"
         findings.add("default-value", place, f"`{empty[1]}=` has no default", todo)
+        return None
+    others = [] if entry.is_replacing else [*foreign(entry.schema)]
+    for kind, text, right in others:
+        place = entry.word(entry.value("func"), text)
+        findings.add("unknown-type", place, f"`{text}` is no {kind} of a schema", f"write `{right}`")
+    if others:
         return None
     location = Location(str(entry.file), entry.line)
     if entry.is_replacing and not _differs_in_kernels_only(entry, base, findings):

@@ -67,14 +67,14 @@ def _take_lists(question: Question, added: Collection[str], versions: Versions) 
 def import_branch(request: Request) -> None:
     """Write what a branch, or a diff, changes as a native folder."""
     (target,) = request.native[:1]
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"NATIVE={target}: there is something already", todo="set NATIVE to a new folder")
     tree = find_tree(Path(request.source).expanduser().resolve()) if request.source else None
     if tree is None or bool(request.branch) == bool(request.diff):
         raise UsageError(
             "what to import is not given",
             todo="set SOURCE to a checkout of PyTorch, with its history, and BRANCH to a branch or DIFF to a diff",
         )
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"NATIVE={target}: there is something already", todo="set NATIVE to a new folder")
     with tempfile.TemporaryDirectory(prefix="graft-") as scratch:
         old, new = _of_diff(tree, request.diff, Path(scratch)) if request.diff else _of_branch(tree, request)
         answer = read_branch(tree, old, new)

@@ -13,7 +13,7 @@ from ..core.errors import BuildError, Finding
 from ..core.files import write_atomically
 from ..core.layout import SEARCHED
 from ..core.system_errors import refuse_full
-from ..inputs.entries import Entry
+from ..inputs.entries import Entry, Place
 from ..inputs.native import DERIVATIVES, NativeFolders
 from ..inputs.snapshot import Snapshot
 from .diagnostics import COMPILED_FOR, Diagnostic, compiled_for, diagnostics
@@ -153,17 +153,25 @@ def formula_of(function: str, natives: NativeFolders) -> Entry | None:
 def _blame_formula(error: Diagnostic, natives: NativeFolders) -> None:
     """For an error in generated code, name the formula that it was generated from."""
     if error.user is None and (entry := formula_of(error.function, natives)):
-        error.user = (str(entry.file), _line_of_formula(entry, " ".join(error.excerpt[:1])), 0)
+        file, line, column = _place_in_formula(entry, error)
+        error.user = (str(file), line, column)
         error.message = f"a formula of {entry.operator} is not valid C++: {error.message}"
 
 
-def _line_of_formula(entry: Entry, generated: str) -> int:
-    """Return the line of the formula that shares most words with generated code, or the entry's line if none does."""
+def _place_in_formula(entry: Entry, error: Diagnostic) -> Place:
+    """Return the place of the word that the compiler marks, in the formula that shares most words with generated code;
+    that of the formula if it is no such word, or of the entry if no formula shares one.
+    """
+    generated, marks = (*error.excerpt, "", "")[:2]
     words = set(re.findall(r"[A-Za-z_]\w*", generated))
     shared = {key: len(words.intersection(re.findall(r"\w+", str(text)))) for key, text in entry.fields.items()}
     shared |= {"name": 0}
     key = max(shared, key=lambda each: shared[each])
-    return entry.place(key)[1] if shared[key] else entry.line
+    if not shared[key]:
+        return entry.file, entry.line, 0
+    before = [word[0] for word in re.finditer(r"[A-Za-z_]\w*", generated) if word.start() <= marks.find("^")]
+    is_there = before and re.search(rf"\b{before[-1]}\b", str(entry.fields[key]))
+    return entry.word(entry.value(key), before[-1]) if is_there else entry.value(key)
 
 
 def _of_kind(errors: list[Diagnostic], natives: NativeFolders, includes: Sequence[Path]) -> list[str]:

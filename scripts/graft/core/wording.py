@@ -42,6 +42,7 @@ def as_typed(text: str) -> str:
     text = re.sub(
         r"(?<=graft )[a-z-]+( [A-Z_]+=\S+)+", lambda command: names.sub(partial(_spelled, 0), command[0]), text
     )
+    text = text.replace("graft adopt PACKAGE=", "graft adopt ")  # which no option takes
     return names.sub(partial(_spelled, 1), text)
 
 

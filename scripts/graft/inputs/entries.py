@@ -6,7 +6,7 @@ This is the one reader of the two files, and needs no torchgen.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ RELEASES = "releases"
 
 # The line of an entry or of a key.
 _BEGIN = re.compile(r"(?P<indent> *)(?P<dash>- +)?[\w.]+:(?P<rest>\s.*|$)")
+
+# A schema with an argument as Python writes it, its name, and its type.
+_OF_PYTHON = re.compile(r"\s*- +(?:func|name): +[\w.]+\([^'\"]*?\b(\w+) ?:(?!:) ?([\w.]+(?:\[.*?\])?)")
 
 # A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
 Place = tuple[Path, int, int]
@@ -60,6 +63,7 @@ class Entry:
         places: the place of each key.
         values: the place of each value.
         written: the schema as the file has it; the one in ``fields`` has torchgen's spelling.
+        lines: its lines in the file.
     """
 
     file: Path
@@ -68,6 +72,7 @@ class Entry:
     places: dict[str, Place]
     values: dict[str, Place]
     written: str = ""
+    lines: Sequence[str] = ()
 
     @property
     def schema(self) -> str:
@@ -135,6 +140,15 @@ class Entry:
         file, line, column = self.values[key]
         return file, line, column + offset
 
+    def word(self, place: Place, word: str) -> Place:
+        """Return the place of the first ``word`` at or behind ``place`` in this entry; ``place`` if there is none."""
+        file, first, start = place
+        for number, text in enumerate(self.lines[first - self.line :] if first >= self.line else (), first):
+            found = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)").search(text, start - 1 if number == first else 0)
+            if found:
+                return file, number, found.start() + 1
+        return place
+
 
 def kernels_of(fields: Mapping[str, Any]) -> dict[str, str]:
     """Return the kernels that the ``dispatch`` of an entry names, by dispatch key."""
@@ -195,8 +209,10 @@ def compose(path: Path, report: Report, copy: Path | None = None) -> yaml.Node |
             report((path, found.line + 1, found.indent + 1), what, f"indent it by {found.beside}")
             return None
         place = (path, mark.line + 1, mark.column + 1) if mark else (path, 1, 0)
-        has_tab = re.match(r" *\t", [*text.splitlines(), ""][place[1] - 1])
-        todo = "indent with spaces" if has_tab else "quote the text, or fix the indentation"
+        line = [*text.splitlines(), ""][place[1] - 1]
+        todo = "indent with spaces" if re.match(r" *\t", line) else "quote the text, or fix the indentation"
+        if argument := _OF_PYTHON.match(line):
+            todo = f"write `{argument[2]} {argument[1]}`: the type stands before the name of an argument"
         report(place, f"not YAML: {error.problem}", todo)
     except yaml.YAMLError as error:
         report((path, 1, 0), f"not YAML: {error}", "delete that character")
@@ -221,14 +237,15 @@ def read_entries(path: Path, report: Report = lambda *_: None, copy: Path | None
     if not isinstance(tree, yaml.SequenceNode):
         report((path, 1, 0), "not a list of entries", "start each entry with `- `, as PyTorch's own file does")
         return []
-    return list(_entries(path, tree, report))
+    lines = (copy or path).read_text(encoding="utf-8", errors="replace").split("\n")
+    return list(_entries(path, tree, lines, report))
 
 
-def _entries(path: Path, tree: yaml.SequenceNode, report: Report) -> Iterator[Entry]:
+def _entries(path: Path, tree: yaml.SequenceNode, lines: Sequence[str], report: Report) -> Iterator[Entry]:
     for node in tree.value:
         if isinstance(node, yaml.MappingNode):
             if entry := _entry(path, node, report):
-                yield entry
+                yield replace(entry, lines=lines[node.start_mark.line : node.end_mark.line + 1])
         else:
             what = "this entry is not a mapping"
             key = "name" if path.name == DERIVATIVES else "func"

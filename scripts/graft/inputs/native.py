@@ -453,6 +453,9 @@ def require_native(paths: Sequence[Path], where: str = "") -> None:
         UsageError: names the first that is not.
     """
     for path in folders.not_native(paths):
+        for other in sorted(each for each in path.glob("*.y*ml") if each.suffix in (".yml", ".yaml")):
+            what = f"{where}{other}: a native folder's list of operators must be named {FUNCTIONS}"
+            raise UsageError(what, todo=f"rename {other.name} if it is that list, or write {path / FUNCTIONS}")
         raise UsageError(
             f"{where}{path}: it contains no {FUNCTIONS}",
             cause="a native folder has the layout of aten/src/ATen/native",

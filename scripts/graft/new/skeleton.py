@@ -29,6 +29,8 @@ VARIANTS = ("inplace", "out")
 APPENDED = ("native_functions.yaml", "derivatives.yaml", "samples.py", "python/_decomp/decompositions.py")
 
 _WITH_TODOS = frozenset({".cpp", ".h", ".cu", ".cuh", ".py", ".rst", ".yaml"})
+# Said where values.NewOperator.backward is None.
+_NO_BACKWARD = "KIND=kernel writes an operator for the backward for one result, without lists and `_` before the name"
 # Code that follows a TODO message in C++ or Python.
 _CODE_BEHIND = re.compile(r'"+\)?;?\s*$')
 
@@ -48,18 +50,21 @@ def new_op(request: Request) -> None:
     answer = json.loads(done.stdout.splitlines()[-1])
     if "error" in answer:
         raise BuildError(**answer["error"])
-    before = set(todos(layout.native, (Path(name) for name in answer if (layout.native / name).is_file())))
+    there = [Path(name) for name in answer if (layout.native / name).is_file()]
+    before = set(todos(layout.native, there))
     refuse_existing([name for name in answer if name not in APPENDED], layout.native, base.include)
     write_all(layout.native, {name: appended(layout.native / name, text) for name, text in answer.items()})
     for file, text in project.items():
         write_atomically(file, text)
     left = [todo for todo in todos(layout.native, map(Path, answer)) if todo not in before]
-    written = [f"  {'added to' if name in APPENDED else 'new     '}  {layout.native / name}" for name in answer]
-    written += [f"  new       {file}" for file in project]
+    written = [f"  {'added to' if Path(name) in there else 'wrote   '}  {layout.native / name}" for name in answer]
+    written += [f"  wrote     {file}" for file in project]
+    if kind == "kernel" and "derivatives.yaml" in answer and "_backward(" not in answer["native_functions.yaml"]:
+        written.append(f"{layout.native / 'derivatives.yaml'} has no gradient: {_NO_BACKWARD}")
     after = f"then: make test NATIVE={layout.native} OUT=<folder for the wheel>"
     if project:
         after = then(request.project)
-    say("\n".join([*written, "left to do, each marked TODO:", *(f"  {todo}" for todo in left), after]))
+    say("\n".join([*written, *listed(left), after]))
 
 
 def then(project: str) -> str:
@@ -154,3 +159,14 @@ def todos(native: Path, names: Iterable[Path] | None = None) -> list[str]:
         for number, line in enumerate((native / name).read_text(encoding="utf-8", errors="replace").splitlines(), 1)
         if "TODO" in line
     ]
+
+
+def listed(found: Sequence[str]) -> list[str]:
+    """Return lines with the number of places that ``todos`` found, and the lines of each file."""
+    if not found:
+        return []
+    files: dict[str, list[str]] = {}
+    for file, line in (re.findall(r"^(.+?):(\d+): ", todo)[0] for todo in found):
+        files.setdefault(file, []).append(line)
+    head = f"{len(found)} places say TODO:" if found[1:] else "1 place says TODO:"
+    return [head, *(f"  {file}:{', '.join(lines)}" for file, lines in files.items())]
