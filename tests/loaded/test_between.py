@@ -55,7 +55,7 @@ TWO = """/* yaml
 */
 Tensor doubled(const Tensor& self) { return self * 2; }
 Tensor added(const Tensor& self) { return self + 1; }
-Tensor forty_two(const Tensor& self) { return at::full({}, 42, self.options()); }
+Tensor forty_two(const Tensor& self) { return self.sum() * 0 + 42; }
 """
 DOUBLED = "Tensor doubled(const Tensor& self) { return self * 2; }"
 
