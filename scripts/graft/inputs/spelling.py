@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Iterable
 
 # Text that is not respelled: defaults of type str.
 _QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
@@ -58,3 +59,8 @@ def respelled(schema: str) -> str:
 def name_of(operator: str) -> str:
     """Return the name of an operator without its namespace and its overload."""
     return operator.rpartition("::")[2].partition(".")[0]
+
+
+def python_names(operators: Iterable[str]) -> set[str]:
+    """Return the names of the functions and methods of operators."""
+    return {name_of(each) for each in operators if each.startswith("aten::")}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import BuildError, RefusedError, UsageError
-from ..inputs.spelling import name_of
+from ..inputs.spelling import python_names
 
 
 class Loads:
@@ -64,7 +64,7 @@ class Loads:
         """Replace the Python bindings of the load ``name`` by those of ``library``, but for the operators ``taken``.
         None removes them.
         """
-        given = (name, str(library or ""), _lines(name_of(each) for each in taken if each.startswith("aten::")))
+        given = (name, str(library or ""), _lines(python_names(taken)))
         self._library.graft_bind_load(*map(str.encode, given), torch_c)
 
     def document(self, name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..core.console import WARNING, say
 from ..core.errors import UsageError
 from ..deliver.shipped import publish
-from ..inputs.spelling import name_of
+from ..inputs.spelling import name_of, python_names
 from . import caches, checkpoints, compiled, names
 from .call_guards import uninterrupted, wait_for_imports
 from .copies import copy_of
@@ -418,7 +418,7 @@ def _restart(now: State, library: Loads, name: str, after: Mapping[str, Load], b
     for each in later:
         library.bind(each.name, each.library, torch._C, each.taken)
     for each in [each for each in after.values() if each.name in {name, *behind}]:
-        each.texts = Texts(each.note, each.built)
+        each.texts = Texts(each.note, each.built, python_names(each.taken))
         each.texts.begin()
         library.document(each.name)
 

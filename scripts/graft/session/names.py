@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..deliver.shipped import publish
-from ..inputs.spelling import name_of
+from ..inputs.spelling import python_names
 from .missing import explain
 
 _ADDED = "torch._added_operators"
@@ -86,7 +86,7 @@ def _added() -> Any:
 def _added_by(built: Path, taken: Collection[str]) -> Any:
     """Return the lists of a build, without the operators ``taken``."""
     added = publish.module(_ADDED, str(built / "_added_operators.py"))
-    in_python = {name_of(each) for each in taken if each.startswith("aten::")}
+    in_python = python_names(taken)
     for value in [value for name, value in vars(added).items() if taken and name.isupper()]:
         for each in list(value):
             if each in taken or ("::" not in each and each.rpartition(".")[2] in in_python):

@@ -171,11 +171,15 @@ class Behind:
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
+    def source(self, path: str) -> Any:
+        """Return what to compile of a text."""
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
     def run(self, module: Any) -> None:
         """Run the text behind a module."""
         path = self._behind[module.__name__]
-        with open(path, encoding="utf-8") as file:
-            code = compile(file.read(), path, "exec", dont_inherit=True)
+        code = compile(self.source(path), path, "exec", dont_inherit=True)
         before = dict(vars(module))
         exec(code, vars(module))
         after = vars(module)
