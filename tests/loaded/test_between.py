@@ -106,9 +106,8 @@ def test_compiles_what_calls_an_operator_with_a_new_schema(session: Session) -> 
     assert session.value("gradient()") == [7.0, 7.0]
     session.said()
     session.run("backward('other', ', const Tensor& other', ', Tensor other')")
-    assert re.search(
-        r"doubled: it calls an operator that has another schema now, and was not built again: ", session.said()
-    )
+    said = session.said()
+    assert "doubled: it calls an operator that has another schema now, and was not built again: " in said
     assert "doubled_backward" in session.error("gradient()")
     session.run("forward('doubled_backward(grad, at::ones_like(grad) * 8)')")
     assert session.value("gradient()") == [8.0, 8.0]
