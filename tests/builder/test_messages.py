@@ -152,6 +152,33 @@ def test_what_follows_a_missing_semicolon_is_only_counted(code: str, shown: str,
     assert lines[-1] == f"  {rest} may follow from it"
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "int f(int x) {\n  if (x) {\n    x = 3;\n  return x;\n}\n",
+            ["S.cpp:2:10: error: this `{` has no `}`: expected '}' at end of"],
+        ),
+        (
+            "namespace n {\nint f(int x) {\n  return x;\n\nint g() { return 1; }\n}\n",
+            ["S.cpp:5:9: error: the `{` in line 2 has no `}`: a function-", "S.cpp:2:14: error: this `{` has no"],
+        ),
+        ("namespace n {\nint f(int x) {\n  return x;\n}\n", ["S.cpp:2:14: error: this `{` has no `}`: expected"]),
+    ],
+    ids=["in a function", "before a function", "at the end"],
+)  # fmt: skip
+def test_brace_that_is_not_closed_is_named(code: str, said: list[str], native: Path) -> None:
+    """With the real g++, which reports it at the end of the file."""
+    (native / "S.cpp").write_text(code)
+    command = ["g++", "-fsyntax-only", str(native / "S.cpp")]
+    env = {**os.environ, **UNTRANSLATED}
+    output = subprocess.run(command, capture_output=True, text=True, check=False, env=env).stderr
+    lines = digest(diagnostics(output.splitlines(), native), load_natives([native]), [])
+    found = [line.removeprefix(f"{native}/") for line in lines if "error: " in line]
+    assert [line[: len(each)] for line, each in zip(found, said, strict=True)] == said
+    assert not [line for line in lines if "which leads to" in line]
+
+
 def test_unknown_macro_of_dispatch_is_not_hidden_behind_an_unknown_name(native: Path) -> None:
     """It causes the others."""
     names = ("x", "AT_DISPATCH_FLOATING_TYPES", "scalar_t")

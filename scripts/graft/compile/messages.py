@@ -13,6 +13,7 @@ from ..core.errors import BuildError, Finding
 from ..core.files import write_atomically
 from ..core.layout import SEARCHED
 from ..core.system_errors import refuse_full
+from ..cpp.braces import open_brace
 from ..inputs.entries import Entry, Place
 from ..inputs.native import DERIVATIVES, NativeFolders
 from ..inputs.snapshot import Snapshot
@@ -27,6 +28,9 @@ _UNKNOWN = 30
 _KINDS = 6
 # The messages of g++ and nvcc for a missing semicolon, after which they skip code that later lines need.
 _UNFINISHED = re.compile(r"expected (?:initializer before|(?:.* or |a )?['\"];['\"])")
+# The messages of g++ for a missing `}`: at the end of the file, and at the function below it.
+_OPEN_AT_END = re.compile(r"^expected '\}' at end of input|^expected a \"\}\"")
+_FUNCTION_WITHIN = re.compile(r"^a function-definition is not allowed here")
 # The messages of g++ if Linux has killed the compiler proper, and of ninja if it has killed the driver.
 _KILLED = re.compile(r"Killed signal terminated program|^FAILED: \[code=137\]")
 # Characters shown of one message. Messages about templates can take pages.
@@ -111,6 +115,7 @@ def digest(errors: Iterable[Diagnostic], natives: NativeFolders, includes: Seque
     files: dict[str, dict[str, list[Diagnostic]]] = {}
     for each in errors:
         _blame_formula(each, natives)
+        _blame_brace(each, natives)
         kinds = files.setdefault(each.user[0] if each.user else each.file, {})
         kinds.setdefault(each.kind, []).append(each)
     shown = []
@@ -131,6 +136,7 @@ def first_error(output: Sequence[str], natives: NativeFolders, sources: Path) ->
     compiled, _ = relevant(output, sources)
     for error in diagnostics(compiled, sources):
         _blame_formula(error, natives)
+        _blame_brace(error, natives)
         return named(_head(error), natives, sources)
     return ""
 
@@ -156,6 +162,25 @@ def _blame_formula(error: Diagnostic, natives: NativeFolders) -> None:
         file, line, column = _place_in_formula(entry, error)
         error.user = (str(file), line, column)
         error.message = f"a formula of {entry.operator} is not valid C++: {error.message}"
+
+
+def _blame_brace(error: Diagnostic, natives: NativeFolders) -> None:
+    """For a brace that is open at the end of a file, or before a function, name the one that is probably not closed."""
+    at_end = _OPEN_AT_END.search(error.message)
+    if not error.user or not (at_end or _FUNCTION_WITHIN.search(error.message)):
+        return
+    file = natives.copy_of(Path(error.user[0]))
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    if not (found := open_brace(text)):
+        return
+    line, column = found
+    error.note, what = "", f"the `{{` in line {line} has no `}}`"
+    if at_end:
+        shown = text.split("\n")[line - 1]
+        error.excerpt = [f"{line:>5} | {shown}", f"      | {' ' * (column - 1)}^"]
+        error.line, error.column, error.user = line, column, (error.user[0], line, column)
+        what = "this `{` has no `}`"
+    error.message = f"{what}: {error.message}"
 
 
 def _place_in_formula(entry: Entry, error: Diagnostic) -> Place:
