@@ -10,7 +10,7 @@ import pytest
 from builds import snapshot_of
 from graft.compile.diagnostics import diagnostics
 from graft.compile.link_messages import explain_repeated, explain_undefined
-from graft.compile.messages import digest, formula_of, refuse
+from graft.compile.messages import digest, formula_of, refuse, warned
 from graft.core.errors import BuildError
 from graft.core.process import UNTRANSLATED
 from graft.inputs.native import load_natives
@@ -54,6 +54,23 @@ def test_errors_of_a_kernel_are_told_once_for_all_capabilities(native: Path, tmp
         f"{native}/cpu/K.cpp:9:1: error: no g",
         f"{native}/cpu/K.cpp:7:1: error: no h",
     ]
+
+
+def test_warnings_about_own_sources_are_told_once(native: Path, tmp_path: Path) -> None:
+    snapshot = snapshot_of(tmp_path, load_natives([native]))
+    snapshot.lay_out()
+    at = "src/ATen/native/cpu/K.cpp"
+    other = "base/include/ATen/native/cpu/Loops.h:3:1: warning: unused variable 'y' [-Wunused-variable]"
+    output = lines("[1/9] K", other, *(f"{at}:{n}:1: warning: unused variable 'x' [-Wunused-variable]" for n in (1, 2)))
+    assert warned(output * 2, snapshot) == [
+        f"{native}/cpu/K.cpp:{n}:1: warning: unused variable 'x' [-Wunused-variable]" for n in (1, 2)
+    ]
+    many = [f"{at}:{n}:1: warning: w" for n in range(13)]
+    assert warned(lines(*many), snapshot)[10:] == ["and 3 more warnings"]
+    (native / "adopted.json").write_text("{}")
+    adopted = snapshot_of(tmp_path, load_natives([native]))
+    adopted.lay_out()
+    assert warned(output, adopted) == []
 
 
 def test_errors_are_findings_too(native: Path, tmp_path: Path) -> None:

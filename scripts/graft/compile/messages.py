@@ -14,6 +14,7 @@ from ..core.files import write_atomically
 from ..core.layout import SEARCHED
 from ..core.system_errors import refuse_full
 from ..cpp.braces import open_brace
+from ..cpp.includes import PLACE
 from ..inputs.entries import Entry, Place
 from ..inputs.native import DERIVATIVES, NativeFolders
 from ..inputs.snapshot import Snapshot
@@ -24,6 +25,8 @@ from .hints import hint_for, hint_of_capability
 _LOG = "compiler.log"
 # Lines shown of output without a recognizable error, for example the shell's.
 _UNKNOWN = 30
+# Warnings shown after a success.
+_WARNINGS = 10
 # Kinds of errors shown for one file: with source lines, hints and counts they fill a screen.
 _KINDS = 6
 # The messages of g++ and nvcc for a missing semicolon, after which they skip code that later lines need.
@@ -60,6 +63,19 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
         todo += f"\n  the complete output, {len(lines):,} lines: {work / _LOG}"
     findings = [_finding(each, natives, includes, sources) for each in errors]
     raise BuildError("\n".join(shown), todo=todo, findings=findings)
+
+
+def warned(output: Sequence[str], snapshot: Snapshot) -> list[str]:
+    """Return the compilers' warnings about the users' own sources, each once, and the number of those left out."""
+    natives, sources = snapshot.natives, snapshot.searched
+    compiled, _ = relevant(output, sources)
+    found: dict[str, None] = {}
+    for text in compiled:
+        match = re.match(rf"{re.escape(str(sources))}/{PLACE}/([^:\s]+):\d+:(?:\d+:)? warning: ", text)
+        if match and natives.owner(Path(match[1])).is_own:
+            found[named(text.rstrip(), natives, sources)] = None
+    rest = len(found) - _WARNINGS
+    return [*[*found][:_WARNINGS], *([f"and {rest} more warning{'s' * (rest > 1)}"] if rest > 0 else [])]
 
 
 def _refuse_killed(output: Sequence[str]) -> None:
