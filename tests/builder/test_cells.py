@@ -139,6 +139,14 @@ def test_message_about_the_schema_names_its_line() -> None:
     assert told(cell).of("derivatives.yaml:4:9: gard") == ("cell:4:9: gard\n    4 | // self: gard\n      |         ^")
 
 
+def test_line_behind_the_cell_is_its_last() -> None:
+    """The end of the file has the end of a namespace, too."""
+    cell = Cell(KERNEL.rstrip(), SCHEMA)
+    last = len(cell.written.lines)
+    said = told(cell).of(f"{FOLDER}/SoftClip.cpp:{last + 2}:2: error: expected")
+    assert said.startswith(f"cell:{last}:2: error: expected\n    {last} | }}\n")
+
+
 def test_other_paths_stay() -> None:
     for text in (
         "write derivatives.yaml, or SoftClip.cpp",

@@ -10,7 +10,7 @@ import pytest
 from builds import snapshot_of
 from graft.compile.diagnostics import diagnostics
 from graft.compile.link_messages import explain_repeated, explain_undefined
-from graft.compile.messages import digest, formula_of, refuse
+from graft.compile.messages import digest, formula_of, refuse, warned
 from graft.core.errors import BuildError
 from graft.core.process import UNTRANSLATED
 from graft.inputs.native import load_natives
@@ -54,6 +54,23 @@ def test_errors_of_a_kernel_are_told_once_for_all_capabilities(native: Path, tmp
         f"{native}/cpu/K.cpp:9:1: error: no g",
         f"{native}/cpu/K.cpp:7:1: error: no h",
     ]
+
+
+def test_warnings_about_own_sources_are_told_once(native: Path, tmp_path: Path) -> None:
+    snapshot = snapshot_of(tmp_path, load_natives([native]))
+    snapshot.lay_out()
+    at = "src/ATen/native/cpu/K.cpp"
+    other = "base/include/ATen/native/cpu/Loops.h:3:1: warning: unused variable 'y' [-Wunused-variable]"
+    output = lines("[1/9] K", other, *(f"{at}:{n}:1: warning: unused variable 'x' [-Wunused-variable]" for n in (1, 2)))
+    assert warned(output * 2, snapshot) == [
+        f"{native}/cpu/K.cpp:{n}:1: warning: unused variable 'x' [-Wunused-variable]" for n in (1, 2)
+    ]
+    many = [f"{at}:{n}:1: warning: w" for n in range(13)]
+    assert warned(lines(*many), snapshot)[10:] == ["and 3 more warnings"]
+    (native / "adopted.json").write_text("{}")
+    adopted = snapshot_of(tmp_path, load_natives([native]))
+    adopted.lay_out()
+    assert warned(output, adopted) == []
 
 
 def test_errors_are_findings_too(native: Path, tmp_path: Path) -> None:
@@ -150,6 +167,33 @@ def test_what_follows_a_missing_semicolon_is_only_counted(code: str, shown: str,
     assert [line for line in lines if "error: " in line] == [lines[0]]
     assert shown in lines[0]
     assert lines[-1] == f"  {rest} may follow from it"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "int f(int x) {\n  if (x) {\n    x = 3;\n  return x;\n}\n",
+            ["S.cpp:2:10: error: this `{` has no `}`: expected '}' at end of"],
+        ),
+        (
+            "namespace n {\nint f(int x) {\n  return x;\n\nint g() { return 1; }\n}\n",
+            ["S.cpp:5:9: error: the `{` in line 2 has no `}`: a function-", "S.cpp:2:14: error: this `{` has no"],
+        ),
+        ("namespace n {\nint f(int x) {\n  return x;\n}\n", ["S.cpp:2:14: error: this `{` has no `}`: expected"]),
+    ],
+    ids=["in a function", "before a function", "at the end"],
+)  # fmt: skip
+def test_brace_that_is_not_closed_is_named(code: str, said: list[str], native: Path) -> None:
+    """With the real g++, which reports it at the end of the file."""
+    (native / "S.cpp").write_text(code)
+    command = ["g++", "-fsyntax-only", str(native / "S.cpp")]
+    env = {**os.environ, **UNTRANSLATED}
+    output = subprocess.run(command, capture_output=True, text=True, check=False, env=env).stderr
+    lines = digest(diagnostics(output.splitlines(), native), load_natives([native]), [])
+    found = [line.removeprefix(f"{native}/") for line in lines if "error: " in line]
+    assert [line[: len(each)] for line, each in zip(found, said, strict=True)] == said
+    assert not [line for line in lines if "which leads to" in line]
 
 
 def test_unknown_macro_of_dispatch_is_not_hidden_behind_an_unknown_name(native: Path) -> None:

@@ -169,6 +169,24 @@ def test_include_paths_follow_pytorch_s(units_with: Callable[[ExtraFlags], dict[
     assert flags[-len(INCLUDES) - 1 :] == (*(f"-I{folder}" for folder in INCLUDES), f"-I{tmp_path}")
 
 
+@pytest.mark.parametrize(
+    ("files", "is_warned"),
+    [
+        ({}, True),
+        ({"adopted.json": "{}"}, False),
+        ({"places.json": '{"root": "/checkout", "option": "source", "places": {}}'}, False),
+        ({"pyproject.toml": '[tool.graft]\ncxx-flags = "-Werror"\n'}, False),
+    ],
+    ids=["own", "adopted", "of a checkout", "with flags for warnings"],
+)
+def test_own_sources_are_compiled_with_warnings(
+    tmp_path: Path, units: Callable[..., Units], files: dict[str, str], is_warned: bool
+) -> None:
+    write(tmp_path, {"native_functions.yaml": "", "A.cpp": "", **files})
+    found = units(load_natives([tmp_path]), toolchain=ONE_CAPABILITY)
+    assert ["-Wall" in each.flags for each in found.library if each.source.name == "A.cpp"] == [is_warned]
+
+
 def test_settings_of_a_folder_are_for_its_sources(tmp_path: Path, units: Callable[..., Units]) -> None:
     table = """[tool.graft]
 native = ["native", "other"]
@@ -184,10 +202,10 @@ nvcc-flags = "-DFOR_NVCC"
     found = units(natives, toolchain=ONE_CAPABILITY, has_nvcc=True)
     named = {each.source.name: each for each in (*found.library, *found.cuda)}
     searched = ("-Isrc/ATen/native/include", "-I/usr/include")
-    assert named["A.cc"].flags[:3] == ("-O3", "-DBOTH", "-DFOR_CXX") and named["A.cc"].flags[-2:] == searched
+    assert named["A.cc"].flags[:4] == ("-O3", "-Wall", "-DBOTH", "-DFOR_CXX") and named["A.cc"].flags[-2:] == searched
     assert named["A.cu"].flags[:2] == ("-DBOTH", "-DFOR_NVCC") and named["A.cu"].flags[-2:] == searched
     assert named["B.cpp"].flags == named["A.cc"].flags
-    assert named["C.cpp"].flags == ("-O3",)
+    assert named["C.cpp"].flags == ("-O3", "-Wall")
 
 
 def test_they_are_in_the_stamp(tmp_path: Path) -> None:

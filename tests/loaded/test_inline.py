@@ -150,6 +150,13 @@ def test_build_directory_has_the_texts(session: Session, where: Path) -> None:
     assert session.value("close(torch.times(x), 2)")
 
 
+def test_script_says_that_it_builds_and_how_long_that_takes(session: Session) -> None:
+    cpp = "Tensor said_to_build(const Tensor& self) { return self.clone(); }"
+    session.run(f"graft.load_inline('said_to_build(Tensor self) -> Tensor', cpp={cpp!r})")
+    first, *_, last = [line for line in session.progress() if "said_to_build: " in line]
+    assert " (the first build takes about " in first and "built in " in last
+
+
 def test_verbose_prints(session: Session) -> None:
     session.run("times('11')")
     assert "built in" not in session.said()

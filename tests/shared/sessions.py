@@ -28,6 +28,11 @@ _WHY = re.compile(r": the load \w+ of graft\.load had it, and was \w+ since")
 _LONG_BUILD = re.compile(r"^graft: [\w.-]+: .*\n", re.M)
 
 
+def without_progress(text: str) -> str:
+    """Return what a process wrote to its standard error without the lines about builds."""
+    return _LONG_BUILD.sub("", text)
+
+
 class Raised(Exception):
     """A piece of code raised an exception; the text is its type and message."""
 
@@ -114,11 +119,15 @@ class Session:
 
     def said(self, *, keep: bool = False) -> str:
         """Return what the process has written to its standard error since the last call that did not ``keep`` it, but
-        for the line about a build that takes long, as on a slow machine.
+        for the lines about builds.
         """
         text = self._errors.read_text(errors="replace")[self._read :]
         self._read += 0 if keep else len(text)
-        return _LONG_BUILD.sub("", text)
+        return without_progress(text)
+
+    def progress(self) -> list[str]:
+        """Return the lines about builds that the process has written so far."""
+        return _LONG_BUILD.findall(self._errors.read_text(errors="replace"))
 
     def load(self, folder: Path, **options: str) -> None:
         """Load a folder."""

@@ -10,13 +10,11 @@ from typing import Any
 
 from ..core.errors import UsageError
 from ..core.files import read_json, write_atomically
+from ..core.folders import ADOPTED
 from ..core.keys import FILE as PROJECT
 from ..inputs.native import DERIVATIVES
 from ..new.skeleton import write_all
 from .adopt_options import FILE
-
-# The file in which a later run finds the hashes of the files that adopt wrote, and facts about the operators.
-_RECORD = "adopted.json"
 
 # The files that adopt creates if they are missing. Then they are the author's.
 AUTHORS = (PROJECT, str(DERIVATIVES), FILE)
@@ -24,7 +22,7 @@ AUTHORS = (PROJECT, str(DERIVATIVES), FILE)
 
 def record_of(folder: Path) -> dict[str, Any]:
     """Return the record of what adopt wrote into a folder. Refuse a folder with other files or edited files."""
-    record = read_json(folder / _RECORD)
+    record = read_json(folder / ADOPTED)
     there = folder.iterdir() if folder.is_dir() and not record else ()
     if foreign := sorted(path.name for path in there if path.name not in (PROJECT, FILE)):
         raise UsageError(
@@ -75,7 +73,7 @@ def write(
     for name, content in written.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, content)
-    write_all(folder, {**texts, _RECORD: json.dumps({"files": hashes, **facts}, indent=1)})
+    write_all(folder, {**texts, ADOPTED: json.dumps({"files": hashes, **facts}, indent=1)})
     for name in {*known} - {*hashes}:
         (folder / name).unlink(missing_ok=True)
 

@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from ..base.base import Base
-from ..core.console import StepLine
+from ..core.console import WARNING, StepLine
 from ..core.files import sha256_of_file, write_if_changed
 from ..core.layout import Layout
 from ..inputs.snapshot import Snapshot
 from . import ninja
 from .libraries import Libraries
 from .manifest import InputFiles, Outside, is_outside
-from .messages import refuse
+from .messages import refuse, warned
 from .nvcc import Compiler, Nvcc
 from .objects import Objects
 from .preambles import Preambles
@@ -74,6 +74,8 @@ def bring_up_to_date(
         preambles.note()
         if not is_made:
             refuse(output, work, snapshot, [work / folder for folder in INCLUDES])
+        if told := warned(output, snapshot):
+            line.say("\n".join(told), WARNING)
 
     compiled = settle(objects, files, line, attempt)
     libraries.note(objects.found)

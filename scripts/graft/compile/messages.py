@@ -13,6 +13,8 @@ from ..core.errors import BuildError, Finding
 from ..core.files import write_atomically
 from ..core.layout import SEARCHED
 from ..core.system_errors import refuse_full
+from ..cpp.braces import open_brace
+from ..cpp.includes import PLACE
 from ..inputs.entries import Entry, Place
 from ..inputs.native import DERIVATIVES, NativeFolders
 from ..inputs.snapshot import Snapshot
@@ -23,10 +25,15 @@ from .hints import hint_for, hint_of_capability
 _LOG = "compiler.log"
 # Lines shown of output without a recognizable error, for example the shell's.
 _UNKNOWN = 30
+# Warnings shown after a success.
+_WARNINGS = 10
 # Kinds of errors shown for one file: with source lines, hints and counts they fill a screen.
 _KINDS = 6
 # The messages of g++ and nvcc for a missing semicolon, after which they skip code that later lines need.
 _UNFINISHED = re.compile(r"expected (?:initializer before|(?:.* or |a )?['\"];['\"])")
+# The messages of g++ for a missing `}`: at the end of the file, and at the function below it.
+_OPEN_AT_END = re.compile(r"^expected '\}' at end of input|^expected a \"\}\"")
+_FUNCTION_WITHIN = re.compile(r"^a function-definition is not allowed here")
 # The messages of g++ if Linux has killed the compiler proper, and of ninja if it has killed the driver.
 _KILLED = re.compile(r"Killed signal terminated program|^FAILED: \[code=137\]")
 # Characters shown of one message. Messages about templates can take pages.
@@ -56,6 +63,19 @@ def refuse(output: Sequence[str], work: Path, snapshot: Snapshot, includes: Sequ
         todo += f"\n  the complete output, {len(lines):,} lines: {work / _LOG}"
     findings = [_finding(each, natives, includes, sources) for each in errors]
     raise BuildError("\n".join(shown), todo=todo, findings=findings)
+
+
+def warned(output: Sequence[str], snapshot: Snapshot) -> list[str]:
+    """Return the compilers' warnings about the users' own sources, each once, and the number of those left out."""
+    natives, sources = snapshot.natives, snapshot.searched
+    compiled, _ = relevant(output, sources)
+    found: dict[str, None] = {}
+    for text in compiled:
+        match = re.match(rf"{re.escape(str(sources))}/{PLACE}/([^:\s]+):\d+:(?:\d+:)? warning: ", text)
+        if match and natives.owner(Path(match[1])).is_own:
+            found[named(text.rstrip(), natives, sources)] = None
+    rest = len(found) - _WARNINGS
+    return [*[*found][:_WARNINGS], *([f"and {rest} more warning{'s' * (rest > 1)}"] if rest > 0 else [])]
 
 
 def _refuse_killed(output: Sequence[str]) -> None:
@@ -111,6 +131,7 @@ def digest(errors: Iterable[Diagnostic], natives: NativeFolders, includes: Seque
     files: dict[str, dict[str, list[Diagnostic]]] = {}
     for each in errors:
         _blame_formula(each, natives)
+        _blame_brace(each, natives)
         kinds = files.setdefault(each.user[0] if each.user else each.file, {})
         kinds.setdefault(each.kind, []).append(each)
     shown = []
@@ -131,6 +152,7 @@ def first_error(output: Sequence[str], natives: NativeFolders, sources: Path) ->
     compiled, _ = relevant(output, sources)
     for error in diagnostics(compiled, sources):
         _blame_formula(error, natives)
+        _blame_brace(error, natives)
         return named(_head(error), natives, sources)
     return ""
 
@@ -156,6 +178,25 @@ def _blame_formula(error: Diagnostic, natives: NativeFolders) -> None:
         file, line, column = _place_in_formula(entry, error)
         error.user = (str(file), line, column)
         error.message = f"a formula of {entry.operator} is not valid C++: {error.message}"
+
+
+def _blame_brace(error: Diagnostic, natives: NativeFolders) -> None:
+    """For a brace that is open at the end of a file, or before a function, name the one that is probably not closed."""
+    at_end = _OPEN_AT_END.search(error.message)
+    if not error.user or not (at_end or _FUNCTION_WITHIN.search(error.message)):
+        return
+    file = natives.copy_of(Path(error.user[0]))
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    if not (found := open_brace(text)):
+        return
+    line, column = found
+    error.note, what = "", f"the `{{` in line {line} has no `}}`"
+    if at_end:
+        shown = text.split("\n")[line - 1]
+        error.excerpt = [f"{line:>5} | {shown}", f"      | {' ' * (column - 1)}^"]
+        error.line, error.column, error.user = line, column, (error.user[0], line, column)
+        what = "this `{` has no `}`"
+    error.message = f"{what}: {error.message}"
 
 
 def _place_in_formula(entry: Entry, error: Diagnostic) -> Place:

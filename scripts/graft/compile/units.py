@@ -212,6 +212,9 @@ class UnitFinder:
         is_for_nvcc = source.suffix == ".cu"
         yield from () if is_for_nvcc else self._toolchain.optimization
         folder = self._natives.owner(source.relative_to(self._layout.sources))
+        is_strict = "-Werror" in (*folder.settings.flags.cflags, *self._layout.extra.cflags)
+        if folder.is_own and not is_for_nvcc and not is_strict:  # PyTorch's headers have warnings of their own
+            yield "-Wall"
         for extra in (folder.settings.flags, self._layout.extra):
             yield from extra.cuda_cflags if is_for_nvcc else extra.cflags
         below = [SOURCES / name for name in folder.searched]

@@ -124,10 +124,10 @@ class StepLine:
             is_over.set()
             watcher.join()
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, level: int = INFO) -> None:
         """Print a line of information above this one."""
         if _listener is not None:
-            _listener(INFO, _retell(text))
+            _listener(level, _retell(text))
         else:
             print(f"{self._start}{_retell(text)}", file=sys.stderr, flush=True)
 

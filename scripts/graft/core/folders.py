@@ -14,6 +14,8 @@ FUNCTIONS, DERIVATIVES, PYTHON, DOCS = "native_functions.yaml", "derivatives.yam
 # In a native folder that a program wrote: the file with its origin, and the folder of files that replace torch's own,
 # by their paths below site-packages.
 PLACES, OVERLAY = "places.json", "overlay"
+# In a folder that adopt wrote: what it wrote, and facts about the operators.
+ADOPTED = "adopted.json"
 
 # The source of functions that derivative formulas call. PyTorch's own is in torch/csrc/autograd.
 HELPERS = "FunctionsManual.cpp"

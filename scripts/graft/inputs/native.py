@@ -223,6 +223,11 @@ class NativeFolder(NativeFiles):
         """The functions for formulas, and files, that settings limit to other releases."""
         return {part for part, releases in self.settings.releases.items() if not is_for(releases, self.release)}
 
+    @property
+    def is_own(self) -> bool:
+        """Whether users wrote its sources: not `graft adopt`, and no checkout has them."""
+        return not self.written_from and Path(folders.ADOPTED) not in self.unread
+
     def left_out(self, whole: NativeFolder) -> Iterator[str]:
         """Yield the names of the parts of ``whole`` that are left out here because they are for other releases."""
         for file in (FUNCTIONS, DERIVATIVES):

@@ -20,10 +20,12 @@ class Line:
     Args:
         shell: the IPython shell, or None.
         after: the number of seconds until it appears.
+        note: what is said behind a line that cannot be replaced.
     """
 
-    def __init__(self, shell: Any, after: float) -> None:
+    def __init__(self, shell: Any, after: float, note: str = "") -> None:
         self._shell = shell
+        self._note = note
         self._appears = time.monotonic() + after
         self._lock = threading.Lock()  # lines come from other threads, too
         self._id = f"graft-{id(self)}-{self._appears}"
@@ -38,7 +40,7 @@ class Line:
         """Show ``text``, unless it is too early, or the line is shown and cannot be replaced."""
         with self._lock:
             if time.monotonic() >= self._appears and (self._can_replace or not self._is_shown):
-                self._show(text)
+                self._show(text if self._can_replace else f"{text}{self._note}")
 
     def end(self, text: str) -> None:
         """Show ``text`` for good."""

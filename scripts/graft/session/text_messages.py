@@ -103,6 +103,7 @@ class TextMessages:
         if source.schema and is_schema:
             shown = _line(source.lines, source.line)
             return source.line, _moved(column, written, shown, [source.schema]) or 0
+        line = min(line, len(source.lines))  # the end of the file may be behind the end of the text
         shown = _line(source.lines, line)
         moved = _moved(column, written, shown, [shown.strip().removeprefix("//").strip(), written.strip()])
         return line, column if moved is None else moved
