@@ -26,7 +26,7 @@ from .core.make import changes_folder, command_of_make
 from .core.pythons import find_python, probed
 from .core.wording import HELP, as_typed
 from .given import OF_MAKE, given_as, in_environment, request_of
-from .options import FOUND, NAMES, NONE, OPTIONS, RELEASE, SHARED, SOURCE, THERE, Request, Verb
+from .options import FORMATS, FOUND, NAMES, NONE, OPTIONS, RELEASE, SHARED, SOURCE, THERE, Request, Verb
 
 
 def _folders(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +53,8 @@ def _checking(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--syntax", action="store_true", help=help_)
     help_ = "with --source: skip if packages or sources are missing"
     parser.add_argument("--if-possible", action="store_true", help=help_)
+    help_ = "print the findings on standard output, too: github annotates lines, json is for editors; text does not"
+    parser.add_argument("--format", choices=FORMATS, help=help_)
     help_ = "print what a code of a finding means, with an example, and exit; without CODE, list all codes"
     parser.add_argument("--explain", action=_Explain, nargs="?", metavar="CODE", help=help_)
 

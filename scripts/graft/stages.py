@@ -26,7 +26,7 @@ from .compile.units import CXX, NVCC, UnitFinder, Units, link_operators
 from .compose.appending import require_names
 from .compose.composition import Made, installed_headers
 from .core.console import StepLine, Steps, say
-from .core.errors import CommandError, GraftError, UsageError, run_all
+from .core.errors import CommandError, Finding, GraftError, UsageError, run_all
 from .core.layout import Layout
 from .inputs.entries import fields_of, texts_of_entries
 from .inputs.merge import PACKAGED
@@ -160,8 +160,10 @@ def _make(
     return libraries, outside, stubs, files
 
 
-def check(job: Job) -> None:
-    """Check the native folder, the patches and the base, and generate: all of a build that needs no compiler."""
+def check(job: Job) -> set[Finding]:
+    """Check the native folder, the patches and the base, and generate: all of a build that needs no compiler. Return
+    the warnings.
+    """
     how = KERNELS if job.base.cuda and job.snapshot.natives.cuda else NO_CUDA
     with Generator(job.layout, job.snapshot, job.base, how) as generator:
 
@@ -170,6 +172,7 @@ def check(job: Job) -> None:
             generator.finish()
 
         run_all(generate, lambda: _check_base(job))
+        return generator.findings
 
 
 def _check_base(job: Job) -> dict[str, bytes]:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from .base.find import expected_pin, fetch_unpinned
 from .base.installed import Environment, find_environment, find_site, layout_of, layout_on
+from .check.formats import reported
 from .checkout.live import Live, RefusedOperatorsError
 from .core.bugs import expected
 from .core.console import Steps, say
-from .core.errors import GraftError, UsageError
+from .core.errors import Finding, GraftError, UsageError
 from .core.files import build_lock
 from .core.layout import DEBUG, DEVELOP, Layout, TorchVersion, expanded
 from .deliver.delivered import Delivered, announce
@@ -192,8 +193,14 @@ def thin_files(
 def check(request: Request, own: argparse.Namespace) -> None:
     """Find errors in the native folders, the pin and its patches without building anything. With ``--list``, first list
     the files that builds read. If the pin is invalid, the rest is not checked. With ``--cuda``, compile the CUDA
-    sources, and link nothing; with BUILD=source, compile in PyTorch's source tree.
+    sources, and link nothing; with BUILD=source, compile in PyTorch's source tree. With ``--format``, print the
+    findings for another program, too.
     """
+    with reported(own.format) as warnings:
+        _check(request, own, warnings)
+
+
+def _check(request: Request, own: argparse.Namespace, warnings: set[Finding]) -> None:
     if request.build == SOURCE:
         from .fork.source_build import check as check_in_source
 
@@ -214,7 +221,7 @@ def check(request: Request, own: argparse.Namespace) -> None:
             targets = ", ".join(f"sm_{name}" for name in make_for_cuda(job).architectures)
             said = f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version.release}"
         else:
-            check(job)
+            warnings |= check(job)
             said = verdict(layout, environment)
     say(said)
     live.finish()
