@@ -38,6 +38,16 @@ def _delivering(parser: argparse.ArgumentParser) -> None:
     _report(parser)
 
 
+def _developing(parser: argparse.ArgumentParser) -> None:
+    _delivering(parser)
+    _editor(parser)
+
+
+def _editor(parser: argparse.ArgumentParser) -> None:
+    help_ = "link compile_commands.json, and schemas of YAML files, into the folder or checkout, for editors"
+    parser.add_argument("--editor", action="store_true", help=help_)
+
+
 def _report(parser: argparse.ArgumentParser) -> None:
     help_ = "write the result and the seconds of each step into this file, as JSON"
     parser.add_argument("--report", type=expanded, metavar="FILE", help=help_)
@@ -45,6 +55,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 def _checking(parser: argparse.ArgumentParser) -> None:
     _folders(parser)
+    _editor(parser)
     what = parser.add_mutually_exclusive_group()
     help_ = "list the files that builds read"
     what.add_argument("--list", action="store_true", dest="are_files_listed", help=help_)
@@ -108,7 +119,7 @@ VERBS = (
     ),
     Verb(
         *("develop", "add the operators to the torch that PYTHON has", "graft.verbs:develop"),
-        *(f"{BASE} python watch debug {LIVE}", NONE, _delivering),
+        *(f"{BASE} python watch debug {LIVE}", NONE, _developing),
     ),
     Verb("undevelop", "restore the torch that PYTHON had", "graft.verbs:undevelop", "python"),
     Verb(
