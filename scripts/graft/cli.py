@@ -71,7 +71,8 @@ def _checking(parser: argparse.ArgumentParser) -> None:
 
 
 def _showing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("operator", nargs="?", metavar="OPERATOR", help="its name, such as relu or torch.fft.rfft2")
+    help_ = "its name, such as relu or torch.fft.rfft2; without it, list what PYTHON's torch, or the file WHEEL, has"
+    parser.add_argument("operator", nargs="?", metavar="OPERATOR", help=help_)
     help_ = "print the code in this file instead of the list of files"
     parser.add_argument("file", nargs="?", metavar="FILE", help=help_)
 
@@ -132,7 +133,11 @@ VERBS = (
         *(f"{BASE} python build {LIVE}", THERE, _checking),
     ),
     Verb(
-        *("show", "show what is generated for an operator, PyTorch's own, too", "graft.show:show"),
+        *(
+            "show",
+            "list what was added to a torch, or show what is generated for an operator",
+            "graft.show:show",
+        ),
         *("pin native wheel cxx python", THERE, _showing),
     ),
     Verb(
