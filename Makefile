@@ -45,8 +45,8 @@ thin-wheel: ## build the operators, or what SOURCE changes, as a small wheel NAM
 	$(graft)
 check: ## find errors in NATIVE, or in what SOURCE changes, without building; ARGS=--cuda, ARGS=--source: with compilers
 	$(graft)
-show: ## show what is generated for the operators of the name OP, of NATIVE or PyTorch's own; ARGS=VariableType.cpp: the code
-	$(run) graft show "$$OP" $(ARGS)
+show: ## list what PYTHON's torch, or WHEEL, has; with OP, show what is generated for it; ARGS=VariableType.cpp: the code
+	$(run) graft show $(if $(OP),"$$OP") $(ARGS)
 new-op: ## write the skeleton of the operator SCHEMA into NATIVE: YAML, kernel, tests
 	$(run) graft new $(ARGS)
 adopt: ## write the operators of the extension PACKAGE, which PYTHON has installed, as a native folder NATIVE

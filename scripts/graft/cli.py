@@ -26,7 +26,7 @@ from .core.make import changes_folder, command_of_make
 from .core.pythons import find_python, probed
 from .core.wording import HELP, as_typed
 from .given import OF_MAKE, given_as, in_environment, request_of
-from .options import FOUND, NAMES, NONE, OPTIONS, RELEASE, SHARED, SOURCE, THERE, Request, Verb
+from .options import FORMATS, FOUND, NAMES, NONE, OPTIONS, RELEASE, SHARED, SOURCE, THERE, Request, Verb
 
 
 def _folders(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +38,16 @@ def _delivering(parser: argparse.ArgumentParser) -> None:
     _report(parser)
 
 
+def _developing(parser: argparse.ArgumentParser) -> None:
+    _delivering(parser)
+    _editor(parser)
+
+
+def _editor(parser: argparse.ArgumentParser) -> None:
+    help_ = "link compile_commands.json, and schemas of YAML files, into the folder or checkout, for editors"
+    parser.add_argument("--editor", action="store_true", help=help_)
+
+
 def _report(parser: argparse.ArgumentParser) -> None:
     help_ = "write the result and the seconds of each step into this file, as JSON"
     parser.add_argument("--report", type=expanded, metavar="FILE", help=help_)
@@ -45,6 +55,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 def _checking(parser: argparse.ArgumentParser) -> None:
     _folders(parser)
+    _editor(parser)
     what = parser.add_mutually_exclusive_group()
     help_ = "list the files that builds read"
     what.add_argument("--list", action="store_true", dest="are_files_listed", help=help_)
@@ -53,12 +64,15 @@ def _checking(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--syntax", action="store_true", help=help_)
     help_ = "with --source: skip if packages or sources are missing"
     parser.add_argument("--if-possible", action="store_true", help=help_)
+    help_ = "print the findings on standard output, too: github annotates lines, json is for editors; text does not"
+    parser.add_argument("--format", choices=FORMATS, help=help_)
     help_ = "print what a code of a finding means, with an example, and exit; without CODE, list all codes"
     parser.add_argument("--explain", action=_Explain, nargs="?", metavar="CODE", help=help_)
 
 
 def _showing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("operator", nargs="?", metavar="OPERATOR", help="its name, such as relu or torch.fft.rfft2")
+    help_ = "its name, such as relu or torch.fft.rfft2; without it, list what PYTHON's torch, or the file WHEEL, has"
+    parser.add_argument("operator", nargs="?", metavar="OPERATOR", help=help_)
     help_ = "print the code in this file instead of the list of files"
     parser.add_argument("file", nargs="?", metavar="FILE", help=help_)
 
@@ -106,7 +120,7 @@ VERBS = (
     ),
     Verb(
         *("develop", "add the operators to the torch that PYTHON has", "graft.verbs:develop"),
-        *(f"{BASE} python watch debug {LIVE}", NONE, _delivering),
+        *(f"{BASE} python watch debug {LIVE}", NONE, _developing),
     ),
     Verb("undevelop", "restore the torch that PYTHON had", "graft.verbs:undevelop", "python"),
     Verb(
@@ -119,7 +133,11 @@ VERBS = (
         *(f"{BASE} python build {LIVE}", THERE, _checking),
     ),
     Verb(
-        *("show", "show what is generated for an operator, PyTorch's own, too", "graft.show:show"),
+        *(
+            "show",
+            "list what was added to a torch, or show what is generated for an operator",
+            "graft.show:show",
+        ),
         *("pin native wheel cxx python", THERE, _showing),
     ),
     Verb(

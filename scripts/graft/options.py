@@ -21,6 +21,8 @@ from .core.wording import SPELLED
 GRAFT, SOURCE = "graft", "source"
 WHEEL, DEVELOP, THIN = "wheel", "develop", "thin-wheel"
 ERROR, OPERATORS, ALLOW = "error", "operators", "allow"
+# The formats in which `check` prints findings on standard output.
+FORMATS = TEXT, GITHUB, JSON = "text", "github", "json"
 # The value of PIN that selects the torch installed for PYTHON.
 INSTALLED = "installed"
 

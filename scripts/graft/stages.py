@@ -15,8 +15,9 @@ from .check.generator import Generator
 from .codegen import DESCRIPTION, KERNELS, NO_CUDA
 from .codegen.description import Description
 from .compile.bundle import bundle
+from .compile.commands import write_commands
 from .compile.cuda import Cuda, find_cuda
-from .compile.extensions import NO_EXTENSIONS, Extensions, build_extensions
+from .compile.extensions import NO_EXTENSIONS, Extensions, build_extensions, units_of_extensions
 from .compile.incremental import bring_up_to_date
 from .compile.manifest import Outside
 from .compile.nvcc import Compiler, Nvcc
@@ -26,8 +27,8 @@ from .compile.units import CXX, NVCC, UnitFinder, Units, link_operators
 from .compose.appending import require_names
 from .compose.composition import Made, installed_headers
 from .core.console import StepLine, Steps, say
-from .core.errors import CommandError, GraftError, UsageError, run_all
-from .core.layout import Layout
+from .core.errors import CommandError, Finding, GraftError, UsageError, run_all
+from .core.layout import DEBUG, DEVELOP, Layout
 from .inputs.entries import fields_of, texts_of_entries
 from .inputs.merge import PACKAGED
 from .inputs.native import FUNCTIONS
@@ -160,16 +161,20 @@ def _make(
     return libraries, outside, stubs, files
 
 
-def check(job: Job) -> None:
-    """Check the native folder, the patches and the base, and generate: all of a build that needs no compiler."""
+def check(job: Job) -> set[Finding]:
+    """Check the native folder, the patches and the base, and generate: all of a build that needs no compiler. Return
+    the warnings.
+    """
     how = KERNELS if job.base.cuda and job.snapshot.natives.cuda else NO_CUDA
     with Generator(job.layout, job.snapshot, job.base, how) as generator:
 
         def generate() -> None:
             generator.start()
             generator.finish()
+            _units(job, None)
 
         run_all(generate, lambda: _check_base(job))
+        return generator.findings
 
 
 def _check_base(job: Job) -> dict[str, bytes]:
@@ -187,15 +192,13 @@ def _check_base(job: Job) -> dict[str, bytes]:
 def _compile(
     job: Job, nvcc: Nvcc | None, products_of: ProductsOf | None, line: StepLine, is_refused: Callable[[], bool]
 ) -> tuple[dict[str, Path], Outside, list[str]]:
-    link_operators(job.layout)
-    units = UnitFinder(job.layout, job.snapshot.natives, job.base, job.snapshot.toolchain, nvcc).units()
+    units = _units(job, nvcc)
     products = products_of(units, job.base, nvcc) if products_of else []
     products = with_libraries(products, job.snapshot.libraries)
     contained = _contained(products, job.layout.work)
-    compilers: dict[str, Compiler] = {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
     others = units.tried if products_of else units.cuda
     libraries, outside = bring_up_to_date(
-        *(job.layout, job.snapshot, products, job.base, compilers),
+        *(job.layout, job.snapshot, products, job.base, _compilers(job, nvcc)),
         others=others,
         jobs=job.jobs,
         line=line,
@@ -204,6 +207,23 @@ def _compile(
     libraries |= contained
     own = [unit for unit in units.library if unit.is_own] if products_of else []
     return libraries, outside, replaced_stubs(own, job.layout.work, [job.base.libraries / "libtorch_cpu.so"])
+
+
+def _compilers(job: Job, nvcc: Nvcc | None) -> dict[str, Compiler]:
+    return {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
+
+
+def _units(job: Job, nvcc: Nvcc | None) -> Units:
+    """Return the units, once their sources are generated. Tell editors, too, how those of users are compiled."""
+    layout, snapshot = job.layout, job.snapshot
+    link_operators(layout)
+    units = UnitFinder(layout, snapshot.natives, job.base, snapshot.toolchain, nvcc).units()
+    if layout.kind in ("", DEVELOP, DEBUG):
+        compilers = _compilers(job, nvcc)
+        compiled = [(unit, compilers[unit.compiler]) for unit in (*units.library, *units.cuda)]
+        compiled += units_of_extensions(layout, snapshot, job.base, nvcc)
+        write_commands(layout, snapshot.natives, compiled, snapshot.toolchain)
+    return units
 
 
 def _contained(products: Sequence[Product], work: Path) -> dict[str, Path]:

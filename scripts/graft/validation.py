@@ -56,6 +56,8 @@ def complete(verb: Verb, request: Request, own: argparse.Namespace) -> Request:
             f"PIN={request.pin}: {verb.name} takes one version, not several",
             todo="set PIN to one of them; only thin-wheel and test-matrix take several",
         )
+    if not getattr(own, "operator", True):  # `show` alone builds nothing
+        return request
     if getattr(own, "cuda", False):
         verb = replace(verb, pin=RELEASE)
     elif verb.pin == THERE and is_from_source:

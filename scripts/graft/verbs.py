@@ -11,13 +11,15 @@ from pathlib import Path
 
 from .base.find import expected_pin, fetch_unpinned
 from .base.installed import Environment, find_environment, find_site, layout_of, layout_on
+from .check.formats import reported
 from .checkout.live import Live, RefusedOperatorsError
 from .core.bugs import expected
 from .core.console import Steps, say
-from .core.errors import GraftError, UsageError
+from .core.errors import Finding, GraftError, UsageError
 from .core.files import build_lock
 from .core.layout import DEBUG, DEVELOP, Layout, TorchVersion, expanded
 from .deliver.delivered import Delivered, announce
+from .deliver.editor import tell_editors
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.accepted import tell
 from .inputs.native import load_native
@@ -60,21 +62,21 @@ def of_checkout(request: Request, site: Path | None = None, *, is_whole: bool = 
     return read_checkout(request, site, is_whole=is_whole)
 
 
-def develop(request: Request) -> Delivered:
+def develop(request: Request, own: argparse.Namespace) -> Delivered:
     """Add the operators to the torch that is installed in an environment; with ``watch`` after every save."""
     seen: States | None = None
     while request.watch:
         seen = _wait(request, seen)
         try:
-            _develop(request)
+            _develop(request, own)
             say("ready; waiting for the next save (Ctrl-C to end)")
         except Exception as error:
             what = "the rest is built" if isinstance(error, RefusedOperatorsError) else "torch is unchanged"
             say(f"error: {expected(error)}\nwaiting for the next save; {what} (Ctrl-C to end)")
-    return _develop(request)
+    return _develop(request, own)
 
 
-def _develop(request: Request) -> Delivered:
+def _develop(request: Request, own: argparse.Namespace) -> Delivered:
     environment = find_environment(request.python)
     if not os.access(environment.packages, os.W_OK):
         raise UsageError(
@@ -89,6 +91,8 @@ def _develop(request: Request) -> Delivered:
     layout = replace(layout_on(live.request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
     delivered = run(Tree(layout, environment), live.request)
     live.say_tests()
+    if own.editor or not request.watch:
+        tell_editors(layout, is_linked=own.editor)
     live.finish()
     return delivered
 
@@ -192,8 +196,14 @@ def thin_files(
 def check(request: Request, own: argparse.Namespace) -> None:
     """Find errors in the native folders, the pin and its patches without building anything. With ``--list``, first list
     the files that builds read. If the pin is invalid, the rest is not checked. With ``--cuda``, compile the CUDA
-    sources, and link nothing; with BUILD=source, compile in PyTorch's source tree.
+    sources, and link nothing; with BUILD=source, compile in PyTorch's source tree. With ``--format``, print the
+    findings for another program, too.
     """
+    with reported(own.format) as warnings:
+        _check(request, own, warnings)
+
+
+def _check(request: Request, own: argparse.Namespace, warnings: set[Finding]) -> None:
     if request.build == SOURCE:
         from .fork.source_build import check as check_in_source
 
@@ -214,9 +224,10 @@ def check(request: Request, own: argparse.Namespace) -> None:
             targets = ", ".join(f"sm_{name}" for name in make_for_cuda(job).architectures)
             said = f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version.release}"
         else:
-            check(job)
+            warnings |= check(job)
             said = verdict(layout, environment)
     say(said)
+    tell_editors(layout, is_linked=own.editor)
     live.finish()
 
 

@@ -79,7 +79,9 @@ def test_what_is_right_goes_on(tmp_path: Path, monkeypatch: Patch) -> None:
 
 def test_variables_are_options_and_go_no_further(tmp_path: Path, monkeypatch: Patch) -> None:
     requests: list[Request] = []
-    monkeypatch.setattr(cli, "import_module", lambda _: SimpleNamespace(develop=requests.append))
+    monkeypatch.setattr(
+        cli, "import_module", lambda _: SimpleNamespace(develop=lambda request, _: requests.append(request))
+    )
     other = write(tmp_path, {"native_functions.yaml": "", "other/native_functions.yaml": ""}) / "other"
     ours = {"GRAFT_NATIVE": f"'{tmp_path}' {other}", "GRAFT_JOBS": "3", "GRAFT_WATCH": "0", "GRAFT_OUT": ""}
     for name, value in {**ours, "CXX": "a", "CUDA_HOME": "/cuda"}.items():
@@ -305,13 +307,13 @@ def test_no_error_ends_watching(monkeypatch: Patch, capsys: Capture) -> None:
 
     errors = [SystemError("AST constructor recursion depth mismatch")]
 
-    def build(request: Request) -> None:
+    def build(request: Request, own: object) -> None:
         if errors:
             raise errors.pop()
 
     monkeypatch.setattr(verbs, "_wait", wait)
     monkeypatch.setattr(verbs, "_develop", build)
     with pytest.raises(KeyboardInterrupt):
-        verbs.develop(SimpleNamespace(watch=True))  # type: ignore[arg-type]
+        verbs.develop(SimpleNamespace(watch=True), SimpleNamespace())  # type: ignore[arg-type]
     said = capsys.readouterr().err
     assert said.index("error: SystemError: AST constructor") < said.index("ready; waiting for the next save")

@@ -180,3 +180,25 @@ def test_kernel_in_a_folder_that_is_not_read_is_in_the_snapshot(
     # No build depends on it.
     (tmp_path / "csrc/one.cpp").write_text("")
     assert take_snapshot(Layout(TorchVersion("2.13.0+cpu"), (tmp_path,), tmp_path / "out")).stamp == snapshot.stamp
+
+
+def test_warnings_are_there_again_when_nothing_has_changed(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Editors ask again and again. The first process has noted those about the YAML."""
+    native = write(tmp_path / "native", {**ONE, "derivatives.yaml": "", "python/nn/functionall.py": ""})
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    layout = Layout(TorchVersion("2.13.0+cpu"), (native,), tmp_path / "out")
+
+    def codes(**texts: str) -> list[str]:
+        write(native, {"python/_utils.py": "", **texts})
+        tree: Any = SimpleNamespace(tree=base)
+        snapshot = take_snapshot(layout)
+        snapshot.lay_out()
+        with Generator(layout, snapshot, tree, NO_CUDA) as generator:
+            generator.start()
+            generator.finish()
+        return sorted(each.code for each in generator.findings)
+
+    assert codes() == codes() == ["formula-missing", "unknown-module"]
+    assert codes(**{"python/_utils.py": "# functionall\n"}) == ["formula-missing"]

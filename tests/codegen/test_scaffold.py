@@ -193,7 +193,7 @@ def test_existing_files_are_refused(base: Path, tmp_path: Path) -> None:
 def test_entries_go_behind_those_that_are_there(tmp_path: Path) -> None:
     path = tmp_path / FUNCTIONS
     entry = "- func: b() -> ()\n"
-    assert appended(path, entry) == entry
+    assert appended(path, entry) == f"# yaml-language-server: $schema=.graft/native_functions.json\n\n{entry}"
     path.write_text("# Mine.\n- func: a() -> ()")
     assert yaml.safe_load(appended(path, entry)) == [{"func": "a() -> ()"}, {"func": "b() -> ()"}]
     for unfit in ("[{func: a() -> ()}]", "  - func: a() -> ()\n", "func: a\n", "- {"):

@@ -11,8 +11,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import yaml
 from graft.core.layout import REPOSITORY
-from helpers import share_builds
+from helpers import git, share_builds, write
 from users import Environment, write_clip
 
 SCHEMA = "soft_clip(Tensor self, Scalar limit=1) -> Tensor"
@@ -61,7 +62,7 @@ def cache(base_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def developer(stock_copy: Environment, cache: Path, tool: Path) -> Developer:
     developer = Developer(stock_copy.folder)
     developer.cache = cache
-    developer.pip("install", "--prefer-binary", tool, "build", "uv", "pytest")
+    developer.pip("install", "--prefer-binary", tool, "build", "uv", "pytest", "pre-commit")
     return developer
 
 
@@ -208,3 +209,63 @@ def test_nothing_is_written_into_the_tool(developer: Developer, project: Path, t
     with ZipFile(tool) as archive:
         shipped = {name: archive.read(name) for name in archive.namelist() if name.startswith("graft/")}
     assert {name: content for name, content in there.items() if "__pycache__" not in name} == shipped
+
+
+def test_commit_with_a_mistake_is_refused(developer: Developer, project: Path, tmp_path: Path) -> None:
+    """By the hook that `graft new` writes, with the real pre-commit."""
+    copy = shutil.copytree(project, tmp_path / "my_ops")
+    git(copy, "init", "-q")
+    git(copy, "add", "-A")
+    path = f"{developer.folder / 'bin'}:{os.environ['PATH']}"
+    commit = ("pre-commit", "run", "graft-check", "--all-files")
+    given = {"PATH": path, "PRE_COMMIT_HOME": str(tmp_path / "home")}
+    assert "Passed" in developer.command(*commit, cwd=copy, **given)
+    entries = copy / "native/native_functions.yaml"
+    entries.write_text(entries.read_text().replace("-> Tensor", "-> Tensr"))
+    git(copy, "add", "-A")
+    said = developer.command(*commit, cwd=copy, is_right=False, **given)
+    assert "did you mean `Tensor`? [unknown-type]" in said
+    # Files of others ask for no check.
+    git(copy, "rm", "-q", "-r", "--cached", ".")
+    write(copy, {"notes.txt": "Notes.\n"})
+    git(copy, "add", "notes.txt")
+    assert "no files to check" in developer.command("pre-commit", "run", cwd=copy, **given)
+
+
+def steps(project: Path) -> dict[str, str]:
+    """Return the commands of the workflow that `graft new` writes, by the names of its steps."""
+    workflow = yaml.safe_load((project / ".github/workflows/graft.yml").read_text())
+    return {step["name"]: step["run"] for step in workflow["jobs"]["wheel"]["steps"] if "run" in step}
+
+
+def test_workflow_builds_and_tests_the_wheel(developer: Developer, project: Path, tool: Path, tmp_path: Path) -> None:
+    """Its commands, in its order, in an environment that has the torch of its project."""
+    copy = shutil.copytree(project, tmp_path / "my_ops", ignore=shutil.ignore_patterns("build", "__pycache__"))
+    settings, pin = copy / "pyproject.toml", developer.print("torch.__version__")
+    settings.write_text(settings.read_text().replace("[tool.graft]\n", f'[tool.graft]\ntorch = "{pin}"\n'))
+    developer.pip("uninstall", "-y", "my-ops")
+    path = f"{developer.folder / 'bin'}:{os.environ['PATH']}"
+
+    def typed(name: str, *, is_right: bool = True, **variables: str) -> str:
+        command = ("python", "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))")
+        bash = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", steps(copy)[name])
+        return developer.command(*command, *bash, cwd=copy, is_right=is_right, PATH=path, **variables)
+
+    assert [*steps(copy)] == ["install Graft", "check", "build", "test with each torch"]
+    assert "set the variable TORCH_GRAFT" in typed("install Graft", is_right=False, TORCH_GRAFT="")
+    typed("install Graft", TORCH_GRAFT=str(tool))
+    entries = (copy / "native/native_functions.yaml").read_text()
+    write(copy, {"native/native_functions.yaml": entries.replace("-> Tensor", "-> Tensr"), ".git/HEAD": ""})
+    said = typed("check", is_right=False, GITHUB_ACTIONS="true")
+    assert "::error file=native/native_functions.yaml,line=1,col=" in said
+    write(copy, {"native/native_functions.yaml": entries})
+    assert "no errors found" in typed("check")
+    typed("build")
+    assert "NotImplementedError: TODO" in typed("test with each torch", is_right=False)
+    tests = copy / "native/tests/test_soft_clip.py"
+    todo = 'raise NotImplementedError("TODO: the reference of soft_clip")'
+    write(copy, {"native/tests/test_soft_clip.py": tests.read_text().replace(todo, "return torch.tanh(self / limit)")})
+    said = typed("test with each torch")
+    assert f"torch=={pin}" in said and " passed" in said
+    (wheel,) = (copy / "dist").glob("*.whl")
+    assert wheel.name.startswith("my_ops-0.1.0")

@@ -219,7 +219,7 @@ def delivered(request: Request, delivery: str) -> Iterator[tuple[Path, dict[str,
             added = [Layer(identity(thin), lambda target: install(target, *options, what=thin.name))]
         with beside_stock(layout, purpose, base, added) as (python, variables):
             if delivery == DEVELOP:
-                develop(replace(request, python=str(python), watch=False))
+                develop(replace(request, python=str(python), watch=False), argparse.Namespace(editor=False))
             yield python, {**variables, "GRAFT_DELIVERY": delivery}
 
 

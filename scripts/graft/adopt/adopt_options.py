@@ -21,7 +21,8 @@ _TEXT = """# What `graft adopt` is asked for. After an edit, and after an upgrad
 # `graft adopt --native <this folder>` again.
 {lines}
 """
-_HELP = {
+# The keys of the file, each with its purpose.
+HELP = {
     "source": "the source tree of the extension, which is built with the operators; none if it is installed",
     "modules": "the modules that register the operators; the first call imports the first",
     "only": 'the operators to adopt, all by default; patterns, here and below: ["*_norm"]',
@@ -83,9 +84,9 @@ class Asked:
         """Return the text of adopt.toml, with the comments of its earlier text ``before``."""
         lines = {_key(name): f"{_key(name)} = {_toml(value)}" for name, value in self._values.items()}
         if not before:
-            return _TEXT.format(lines="\n".join(f"{line}  # {_HELP[name]}" for name, line in lines.items()))
+            return _TEXT.format(lines="\n".join(f"{line}  # {HELP[name]}" for name, line in lines.items()))
         for name, line in lines.items():
-            if self._values[_field(name)] != _parsed(tomllib.loads(before))._values[_field(name)]:
+            if self._values[field_of(name)] != _parsed(tomllib.loads(before))._values[field_of(name)]:
                 start, end = _span(before, name)
                 before = f"{before[:start]}{line}{before[end:]}" if end else f"{line}\n{before}"
         return before
@@ -102,7 +103,7 @@ def _span(text: str, key: str) -> tuple[int, int]:
     return 0, 0
 
 
-def _field(key: str) -> str:
+def field_of(key: str) -> str:
     """Return the field name of a key. A Python keyword gets an underscore at its end."""
     return f"{key}_" if keyword.iskeyword(key) else key
 
@@ -123,9 +124,9 @@ def read_asked(folder: Path) -> Asked:
     if not file.is_file():
         return Asked()
     table, defaults = read_toml(file), Asked()
-    faults = [f"{file}: no key `{name}`" for name in table if name not in _HELP]
-    for name in _HELP:
-        default = getattr(defaults, _field(name))
+    faults = [f"{file}: no key `{name}`" for name in table if name not in HELP]
+    for name in HELP:
+        default = getattr(defaults, field_of(name))
         if name in table and not _is_like(name, table[name], default):
             faults.append(f"{file}: {name} is not {_KINDS[type(default)]}")
     names = table["names"] if isinstance(table.get("names"), dict) else {}
@@ -133,12 +134,12 @@ def read_asked(folder: Path) -> Asked:
     faults += [f"{file}: names: {name} is no name in Python and C++" for name in wrong]
     faults += [f"{file}: names: `{each}`: two operators cannot have one name" for each in names if _is_pattern(each)]
     if faults:
-        raise UsageError("\n".join(faults), todo=f"write some of: {', '.join(_HELP)}")
+        raise UsageError("\n".join(faults), todo=f"write some of: {', '.join(HELP)}")
     return _parsed(table)
 
 
 def _parsed(table: Mapping[str, Any]) -> Asked:
-    values: dict[str, Any] = {_field(key): value for key, value in table.items()}
+    values: dict[str, Any] = {field_of(key): value for key, value in table.items()}
     tuples = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return replace(Asked(), **values | tuples)
 

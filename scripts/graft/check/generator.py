@@ -11,7 +11,7 @@ from pathlib import Path
 from ..base.base import Base, torchgen_command
 from ..codegen import SOURCES_ARE_THERE
 from ..core.bugs import BugError
-from ..core.errors import BuildError
+from ..core.errors import BuildError, Finding
 from ..core.files import write_atomically
 from ..core.layout import Layout
 from ..core.process import follow
@@ -42,6 +42,7 @@ class Generator:
     base: Base
     cuda: str  # what to generate for CUDA, a constant of graft.codegen
     has_lists: bool = False  # whether the headers of ATen that list operators are generated, too
+    findings: set[Finding] = field(default_factory=set)  # the warnings, once it has finished
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _sources: threading.Event = field(default_factory=threading.Event)
     _running: Future[None] | None = None
@@ -55,8 +56,10 @@ class Generator:
         found = done.read_text(encoding="utf-8") if done.is_file() else ""
         has_sources, wanted = found in (stamp, stamp + _LISTS), stamp + (_LISTS if self.has_lists else "")
         is_there = has_sources and found.startswith(wanted)
-        if _is_checked(self.snapshot, self.layout.work):
-            _check_texts(self.snapshot, self.base.tree)
+        if (checked := _checked(self.snapshot, self.layout.work)) is not None:
+            texts = _check_texts(self.snapshot, self.base.tree)
+            texts.settle()
+            self.findings |= checked.found | texts.found
             if is_there:
                 return
         if has_sources:
@@ -79,7 +82,7 @@ class Generator:
         tree = self.base.tree
         options: list[str | Path] = ["--out", self.layout.generated, "--cuda", self.cuda] if stamp else []
         options += ["--lists"] if stamp and self.has_lists else []
-        options += ["--unchecked"] if _is_checked(self.snapshot, self.layout.work) else []
+        options += ["--unchecked"] if _checked(self.snapshot, self.layout.work) is not None else []
         command, env = torchgen_command(tree, "graft.check", tree, self.snapshot.note, "--json", *options)
         output: list[str] = []
         found: list[Findings] = []
@@ -89,7 +92,9 @@ class Generator:
                 found.append(Findings.from_json(line.removeprefix(FOUND)))
                 if not found[0].errors:
                     found[0].settle()
-                    _note_checked(self.snapshot, self.layout.work)
+                    self.findings |= found[0].found
+                    others = found[0].found - _check_texts(self.snapshot, tree).found if found[0].found else set()
+                    _note_checked(self.snapshot, self.layout.work, Findings(others))
             elif line.strip() == SOURCES_ARE_THERE:
                 self._sources.set()
             else:
@@ -118,23 +123,26 @@ class Generator:
         self._pool.shutdown()
 
 
-def _is_checked(snapshot: Snapshot, work: Path) -> bool:
-    """Return whether an earlier build found no errors in these inputs. Docstrings and Python files do not count."""
+def _checked(snapshot: Snapshot, work: Path) -> Findings | None:
+    """Return the warnings about these inputs if an earlier build found no errors in them; else None. Docstrings and
+    Python files do not count.
+    """
     note = work / _CHECKED
-    return note.is_file() and note.read_text(encoding="utf-8") == _stamp(snapshot)
+    stamp, _, warnings = note.read_text(encoding="utf-8").partition("\n") if note.is_file() else ("", "", "")
+    return Findings.from_json(warnings) if stamp == _stamp(snapshot) else None
 
 
-def _note_checked(snapshot: Snapshot, work: Path) -> None:
-    """Record that these inputs have no errors."""
-    write_atomically(work / _CHECKED, _stamp(snapshot))
+def _note_checked(snapshot: Snapshot, work: Path, warnings: Findings) -> None:
+    """Record that these inputs have no errors, and the warnings about them."""
+    write_atomically(work / _CHECKED, f"{_stamp(snapshot)}\n{warnings.as_json()}")
 
 
-def _check_texts(snapshot: Snapshot, base_tree: Path) -> None:
-    """Check the docstrings and Python files of the native folders. Print warnings, or raise all findings."""
+def _check_texts(snapshot: Snapshot, base_tree: Path) -> Findings:
+    """Check the docstrings and Python files of the native folders."""
     findings = Findings()
     check_files(snapshot.natives, findings)
     check_python(snapshot.natives, base_tree, findings)
-    findings.settle()
+    return findings
 
 
 def _stamp(snapshot: Snapshot) -> str:

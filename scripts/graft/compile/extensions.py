@@ -26,6 +26,7 @@ from ..inputs.snapshot import Snapshot, hash_of_builder
 from ..inputs.toolchain import Toolchain
 from . import ninja
 from .bundle import bundle
+from .commands import CompiledUnit
 from .incremental import outside_of, settle
 from .libraries import is_linked, note_of
 from .linker import Link, python_library, undefined
@@ -128,6 +129,13 @@ def _nvcc(layout: Layout, snapshot: Snapshot, base: Base, line: StepLine, found:
     return None
 
 
+def units_of_extensions(layout: Layout, snapshot: Snapshot, base: Base, nvcc: Nvcc | None) -> list[CompiledUnit]:
+    """Return the units of extensions, each with its compiler. Without nvcc, none are for CUDA."""
+    build = _Build(layout, snapshot, base, nvcc)
+    every = [unit for units in build.units.values() for unit in units]
+    return [(unit, build.compilers[unit.compiler]) for unit in every if unit.compiler in build.compilers]
+
+
 class _Build:
     def __init__(self, layout: Layout, snapshot: Snapshot, base: Base, nvcc: Nvcc | None) -> None:
         self._layout = layout
@@ -136,19 +144,19 @@ class _Build:
         self._toolchain = snapshot.toolchain
         self._nvcc = _Nvcc(nvcc.folder, nvcc.host, nvcc.architectures, nvcc.linked) if nvcc else None
         cxx: Compiler = _Cxx(self._toolchain)  # type: ignore[assignment]  # has all the members that are used
-        self._compilers = {CXX: cxx} | ({NVCC: self._nvcc} if self._nvcc else {})
-        self._units = {extension.name: list(self._units_of(extension)) for extension, _ in snapshot.extensions}
+        self.compilers = {CXX: cxx} | ({NVCC: self._nvcc} if self._nvcc else {})
+        self.units = {extension.name: list(self._units_of(extension)) for extension, _ in snapshot.extensions}
 
     def libraries(self, jobs: int, line: StepLine) -> Extensions:
         """Compile the sources and link the extensions."""
-        units = [unit for each in self._units.values() for unit in each]
+        units = [unit for each in self.units.values() for unit in each]
         objects = self._compiled(units, jobs, line)
         suffix = self._base.extension.removeprefix("_C")
         found: dict[str, Path] = {}
         links: dict[str, tuple[Link, str]] = {}
         for extension, libraries in self._snapshot.extensions:
             place = extension.place(suffix)
-            target, own = self._work / _FOLDER / "linked" / place, self._units[extension.name]
+            target, own = self._work / _FOLDER / "linked" / place, self.units[extension.name]
             contained = bundle(libraries.bundled, target.parent)
             found |= {f"{Path(place).parent}/{name}": path for name, path in contained.items()}
             link = self._link(extension, libraries, target, own)
@@ -219,7 +227,7 @@ class _Build:
         files = self._files()
         files.begin()
         store = Store(objects_of_all(), files)
-        objects = Objects(units, work, files, store, self._compilers, is_for_edits=False)
+        objects = Objects(units, work, files, store, self.compilers, is_for_edits=False)
         notes = [*self._notes()]
 
         def attempt(missing: Sequence[Unit]) -> None:
@@ -228,7 +236,7 @@ class _Build:
                 return
             while notes:
                 line.say(notes.pop(0))
-            write_if_changed(work / ninja.EXTENSIONS, ninja.text_of(missing, (), self._compilers))
+            write_if_changed(work / ninja.EXTENSIONS, ninja.text_of(missing, (), self.compilers))
             keep = partial(objects.keep, made)
             is_made, output = ninja.run(layout, snapshot, jobs, line, lambda: False, keep, ninja.EXTENSIONS)
             objects.keep(made)

@@ -56,7 +56,7 @@ def command_of(unit: Unit, compiler: Compiler) -> str:
     # The shell inserts the launcher, so that changing it recompiles nothing.
     command = f"SOURCE_DATE_EPOCH={_EPOCH} $${LAUNCHER} {_typed(compiler.compiler)}"
     flags = _typed(*compiler.flags)
-    compiling = f"{_typed(*unit.flags, *_searched(unit))} -MD -MF $out.d -c $in -o $out.part"
+    compiling = f"{_typed(*unit.flags, *searched_by(unit))} -MD -MF $out.d -c $in -o $out.part"
     complete = "mv -f $out.part $out"
     wide = f"{command} {flags} {compiling}"
     if unit.is_tried:
@@ -70,7 +70,7 @@ def command_of(unit: Unit, compiler: Compiler) -> str:
     return f"{wide} && {complete}"
 
 
-def _searched(unit: Unit) -> list[str]:
+def searched_by(unit: Unit) -> list[str]:
     """Return the flags for the folders of headers; none for an extension's unit, whose own flags name them all."""
     quoted = quoted_flag(INCLUDES[0])
     own = [*(f"-I{folder}" for folder in INCLUDES), f"-Xcompiler={quoted}" if unit.compiler == NVCC else quoted]

@@ -215,6 +215,11 @@ class Layout:
         return self.pin_build / f"work-{self.name}{f'-{self.kind}' if self.kind else ''}"
 
     @property
+    def commands(self) -> Path:
+        """The folder with compile_commands.json, for editors. All kinds of builds of the native folders share it."""
+        return self.pin_build / f"commands-{self.name}"
+
+    @property
     def sources(self) -> Path:
         """The folder of copies of the native folders' C++, as read when the build began. Compilers see these paths."""
         return self.work / SOURCES

@@ -24,6 +24,7 @@ from ..core.errors import BuildError, UsageError
 from ..core.files import lay_out_files
 from ..core.layout import ABI, INTERPRETER
 from ..core.system_errors import remedy
+from .editor import LINKS
 
 # Names that are valid for Python and for wheels: pip allows no double underscore, and none at an end.
 _NAME = re.compile("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
@@ -156,12 +157,12 @@ def write_wheel(
 
 def write_sdist(root: Path, config: Mapping[str, Any], out: Path, *, without: Iterable[Path] = ()) -> Path:
     """Write the sdist into ``out``: the files of the project that git does not ignore, except for the folders
-    ``without``. Return its path.
+    ``without``, and links for editors. Return its path.
     """
     changed = copy.deepcopy(dict(config))
     left_out = [f"/{folder.relative_to(root)}" for folder in without if folder.is_relative_to(root)]
-    target = _target(changed, "sdist") if left_out else {}
-    target["exclude"] = [*target.get("exclude", ()), *left_out]
+    target = _target(changed, "sdist")
+    target["exclude"] = [*target.get("exclude", ()), *left_out, *LINKS]
     with _explained(root):
         builder = SdistBuilder(str(root), metadata=_hatchling(root, changed))
         _name_hooks(builder)

@@ -19,6 +19,7 @@ from ..core.console import Steps, say
 from ..core.errors import BuildError, CommandError, UsageError
 from ..core.files import build_lock, files_below, lay_out_files, write_atomically
 from ..core.layout import expanded
+from ..deliver.editor import schema_line
 from ..deliver.thin import package_name
 from ..inputs.pin import pin_of
 from ..options import Request
@@ -124,6 +125,8 @@ def refuse_existing(names: Sequence[str], native: Path, include: Path) -> None:
 def appended(path: Path, text: str) -> str:
     """Return the content of a file with ``text`` appended. A YAML file must be a list that can be appended to."""
     before = path.read_text(encoding="utf-8").rstrip() if path.is_file() else ""
+    if path.suffix == ".yaml" and not before:
+        return f"{schema_line(path.name)}\n{text}"
     if path.suffix == ".py" or not before:
         return f"{before}\n\n\n{text}".lstrip()
     try:
