@@ -350,3 +350,17 @@ def test_checkout_is_tested_as_the_folder_of_what_it_changes(
     assert ran == [("build", ""), tested, tested, ("build", ""), tested]
     said = capfd.readouterr().err
     assert "B.cpp:1: TODO: mine" in said and "A.cpp" not in said
+
+
+@pytest.mark.parametrize(
+    ("operators", "kinds", "said"),
+    [
+        (1, ["wheel", "operators"], "tests: wheel, operators; about 4 minutes on 2 cores, and the folder's own"),
+        (60, ["wheel"], "tests: wheel; about 11 minutes on 2 cores"),
+        (1, ["operators"], "tests: operators"),
+    ],
+)
+def test_time_of_any_folder_s_tests_is_estimated(tmp_path: Path, operators: int, kinds: list[str], said: str) -> None:
+    variants = "- func: op_{0}(Tensor self) -> Tensor\n- func: op_{0}_(Tensor(a!) self) -> Tensor(a!)\n"
+    write(tmp_path, {"native_functions.yaml": "".join(variants.format(n) for n in range(operators))})
+    assert testing._costs(layout_of(tmp_path), [Suite(kind, kind, []) for kind in kinds]) == said
