@@ -72,7 +72,7 @@ def _is_wanted(operator: Operator, request: dict[str, Any]) -> bool:
 
 
 def _left_out(request: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the operators that the author leaves out, each with the reason."""
+    """Return the operators that adopt.toml leaves out, each with the reason."""
     read = (Operator.read(each) for each in request["operators"])
     return [(each.full, f"left out, as {FILE} says") for each in read if not _is_wanted(each, request)]
 

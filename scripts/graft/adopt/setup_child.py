@@ -40,13 +40,13 @@ class Overlay:
         shutil.rmtree = self._of_copies(shutil.rmtree)
 
     def open(self, file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
-        """Open a file as ``open`` does."""
+        """Replace ``open``: write to the overlay's copy; read that copy if there is one, else the tree."""
         if "opener" not in named:
             file = self._written(file) if set(mode) & set("wax+") else self._read(file)
         return self._open(file, mode, *arguments, **named)
 
     def open_number(self, path: Any, flags: int, *arguments: Any, **named: Any) -> int:
-        """Open a file as ``os.open`` does."""
+        """Replace ``os.open``, as ``open`` above."""
         if named.get("dir_fd") is None:
             does_write = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             path = self._written(path) if does_write else self._read(path)
@@ -107,7 +107,9 @@ class Overlay:
         return of_copies
 
     def _copy(self, file: Any) -> "str | None":
-        """Return the path of the copy, for a path below the tree; None for other paths."""
+        """Map a path in the extension's tree to its place in the overlay, where changes go. Return None for
+        another path.
+        """
         if not isinstance(file, (str, bytes, os.PathLike)):
             return None
         path = os.path.abspath(os.fsdecode(file))

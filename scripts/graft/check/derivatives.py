@@ -90,7 +90,7 @@ def check_derivatives(
 
 
 def _whole(entry: Entry, base: BaseOperators, findings: Findings) -> Entry | None:
-    """Complete an entry that replaces PyTorch's with the formulas that it leaves out. Return other entries as they are,
+    """Add PyTorch's formulas for the arguments that a replacing entry leaves out. Return other entries as they are,
     and None for an entry that cannot replace PyTorch's, which is reported.
     """
     if not entry.is_replacing:

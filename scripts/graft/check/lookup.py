@@ -78,7 +78,8 @@ def check_lookup(
     findings: Findings,
     laid_over: Sequence[Source] = (),
 ) -> None:
-    """Check the calls of functions of the folder that have the name of one of its operators, and the calls of ``abs``.
+    """Report calls that C++ may resolve to another function: of a function that has the name of an operator of the
+    folder, and of ``abs`` without ``std::``.
 
     Args:
         functions: the folder's operators.

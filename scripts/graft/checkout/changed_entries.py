@@ -82,7 +82,9 @@ def text_of_entries(after: str, found: Entries) -> str:
 
 
 def _names_one(name: str, text: str, affected: Collection[str]) -> bool:
-    """Return whether an entry, or its operator, names one of the functions ``affected``."""
+    """Return whether the text of an entry has the name of an affected function, or its operator's kernel has that
+    name.
+    """
     names = {name.replace(".", "_"), composite_name(name), *re.findall(r"\w+", text)}
     return not names.isdisjoint(affected)
 

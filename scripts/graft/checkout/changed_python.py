@@ -169,7 +169,9 @@ class Difference:
         return "\n".join(lines).rstrip("\n") + "\n" if any(lines) else ""
 
     def _texts(self, statement: ast.stmt, old: ast.stmt | None) -> _Texts:
-        """Return the texts, with their lines, that change ``old``, if there is one, to ``statement``."""
+        """Return the code to append, with its lines, so that ``statement`` takes effect. ``old`` is the
+        statement that it replaces; None if it is new.
+        """
         is_future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         is_new = old is None and not isinstance(statement, ast.If | ast.Try | ast.With | ast.For | ast.While)
         if isinstance(old, ast.Assign | ast.AnnAssign):

@@ -117,7 +117,9 @@ def _input_files(layout: Layout, snapshot: Snapshot, compilers: Mapping[str, Com
 
 
 def outside_of(objects: Objects, libraries: Iterable[Path]) -> Outside:
-    """Return the files outside of the build that compilers read; if a manifest is not whole, hash libraries, too."""
+    """Return the files outside of the build that compilers read. Where a source computes the name of an include,
+    they may be incomplete, so add hashes of the libraries.
+    """
     manifests = [found.manifest for found in objects.found.values()]
     outside = Outside.of(manifests)
     if all(each.is_whole for each in manifests):

@@ -83,7 +83,7 @@ class Snapshot:
 
     @property
     def packages(self) -> dict[str, bytes]:
-        """The contents of ``carried``."""
+        """The bytes of each file that the build delivers beside torch, by path below site-packages."""
         return {name: self.files[f"{_PACKAGES}{name}"] for name in self.carried}
 
     @cached_property

@@ -104,7 +104,9 @@ def _renew_decompositions(bases: set[str] | None) -> None:
 
 
 def _follow(copies: dict[Any, Any], table: Any, bases: set[str] | None) -> None:
-    """Update, add and remove entries. Inductor leaves out some of PyTorch's own on purpose."""
+    """Make Inductor's copy of a decomposition table follow the table. Keep Inductor's own entries, and add no
+    operator of PyTorch's that Inductor left out.
+    """
     for op in [op for op in dict.fromkeys([*copies, *table]) if _is_of(op, bases)]:
         if op in copies and _is_inductors(copies[op]):
             continue

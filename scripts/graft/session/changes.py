@@ -1,4 +1,4 @@
-"""Record and undo what Python texts change in torch."""
+"""Record what the Python files of native folders change in torch's modules, and undo it."""
 
 from __future__ import annotations
 
