@@ -207,3 +207,11 @@ def test_public_functions_are_callable_when_all_modules_are_imported(where: Path
     )
     done = run(where, "-c", code)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("call", ["graft.load('/nowhere')", "graft.load_inline('f() ->', cpp='')", "graft.unload('f')"])
+def test_error_of_a_script_is_a_few_lines(where: Path, call: str) -> None:
+    """The traceback ends at the script's line, and nothing speaks of make."""
+    done = run(where, "-c", f"import graft\n{call}")
+    assert done.returncode == 1 and "graft.core.errors.UsageError: " in done.stderr
+    assert len(done.stderr.splitlines()) <= 9 and "NATIVE" not in done.stderr, done.stderr

@@ -315,7 +315,7 @@ def load_native(path: Path) -> NativeFolder:
     """
     if not path.is_dir():
         what = "this is a file" if path.exists() else "no such folder"
-        raise UsageError(f"{path}: {what}", todo=f"set NATIVE to a folder that contains {FUNCTIONS}")
+        raise UsageError(f"{path}: {what}", todo=f"name a folder that contains {FUNCTIONS}")
     settings = settings_of(path)
     places = _Places(path, settings)
     there = _Listing(path, settings.excluded)
