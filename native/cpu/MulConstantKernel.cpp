@@ -19,7 +19,8 @@ void mul_constant_loop(TensorIteratorBase& iter, const Scalar& constant) {
   using Vec = vec::Vectorized<scalar_t>;
   const auto factor = mul_constant_factor<opmath_t>(constant);
   const auto one = [factor](scalar_t x) -> scalar_t {
-    return static_cast<product_t>(x) * static_cast<product_t>(factor);
+    const product_t product = static_cast<product_t>(x) * static_cast<product_t>(factor);
+    return product;
   };
   if constexpr (std::is_same_v<scalar_t, bool> || std::is_same_v<scalar_t, c10::complex<Half>>) {
     cpu_kernel(iter, one);

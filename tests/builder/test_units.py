@@ -14,7 +14,7 @@ import pytest
 from builds import GXX
 from graft.compile.diagnostics import compiled_for, diagnostics
 from graft.compile.messages import digest
-from graft.compile.units import INCLUDES, Unit, Units
+from graft.compile.units import _WARNINGS, INCLUDES, Unit, Units
 from graft.core import extra_flags as module
 from graft.core.architecture import ARCHITECTURES
 from graft.core.errors import UsageError
@@ -202,10 +202,12 @@ nvcc-flags = "-DFOR_NVCC"
     found = units(natives, toolchain=ONE_CAPABILITY, has_nvcc=True)
     named = {each.source.name: each for each in (*found.library, *found.cuda)}
     searched = ("-Isrc/ATen/native/include", "-I/usr/include")
-    assert named["A.cc"].flags[:4] == ("-O3", "-Wall", "-DBOTH", "-DFOR_CXX") and named["A.cc"].flags[-2:] == searched
+    assert (
+        named["A.cc"].flags[:6] == ("-O3", *_WARNINGS, "-DBOTH", "-DFOR_CXX") and named["A.cc"].flags[-2:] == searched
+    )
     assert named["A.cu"].flags[:2] == ("-DBOTH", "-DFOR_NVCC") and named["A.cu"].flags[-2:] == searched
     assert named["B.cpp"].flags == named["A.cc"].flags
-    assert named["C.cpp"].flags == ("-O3", "-Wall")
+    assert named["C.cpp"].flags == ("-O3", *_WARNINGS)
 
 
 def test_they_are_in_the_stamp(tmp_path: Path) -> None:
