@@ -83,6 +83,7 @@ def clangd(file: Path, *words: str, cwd: Path | None = None) -> str:
     return "" if done.returncode == 0 else done.stderr
 
 
+@pytest.mark.slow
 def test_every_source_of_a_folder(stock: Environment, tmp_path: Path) -> None:
     folder = write(tmp_path, {**CLIP, "cpu/LoopKernel.cpp": LOOP})
     place = check(stock, folder)
@@ -115,6 +116,7 @@ def test_new_file_and_new_operator_have_entries_after_a_check(stock: Environment
     assert not [path for path in before.rglob("*") if path.is_symlink() and not path.exists()]
 
 
+@pytest.mark.slow
 def test_project_with_links(stock: Environment, tmp_path: Path) -> None:
     """Which are found without an argument, and which git ignores."""
     project = write(tmp_path / "my_ops", PROJECT)
@@ -134,12 +136,14 @@ def test_project_with_links(stock: Environment, tmp_path: Path) -> None:
     assert (project / "compile_commands.json").read_text() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["cpu/RoiPoolKernel.cpp", "BatchRules.cpp"])
 def test_operators_that_ship(stock: Environment, source: str) -> None:
     place = check(stock, REPOSITORY / "native")
     assert clangd(REPOSITORY / "native" / source, f"--compile-commands-dir={place}") == ""
 
 
+@pytest.mark.slow
 def test_edited_kernel_of_a_checkout(stock_copy: Environment, tmp_path: Path) -> None:
     """All of its file is read, of which a build compiles a part."""
     tree = make_checkout(tmp_path / "pytorch", stock_copy.packages, (), (REDUCE,))

@@ -207,6 +207,7 @@ def test_cells_that_pages_show_run(tmp_path: Path) -> None:
     assert SHOWN
 
 
+@pytest.mark.slow
 def test_tutorial_runs_and_its_outputs_are_those_that_are_kept(tmp_path: Path) -> None:
     """Values are the same; times and pictures are there."""
     page = nbformat.read(REPOSITORY / "native/guides/tutorial.ipynb", 4)

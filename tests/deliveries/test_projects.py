@@ -238,6 +238,7 @@ def steps(project: Path) -> dict[str, str]:
     return {step["name"]: step["run"] for step in workflow["jobs"]["wheel"]["steps"] if "run" in step}
 
 
+@pytest.mark.slow
 def test_workflow_builds_and_tests_the_wheel(developer: Developer, project: Path, tool: Path, tmp_path: Path) -> None:
     """Its commands, in its order, in an environment that has the torch of its project."""
     copy = shutil.copytree(project, tmp_path / "my_ops", ignore=shutil.ignore_patterns("build", "__pycache__"))

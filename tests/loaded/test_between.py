@@ -100,6 +100,7 @@ def test_compiles_a_formula_that_calls_an_operator_of_another_cell(session: Sess
     assert session.value("gradient()") == [4.0, 4.0]
 
 
+@pytest.mark.slow
 def test_compiles_what_calls_an_operator_with_a_new_schema(session: Session) -> None:
     session.run("backward(); forward()")
     session.run("backward('factor', ', double factor', ', float factor=7')")  # its callers fit as they are
@@ -140,6 +141,7 @@ def test_compiles_a_cell_that_takes_operators_over(session: Session) -> None:
     assert session.value("in_child('import torch; print(hasattr(torch, \"doubled_backward\"))')") == "False"
 
 
+@pytest.mark.slow
 def test_compiles_what_keeps_what_it_has(session: Session) -> None:
     """A cell that is built again takes nothing back; one without operators keeps the kernels that it replaces."""
     session.run("backward()")
@@ -168,6 +170,7 @@ def test_others_take_nothing_over_and_are_refused_before_they_compile(session: S
     assert f"{folder}/native_functions.yaml:1: aten::doubled_backward: the load doubled_backward" in said
 
 
+@pytest.mark.slow
 def test_compiles_a_kernel_that_calls_an_operator_of_another_load(session: Session, where: Path) -> None:
     session.run("backward()")
     code = """#include <ATen/core/Tensor.h>
