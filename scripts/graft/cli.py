@@ -72,7 +72,7 @@ def _checking(parser: argparse.ArgumentParser) -> None:
 
 def _showing(parser: argparse.ArgumentParser) -> None:
     help_ = "its name, such as relu or torch.fft.rfft2; without it, list what PYTHON's torch, or the file WHEEL, has"
-    parser.add_argument("operator", nargs="?", metavar="OPERATOR", help=help_)
+    parser.add_argument("operator", nargs="?", metavar="OPERATOR", help=as_typed(help_))
     help_ = "print the code in this file instead of the list of files"
     parser.add_argument("file", nargs="?", metavar="FILE", help=help_)
 

@@ -226,8 +226,8 @@ def _check(request: Request, own: argparse.Namespace, warnings: set[Finding]) ->
         else:
             warnings |= check(job)
             said = verdict(layout, environment)
-    say(said)
     tell_editors(layout, is_linked=own.editor)
+    say(said)
     live.finish()
 
 

@@ -162,7 +162,11 @@ def test_without_a_compiler_what_was_built_of_the_same_files_is_loaded(
 
     files = {"native_functions.yaml": "", "A.cpp": "// mine\n"}
     hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
-    note = {"folders": {"ops": hashes}, "settings": list(load_native(write(tmp_path / "ops", files)).settings.stamp)}
+    note = {
+        "calls": {},
+        "folders": {"ops": hashes},
+        "settings": list(load_native(write(tmp_path / "ops", files)).settings.stamp),
+    }
     built = write(tmp_path / "built", {"note.json": json.dumps(note)})
     save_built(layout, Built("another stamp", built, fingerprint_of(built)), LOADED)
     monkeypatch.setattr(building, "take_snapshot", no_compiler)

@@ -116,6 +116,7 @@ def test_build_and_check_refuse_such_a_pytorch(tmp_path: Path, monkeypatch: Patc
     """Folder, patches and headers are right; the base has no modules."""
     monkeypatch.setattr(stages, "Generator", lambda *_: nullcontext(SimpleNamespace(start=str, finish=str)))
     monkeypatch.setattr(stages, "installed_headers", lambda *_: {})
+    monkeypatch.setattr(stages, "_units", lambda *_: None)
     (tmp_path / "tree").mkdir()
     snapshot: Any = SimpleNamespace(series=(), natives=None)
     layout: Any = SimpleNamespace(work=tmp_path, base=tmp_path)

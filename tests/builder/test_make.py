@@ -70,7 +70,8 @@ def refused(process: subprocess.Popen[str]) -> str:
 
 def called(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run ``make`` to its end, with these words and environment variables."""
-    command, env = ["make", *words], {**os.environ, **variables}
+    outer = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
+    command, env = ["make", *words], {**outer, **variables}
     nothing = subprocess.DEVNULL
     return subprocess.run(command, cwd=folder, env=env, stdin=nothing, capture_output=True, text=True, check=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,7 +106,7 @@ def test_environment_that_cannot_be_written_to_is_refused_before_anything_is_bui
     monkeypatch.setattr("os.access", lambda *_: False)
     request: Any = SimpleNamespace(python="python", watch=False)
     with pytest.raises(UsageError, match="cannot be written to"):
-        verbs.develop(request)
+        verbs.develop(request, Namespace(editor=False))
 
 
 LOADING = """

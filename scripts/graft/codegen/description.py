@@ -96,7 +96,6 @@ class Description:
 
     Args:
         operators: their names with namespace and overload.
-        entries: an entry of native_functions.yaml for callers of each operator, by that name.
         overloads: the operators that overload the name of an operator of PyTorch.
         pointwise: the pointwise operators whose meta kernel is in C++, where TensorIterator takes no symbolic shapes.
         functions: a stand-in of the same signature for each new function and method, by its full name.
@@ -109,10 +108,10 @@ class Description:
         annotated: lines for ``annotated_fn_args.py``, from which PyTorch's test_overrides.py takes arguments.
         writing: the operators that write positional arguments and have no kernel for functionalization.
         stubs: the dispatch stubs of PyTorch that folders have kernels for; known once the libraries are linked.
+        entries: an entry of native_functions.yaml for callers of each operator, by name with namespace and overload.
     """
 
     operators: Sequence[str] = ()
-    entries: Mapping[str, str] = field(default_factory=dict)
     overloads: Sequence[str] = ()
     pointwise: Sequence[str] = ()
     functions: Mapping[str, str] = field(default_factory=dict)
@@ -125,6 +124,7 @@ class Description:
     annotated: Sequence[str] = ()
     writing: Sequence[str] = ()
     stubs: Sequence[str] = ()
+    entries: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def replaced_parts(self) -> dict[str, Sequence[str]]:

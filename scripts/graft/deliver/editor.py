@@ -59,4 +59,5 @@ def _link(path: Path, target: Path) -> None:
         before = exclude.read_text(encoding="utf-8") if exclude.is_file() else ""
         if (line := f"/{prefix}{path.name}") not in before.splitlines():
             exclude.parent.mkdir(parents=True, exist_ok=True)
-            exclude.write_text(f"{before}{'' if before.endswith(chr(10)) or not before else chr(10)}{line}\n")
+            between = "\n" if before and not before.endswith("\n") else ""
+            exclude.write_text(f"{before}{between}{line}\n", encoding="utf-8")

@@ -31,7 +31,7 @@ RELEASES = "releases"
 _BEGIN = re.compile(r"(?P<indent> *)(?P<dash>- +)?[\w.]+:(?P<rest>\s.*|$)")
 
 # A schema with an argument as Python writes it, its name, and its type.
-_OF_PYTHON = re.compile(r"\s*- +(?:func|name): +[\w.]+\([^'\"]*?\b(\w+) ?:(?!:) ?([\w.]+(?:\[.*?\])?)")
+_OF_PYTHON = re.compile(r"\s*- +(?:func|name): +[\w.]+\([^'\"]*?(?<![=\w])(\w+) ?:(?!:) ?([\w.]+(?:\[.*?\])?)")
 
 # A file, and a line and a column, counted from 1. Column 0 means that the line is enough.
 Place = tuple[Path, int, int]
