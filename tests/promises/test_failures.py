@@ -29,8 +29,9 @@ def test_wrong_formula_is_compiled_once(plain: Place, kernel: str) -> None:
     formula = (plain.home / "my_ops" / FORMULAS).read_text(encoding="utf-8")
     with plain.edited({FORMULAS: formula.replace(".pow(2)", '.pow("two")')}):
         done = plain.build("--launcher", launcher)
-    line = formula.partition(".pow(2)")[0].count("\n") + 1
-    assert f"{FORMULAS}:{line}: error: a formula of soft_clip is not valid C++: " in done.said
+    *above, before = formula.partition(".pow(2)")[0].split("\n")
+    place = f"{FORMULAS}:{len(above) + 1}:{len(before) + 2}"
+    assert f"{place}: error: a formula of soft_clip is not valid C++: " in done.said
     assert "two" in done.said
     calls = (plain.home / "calls").read_text(encoding="utf-8").splitlines()
     assert len([call for call in calls if call.endswith("library.o.part")]) == 1

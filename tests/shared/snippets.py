@@ -134,9 +134,11 @@ def snippets_of(path: Path) -> Iterator[Snippet]:
 
 
 def documents() -> list[Path]:
-    """Return the Markdown files of the repository."""
+    """Return the Markdown files of the repository, without the explanations of codes, which have tests of their own."""
     found = [path.relative_to(REPOSITORY) for path in REPOSITORY.rglob("*.md")]
-    return sorted(REPOSITORY / each for each in found if each.parts[0] not in ("build", "dist"))
+    return sorted(
+        REPOSITORY / each for each in found if each.parts[0] not in ("build", "dist") and each.name != "codes.md"
+    )
 
 
 def pages() -> list[Path]:
