@@ -62,7 +62,7 @@ def derived(place: Path, stock: Environment) -> Iterator[Derived]:
 
 def compiled(said: str) -> int:
     """Return how many sources were compiled, now or for an earlier build with the same header."""
-    found = re.search(r"(\d+) of \d+ sources(?:, (\d+) compiled before)?", said)
+    found = re.search(r"(\d+) of \d+ sources(?: and \d+ of \d+ libraries)?(?:, (\d+) compiled before)?", said)
     assert found
     return int(found[1]) + int(found[2] or 0)
 

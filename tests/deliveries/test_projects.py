@@ -30,7 +30,7 @@ class Developer(Environment):
         """Run a program of the environment; not pip, which would run in the copied one. Return what it prints."""
         own = {"GRAFT_HOME": str(self.cache), "GRAFT_CUDA_ARCHS": "none", "VIRTUAL_ENV": str(self.folder)}
         env = {**os.environ, **own, **variables}
-        for name in ("PYTHONPATH", "PYTEST_ADDOPTS"):
+        for name in ("PYTHONPATH", "PYTEST_ADDOPTS", "GRAFT_NATIVE"):
             env.pop(name, None)
         program, *arguments = words
         done = subprocess.run(
