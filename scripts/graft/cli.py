@@ -265,7 +265,8 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     _require_absolute({spelled: text for key, (text, spelled) in texts.items() if key in _PATHS and text})
     request = request_of(texts)
     is_optional = chosen.is_live(request) or (chosen.name == "show" and not all(map(is_native, request.native)))
-    if is_optional and "native" not in texts:
+    # A variable of other programs, such as the tests', may name the default.
+    if is_optional and texts.get("native", OPTIONS["native"].default) == OPTIONS["native"].default:
         request = replace(request, native=())
     return chosen, request, given
 
