@@ -266,7 +266,8 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     request = request_of(texts)
     is_optional = chosen.is_live(request) or (chosen.name == "show" and not all(map(is_native, request.native)))
     # A variable of other programs, such as the tests', may name the default.
-    if is_optional and texts.get("native", OPTIONS["native"].default) == OPTIONS["native"].default:
+    default = OPTIONS["native"].default
+    if is_optional and texts.get("native", (default, ""))[0] == default:
         request = replace(request, native=())
     return chosen, request, given
 
