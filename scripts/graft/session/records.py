@@ -48,7 +48,7 @@ def save(name: str, folder: str | os.PathLike[str]) -> Path:
     if load is None:
         raise UsageError(f"{name}: no load has this name", todo="load it again")
     if load.messages is None:
-        raise UsageError(f"{name}: this process loaded it from a folder", todo=f"copy {load.folder}")
+        raise UsageError(f"{name}: it was loaded from a folder", todo=f"copy {load.folder}")
     saved: Path = load.messages.texts.save(os.fspath(folder))
     return saved
 
