@@ -265,7 +265,7 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
     _require_absolute({spelled: text for key, (text, spelled) in texts.items() if key in _PATHS and text})
     request = request_of(texts)
     is_optional = chosen.is_live(request) or (chosen.name == "show" and not all(map(is_native, request.native)))
-    # A variable of other programs, such as the tests', may name the default.
+    # A variable of the environment may name the default, which counts as not given.
     default = OPTIONS["native"].default
     if is_optional and texts.get("native", (default, ""))[0] == default:
         request = replace(request, native=())

@@ -40,9 +40,9 @@ class BaseOperators:
         self.tree = tree
         self._functions = texts_of_entries(tree / PACKAGED[FUNCTIONS] / FUNCTIONS)
         self._functions |= texts_of_entries(declared) if declared else {}
-        # The operators that are defined elsewhere.
-        self.declared = {entry.operator for entry in read_entries(declared)} if declared else set()
-        self._declared = Operators(tree, (), declared=read_entries(declared)).declared.functions if declared else []
+        entries = read_entries(declared) if declared else []
+        self.declared = {entry.operator for entry in entries}
+        self._declared = Operators(tree, (), declared=entries).declared.functions if entries else []
         heads = {name: text.partition("\n")[0] for name, text in self._functions.items()}
         self.schemas: dict[str, str] = {name: head.partition(": ")[2].strip() for name, head in heads.items()}
         self.base_names = {name.partition(".")[0] for name in self.schemas}
