@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from .base.fetch import check_wheel, in_name_of
 from .base.find import default_release, fetch_unpinned, find_pin, oldest_release
-from .base.installed import Environment, find_environment
+from .base.installed import Environment, find_environment, find_site
 from .core.console import say
 from .core.cuda_settings import NO_KERNELS, CudaArchs, CudaSettings
 from .core.errors import GraftError, MissingError, UsageError, run_all
@@ -118,6 +119,7 @@ def _check(verb: Verb, request: Request) -> None:
         "source": lambda: _check_source(request.source, is_checkout=verb.is_live(request)),
         "launcher": lambda: _check_launcher(request.launcher.strip()),
         "cuda_archs": lambda: _check_cuda_archs(request.cuda_archs),
+        "python": lambda: find_site(request.python) if request.python != OPTIONS["python"].default else None,
     }
     run_all(*(check for option, check in checks.items() if option in takes))
 
@@ -130,6 +132,8 @@ def _check_natives(verb: Verb, request: Request) -> None:
         _require_folder("NATIVE", request.native[0], "a new folder")
         return
     if verb.name != "new":
+        if twice := [folder for folder, times in Counter(request.native).items() if times > 1]:
+            raise UsageError(f"NATIVE has {twice[0]} twice", todo="name each folder once")
         load_natives(request.native)
         require_native(request.native)
         return

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from builds import GXX
+from graft.codegen import PARTS
 from graft.compile.diagnostics import compiled_for, diagnostics
 from graft.compile.messages import digest
 from graft.compile.units import _WARNINGS, INCLUDES, Unit, Units
@@ -265,21 +266,22 @@ def test_flags_of_settings_are_for_the_capability_that_lacks_them(
 
 
 @pytest.mark.parametrize(("is_for_edits", "sanitizers"), [(True, ()), (True, ("address",)), (False, ())])
-def test_large_units_have_two_parts_where_edits_matter(
+def test_units_have_their_parts_where_edits_matter(
     units: FindUnits, is_for_edits: bool, sanitizers: tuple[str, ...]
 ) -> None:
-    files = [f"large/{name}.cpp" for name in ("formulas", "operators", "library", "bindings")]
+    files = [f"large/{name}.cpp" for name in ("formulas", "autograd", "operators", "library", "bindings")]
     toolchain = replace(GXX, is_for_edits=is_for_edits, sanitizers=sanitizers)
     found = units({"A.cpp": ""}, [*files, "small/library.cpp"], toolchain)
     is_quick = is_for_edits and not sanitizers
-    parts = ["large/formulas", "large/operators"] if is_for_edits else ["large/library"]
+    parts = [f"large/{part}" for part in (PARTS if is_for_edits else ["library"])]
     generated = [unit for unit in found.library if not unit.is_own]
     assert [f"{unit.source}" for unit in generated] == [
         f"generated/units/{each}.cpp" for each in (*parts, "small/library")
     ]
     assert all(("-O1" in unit.flags) is is_quick for unit in (*generated, *found.bindings))
-    assert all(("graft_registered.h" in unit.flags) is is_quick for unit in generated)
-    assert "graft_registered.h" not in found.bindings[0].flags
+    of_registrations = [unit for unit in generated if unit.source.stem != "formulas"]
+    assert all(("graft_registered.h" in unit.flags) is is_quick for unit in of_registrations)
+    assert not any("graft_registered.h" in unit.flags for unit in {*generated} - {*of_registrations} | {*found.bindings})
 
 
 def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:

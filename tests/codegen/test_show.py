@@ -85,7 +85,7 @@ REPLACING = {
 def test_what_replaces_pytorch_s_is_shown_instead(base: Path, tmp_path: Path) -> None:
     native = write(tmp_path / "native", REPLACING)
     answer = shown(base, "relu", tmp_path / "shown", native)
-    (formula,) = [each for each in answer["files"] if each[0].endswith("autograd/Functions.cpp")]
+    (formula,) = [each for each in answer["files"] if each[0].endswith("autograd/Formulas.cpp")]
     assert "17 * grad" in (tmp_path / "shown" / formula[0]).read_text(encoding="utf-8")
     assert formula[2].endswith("; in place of PyTorch's")
     (kernel,) = [each for each in answer["files"] if each[0].endswith("RegisterCPU.cpp")]

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from graft.codegen import KERNELS, MISSING, NO_CUDA
+from graft.codegen import KERNELS, MISSING, NO_CUDA, PARTS
 from graft.codegen.__main__ import generate_sources, load_operators
 from graft.codegen.base_operators import known_operators
 from graft.codegen.headers import WheelOutput
@@ -164,17 +164,23 @@ def test_unit_does_not_depend_on_the_others(units_of: Generate, four_and_one: Te
     assert not any("u_first" in text or "u_plus" in text for text in four_and_one["u_last"].values())
 
 
-def test_a_large_unit_has_two_parts_and_what_depends_on_formulas_is_in_one(units_of: Generate) -> None:
-    names = [f"l_{number}" for number in range(LARGE + 3)]
-    entries = [entry(name, more=EXPLICIT + "  variants: function, method\n") for name in names]
-    before, after = (units_of(entries, [formula(names[0], text)]) for text in ("grad * 2", "grad * 3"))
+@pytest.mark.parametrize(("count", "parts"), [(1, ("formulas", "operators")), (LARGE + 3, PARTS)])
+def test_what_depends_on_formulas_is_a_part_of_its_own(units_of: Generate, count: int, parts: tuple[str, ...]) -> None:
+    names = [f"l_{number}" for number in range(count)]
+    more = EXPLICIT + "  variants: function, method\n"
+    entries = [entry(name, more=more) for name in names]
+    entries.append(entry(f"{names[0]}_", "(Tensor(a!) self) -> Tensor(a!)", more))
+    entries.append(entry(f"{names[0]}.out", "(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"))
+    edits = (f"{text}\n  result: auto_element_wise" for text in ("grad * result", "grad * result * 2"))
+    before, after = (units_of(entries, [formula(names[0], text)]) for text in edits)
     (unit,) = (texts for texts in before.values() if "formulas.cpp" in texts)
-    assert unit["library.cpp"] == '#include "formulas.cpp"\n#include "operators.cpp"\n'
-    parts = [set(re.findall('"(.*)"', unit[f"{part}.cpp"])) for part in ("formulas", "operators")]
-    assert parts[0].isdisjoint(parts[1])
-    assert parts[0] | parts[1] == {name for name in unit if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name)}
+    assert unit["library.cpp"] == "".join(f'#include "{part}.cpp"\n' for part in parts)
+    included = [re.findall('"(.*)"', unit[f"{part}.cpp"]) for part in parts]
+    every = [name for of_part in included for name in of_part]
+    assert sorted(every) == sorted(name for name in unit if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name))
     changed = {name for name, text in unit.items() if text != after[names[0]][name]}
-    assert {name for name in changed if name.endswith(".cpp")} == {"autograd/Functions.cpp"} < parts[0]
+    assert included[0] == ["autograd/Formulas.cpp"]
+    assert {name for name in changed if name.endswith(".cpp")} == {"autograd/Formulas.cpp"}
 
 
 def included(text: str) -> set[str]:

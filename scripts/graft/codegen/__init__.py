@@ -30,3 +30,7 @@ SOURCES_ARE_THERE = "sources are there"
 # What the generator writes for CUDA: registrations of the folder's kernels, or of an error for each kernel that is not
 # compiled. For a CPU base there is nothing to register.
 KERNELS, MISSING, NO_CUDA = "kernels", "missing", "no"
+
+# The parts of ``library.cpp``, which are compiled separately where edits matter: derivative formulas, autograd's nodes
+# and kernels if there are many, and the rest.
+PARTS = ("formulas", "autograd", "operators")

@@ -124,7 +124,7 @@ def generate_sources(
         rules.generate_autocast(selection, policies, unit)
         sources.generate_cuda(selection, cuda, unit)
         sources.generate_autograd_sources(selection, unit)
-        sources.write_library(unit, is_divided=len(selection.root_names) > sources.LARGE)
+        sources.write_library(unit, is_large=len(selection.root_names) > sources.LARGE)
         generate_bindings(selection, unit)
         headers.generate_unit_headers(selection, unit)
         headers.narrow_headers(selection, unit)
@@ -135,7 +135,7 @@ def generate_declared(declared: Selection, generated: Output) -> None:
     """Generate the unit through which others call the operators that are defined elsewhere."""
     unit = Output(generated.folder / "units" / DECLARED)
     sources.generate_calls(declared, unit)
-    sources.write_library(unit)
+    sources.write_library(unit, '#include "graft_called.h"\n')
     headers.narrow_headers(declared, unit)
     generated.names |= {unit.folder.relative_to(generated.folder) / name for name in unit.names}
 

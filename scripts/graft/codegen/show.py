@@ -47,7 +47,8 @@ _PURPOSES = (
     (r"/TraceType\.cpp", "the kernel for Tracer, which torch.jit.trace uses"),
     (r"/VariableType\.cpp", "the kernel for Autograd: makes the node, and calls the next kernel"),
     (r"/generated/Functions\.h", "the autograd node: what it saves"),
-    (r"/autograd/Functions\.cpp", "the node's apply(): the derivative formula"),
+    (r"/autograd/Functions\.cpp", "the node's apply(): takes what it saved, and calls the formula"),
+    (r"/autograd/Formulas\.cpp", "the derivative formulas"),
     (r"/python_functions\.cpp", "the node's attributes in Python, such as grad_fn._saved_self"),
     (r"/ADInplaceOrViewType\.cpp", "the kernel for ADInplaceOrView: counts versions, marks views"),
     (r"/ViewFuncs\.(cpp|h)", "how autograd replays the view"),
@@ -63,15 +64,15 @@ _PURPOSES = (
 )
 
 # Files that only include others, files that torchgen reads, and files with all operators of PyTorch.
-_NOT_SHOWN = re.compile(r"/narrow/|/templates/|/merged/|^/include/|/(library|formulas|operators|cuda)\.cpp$")
+_NOT_SHOWN = re.compile(r"/narrow/|/templates/|/merged/|^/include/|/(library|formulas|autograd|operators|cuda)\.cpp$")
 # Files whose code for PyTorch's own operators is written by hand.
 _BY_HAND = re.compile(r"OfAdded|/RegisterWriting\.cpp$")
 
 
 # What may stand before the name of an operator in Python and C++.
 _OWNER = r"(?:torch\.ops\.)?aten\.|torch\._C\.\w+\.|(?:torch\.)?(?:Tensor|nn\.functional)\.|torch\.|a(?:t|ten)::"
-# Includes, and comments but those with a schema.
-_ASIDE = re.compile(r"\s*(?:#\s*include|//(?!.*\baten::))")
+# Includes, comments but those with a schema, and what formulas.py declares.
+_ASIDE = re.compile(r"\s*(?:#\s*include|//(?!.*\baten::)|at::Tensor \w+__\w+\(.*;$)")
 
 
 def show(base: Path, natives: NativeFolders, name: str, out: Path) -> dict[str, Any]:

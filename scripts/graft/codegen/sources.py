@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import product
+from pathlib import Path
 
-from . import KERNELS, MISSING, torchgen
+from . import KERNELS, MISSING, PARTS, formulas, torchgen
 from .operators import Replacements, Selection
-from .output import Output
+from .output import Drafts, Output
 from .rules import generate_decompositions
 from .torchgen import CUDA_KEYS, KEYS_BUT_CUDA, DispatchKey, SelectingFileManager
 
@@ -47,21 +48,22 @@ def generate_autograd_sources(selection: Selection, out: Output, *, is_replaced:
     """
     target, templates = str(out.folder / "autograd"), selection.whole.autograd_templates
     yaml_files = "", ""  # torchgen does not read them here
-    formulas, keys = selection.with_infos, selection.whole.derivatives.keys
-    with torchgen.autograd_writes(out, ".cpp"):
-        torchgen.gen_variable_type(target, *yaml_files, formulas, templates, keys)
+    functions, keys, tangents = selection.with_infos, selection.whole.derivatives.keys, formulas.Tangents()
+    drafts = Drafts(out.folder, formulas.is_divided)
+    with torchgen.autograd_writes(drafts, ".cpp"):
+        torchgen.gen_variable_type(target, *yaml_files, tangents.called(functions), templates, keys)
         torchgen.gen_autograd_functions_lib(target, selection.infos, templates)
         if not is_replaced:
-            torchgen.gen_inplace_or_view_type(target, *yaml_files, formulas, templates)
+            torchgen.gen_inplace_or_view_type(target, *yaml_files, functions, templates)
             torchgen.gen_trace_type(target, selection.functions, templates)
-            torchgen.gen_view_funcs(target, formulas, templates)
+            torchgen.gen_view_funcs(target, functions, templates)
+    formulas.divide(drafts, tangents)
+    drafts.write_to(out)
 
 
-# A unit with more operators is divided in two where edits matter: the headers cost as much as five operators.
+# Autograd's code for more operators than this is a part of its own: the headers cost as much as five operators.
 LARGE = 5
 
-# The sources that depend on derivative formulas.
-_OF_FORMULAS = ("autograd/Functions.cpp", "autograd/VariableType.cpp")
 
 
 def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
@@ -80,6 +82,12 @@ def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
     write_library(out, _SWITCHED)
 
 
+# How a dispatcher entry point looks its operator up.
+_HANDLE = re.compile(
+    r"c10::Dispatcher::singleton\(\)\s*\.findSchemaOrThrow\((\w+)::name, \1::overload_name\)\s*\.typed<\1::schema>\(\)"
+)
+
+
 def generate_calls(declared: Selection, out: Output) -> None:
     """Generate the dispatcher entry points of operators that are defined elsewhere.
 
@@ -87,37 +95,48 @@ def generate_calls(declared: Selection, out: Output) -> None:
     """
 
     def is_source(name: str) -> bool:
-        return name.startswith("Operators")
+        return Path(name).name.startswith("Operators")
 
-    manager = SelectingFileManager("ATen", declared.whole.templates, out=out, wanted=is_source)
+    drafts = Drafts(out.folder, is_source)
+    manager = SelectingFileManager("ATen", declared.whole.templates, out=drafts, wanted=is_source)
     torchgen.gen_source_files(declared.arguments, manager, keys=KEYS_BUT_CUDA)
-    for name in list(out.names):
-        out.write(name, re.sub(r"\bstatic (?=auto op = create_)", "", out.read(name)))
+    for name, text in drafts.texts.items():
+        text = re.sub(r"\bstatic (?=auto op = create_)", "", text)
+        out.write(name, _HANDLE.sub(r"graft::called<\1::schema>(\1::name, \1::overload_name)", text))
 
 
 # Kernels that replace the base's are registered so that they can be switched off and on.
 _SWITCHED = '#include "graft_replaced.h"\n'
 
 
-def write_library(out: Output, first: str = "", *, is_divided: bool = False) -> None:
-    """Write ``library.cpp``, the translation unit that includes the generated sources after the text ``first``. If
-    ``is_divided``, it includes two parts, which are compiled separately where edits matter; one has what depends on
-    formulas.
+def write_library(out: Output, first: str = "", *, is_large: bool = False) -> None:
+    """Write ``library.cpp``, the translation unit that includes the generated sources after the text ``first``, by
+    its parts if it has formulas.
 
-    Formulas come first because they include the most. Sources that forbid the header with all operators come last,
+    Autograd's come first because they include the most. Sources that forbid the header with all operators come last,
     because the others include it. Inner loops repeat declarations of ATen's headers, so they need a unit without those.
     """
     names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
     together = sorted(
         (name.as_posix() for name in names if not name.name.startswith("UfuncCPU_")),
-        key=lambda name: (name not in _OF_FORMULAS, "#define TORCH_ASSERT" in out.read(name), name),
+        key=lambda name: (not of_autograd(name), "#define TORCH_ASSERT" in out.read(name), name),
     )
-    if is_divided:
-        of_formulas = [name for name in together if name in _OF_FORMULAS]
-        _write_unit(out, "formulas.cpp", first, of_formulas)
-        _write_unit(out, "operators.cpp", first, together[len(of_formulas) :])
-        together = ["formulas.cpp", "operators.cpp"]
+    if formulas.FORMULAS in together:
+        parts: dict[str, list[str]] = {part: [] for part in PARTS}
+        for name in together:
+            is_apart = is_large and of_autograd(name)
+            parts["formulas" if name == formulas.FORMULAS else "autograd" if is_apart else "operators"].append(name)
+        together = []
+        for part, names in parts.items():
+            if names:
+                _write_unit(out, f"{part}.cpp", first if part != "formulas" else "", names)
+                together.append(f"{part}.cpp")
     _write_unit(out, "library.cpp", first, together)
+
+
+def of_autograd(name: str) -> bool:
+    """Return whether a source has derivative formulas, or autograd's nodes and kernels."""
+    return name in (formulas.FORMULAS, formulas.NODES, formulas.KERNELS)
 
 
 def _write_unit(out: Output, name: str, first: str, included: Iterable[str]) -> None:

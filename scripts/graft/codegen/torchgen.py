@@ -23,6 +23,7 @@ from torchgen.api import cpp, meta, structured
 from torchgen.api.autograd import (
     Derivative,
     DifferentiabilityInfo,
+    ForwardDerivative,
     NativeFunctionWithDifferentiabilityInfo,
     match_differentiability_info,
 )

@@ -160,11 +160,13 @@ def first_error(output: Sequence[str], natives: NativeFolders, sources: Path) ->
 def formula_of(function: str, natives: NativeFolders) -> Entry | None:
     """Return the entry of derivatives.yaml whose formulas the generated ``function`` contains, or None."""
     name = re.search(
-        r"::(\w+?)Backward\d*(?:_apply_functional|::apply\w*)?\(|VariableType::(?:\{anonymous\}::)?(\w+)\(", function
+        r"::(\w+?)Backward\d*(?:_apply_functional|::apply\w*)?\("
+        r"|VariableType::(?:\{anonymous\}::)?(\w+)\(|tangents::(\w+?)__\w+\(",
+        function,
     )
     if not name:
         return None
-    said = (name[1] or name[2]).replace("_", "").lower()
+    said = (name[1] or name[2] or name[3]).replace("_", "").lower()
     for entry in natives.entries(DERIVATIVES):
         operator = entry.operator.replace(".", "").replace("_", "").lower()
         if said in (operator, f"{operator}out"):
@@ -229,6 +231,8 @@ def _of_kind(errors: list[Diagnostic], natives: NativeFolders, includes: Sequenc
     lines += source
     if hint := _hint(first, natives, includes):
         lines.append(f"  hint: {hint}")
+        more = dict.fromkeys(_hint(each, natives, includes) for each in errors[1:])
+        lines += [f"  and: {other}" for other in more if other not in (hint, "")][:_KINDS]
     elif first.note:
         lines.append(f"  {_short(first.note)[:_WIDTH]}")
     if others := _in_lines(errors[1:], but=line):

@@ -76,9 +76,10 @@ INTERPRETER = f"{_PREFIX}{sys.version_info[0]}{sys.version_info[1]}"
 ABI = f"{INTERPRETER}{sys.abiflags}"
 
 
-# Kinds of builds that are not shipped: with sanitizers, for this processor only, with debug information, for a running
-# process, and for one that runs under a sanitizer.
-SANITIZED, DEVELOP, DEBUG, LOADED, LOADED_SANITIZED = "sanitized", "develop", "debug", "loaded", "loaded-sanitized"
+# Kinds of builds that are not shipped: with sanitizers, for this processor only, and with debug information; the same
+# for a running process: one that runs under a sanitizer, any other, and with debug information.
+SANITIZED, DEVELOP, DEBUG = "sanitized", "develop", "debug"
+LOADED_SANITIZED, LOADED, LOADED_DEBUG = "loaded-sanitized", "loaded", "loaded-debug"
 
 
 class TorchVersion(str):
@@ -133,7 +134,7 @@ class Layout:
         natives: the native folders.
         out: the folder for the wheel.
         kind: the kind of build: empty for what ships, or ``SANITIZED``, ``DEVELOP``,
-            ``DEBUG``, ``LOADED`` or ``LOADED_SANITIZED``.
+            ``DEBUG``, ``LOADED``, ``LOADED_DEBUG`` or ``LOADED_SANITIZED``.
         pin_folder: the folder of the pin file, the series and the patches; None for the release's in ``PATCHES``.
         interpreter: the ABI of the interpreter to build for, for example ``cp312``; other values than this process's
             are for reading only.

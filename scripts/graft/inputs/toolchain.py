@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..core.architecture import ARCHITECTURES, Architecture, architecture_of, require_program
 from ..core.errors import GraftError, MissingError
-from ..core.layout import DEBUG, DEVELOP, LOADED, LOADED_SANITIZED, SANITIZED
+from ..core.layout import DEBUG, DEVELOP, LOADED, LOADED_DEBUG, LOADED_SANITIZED, SANITIZED
 from ..core.process import UNTRANSLATED, run
 from .pin import Pin
 
@@ -144,9 +144,9 @@ class Toolchain:
         if kind == LOADED_SANITIZED:
             loaded = self.of_kind(LOADED)
             return replace(loaded, kind=f"{loaded.kind} {kind}", sanitizers=SANITIZERS)
-        if kind in (DEVELOP, DEBUG, LOADED):
-            flags = DEBUGGING if kind == DEBUG else ()
-            more = LOADING if kind == LOADED else ()
+        if kind in (DEVELOP, DEBUG, LOADED, LOADED_DEBUG):
+            flags = DEBUGGING if kind in (DEBUG, LOADED_DEBUG) else ()
+            more = LOADING if kind in (LOADED, LOADED_DEBUG) else ()
             only = (self.architecture.capability_for_edits(),)
             linker = _version_of(self.compiler, FAST_LINKER) if shutil.which(self.program(FAST_LINKER)) else ""
             kind = f"{kind} {only[0]} {linker}"

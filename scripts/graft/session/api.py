@@ -38,7 +38,7 @@ _LOGGER = logging.getLogger("graft")
 # Show progress for a build that takes longer than this, in seconds.
 _SHOWN_AFTER = 2.0
 # On 2 cores, as the README has it. A script shows no later line until the end.
-_TAKES = " (the first build takes about half a minute, one after an edit half of that)"
+_TAKES = " (the first build takes up to a minute, one after an edit seconds)"
 
 
 class Operators:

@@ -15,7 +15,7 @@ from ..core.console import WARNING, say
 from ..core.cuda_settings import NO_GPU
 from ..core.errors import BuildError, Finding, MissingError
 from ..core.extra_flags import ExtraFlags
-from ..core.layout import LOADED, LOADED_SANITIZED, Layout
+from ..core.layout import LOADED, LOADED_DEBUG, LOADED_SANITIZED, Layout
 from ..cpp.tokens import without_comments
 from ..deliver.built import builds_of, unchanged
 from ..deliveries import Loaded, run
@@ -48,7 +48,7 @@ class Wanted:
         extra: the user's compiler flags.
         owner: for texts, whose folder is named after their content, identifies builds that replace each other.
         environment: the environment of the process.
-        kind: ``LOADED`` or ``LOADED_SANITIZED``.
+        kind: ``LOADED``, ``LOADED_DEBUG`` or ``LOADED_SANITIZED``.
         architectures: the architectures of this machine's GPUs.
         declared: entries of native_functions.yaml for the operators of other loads, by operator.
     """
@@ -87,7 +87,8 @@ def wanted(folder: Path, name: str, extra: ExtraFlags, owner: str = "") -> Wante
     """Describe the load of a native folder into this process."""
     import torch
 
-    kind = LOADED_SANITIZED if is_sanitized() else LOADED
+    debug = request_of(in_environment()).debug
+    kind = LOADED_SANITIZED if is_sanitized() else LOADED_DEBUG if debug else LOADED
     return Wanted(folder, name, extra, owner, environment_of(torch), kind, _architectures(torch))
 
 
@@ -110,7 +111,7 @@ def find(what: Wanted) -> Path | Snapshot:
     try:
         snapshot = take_snapshot(delivery.layout)
     except MissingError as error:
-        if built := _built_before(delivery.layout, what.kind, what.folder):
+        if built := _built_before(delivery.layout, delivery.kind, what.folder):
             say(f"{what.folder}: loaded as it was built, since it is unchanged; {error.what}", WARNING)
             return built
         raise

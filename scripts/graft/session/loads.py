@@ -285,7 +285,7 @@ def _exchange_all(now: State, library: Loads, old: Load | None, new: Load, taken
             now.loads.update(there)
             raise
     for name, operators in taken.items():
-        gone = "" if name in now.loads else ", which has no other and is unloaded"
+        gone = "" if name in now.loads else ", which had nothing else and is unloaded"
         say(f"{', '.join(sorted(operators))}: taken over from the cell {name}{gone}", WARNING)
 
 

@@ -6,6 +6,8 @@
 #include <c10/util/Metaprogramming.h>
 #include <torch/library.h>
 
+#include "graft_called.h"
+
 #include <atomic>
 #include <functional>
 #include <initializer_list>
@@ -27,11 +29,7 @@ struct Slot {
   std::string name;
 
   [[noreturn]] void fail() const {
-    TORCH_CHECK(
-        false,
-        name,
-        " has another schema since graft.load, or is gone: run the forward again, and compile, script or export again "
-        "what calls it");
+    graft::fail_gone(name);
   }
 
   void* get() const {
