@@ -5,6 +5,7 @@ The cell is C++. Its YAML is in its comments, and every text made from it keeps 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -160,7 +161,8 @@ class Cell:
             return True
         if _OF_FORMULAS.search(hit[2]) and self.schema:
             what = f"{self.schema.partition('(')[0].strip()} has no argument {unknown[0]}"
-            self._refuse(number, what, "name an argument, or `result`")
+            close = difflib.get_close_matches(unknown[0], [*known, "result"], n=1)
+            self._refuse(number, what, f"did you mean `{close[0]}`?" if close else "name an argument, or `result`")
         if _OF_FORMULAS.search(hit[2]):
             what, todo = "a formula, but no schema in the line of %%graft", "write it into an entry with name:"
             self._refuse(number, what, todo)
