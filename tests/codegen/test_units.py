@@ -175,6 +175,7 @@ def test_what_depends_on_formulas_is_a_part_of_its_own(units_of: Generate, count
     before, after = (units_of(entries, [formula(names[0], text)]) for text in edits)
     (unit,) = (texts for texts in before.values() if "formulas.cpp" in texts)
     assert unit["library.cpp"] == "".join(f'#include "{part}.cpp"\n' for part in parts)
+    assert not re.search(r"__out\(|_out__", unit["autograd/Formulas.cpp"])
     included = [re.findall('"(.*)"', unit[f"{part}.cpp"]) for part in parts]
     every = [name for of_part in included for name in of_part]
     assert sorted(every) == sorted(name for name in unit if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name))

@@ -73,12 +73,14 @@ class Tangents:
 
 def _is_plain(f: NativeFunction, derivative: ForwardDerivative) -> bool:
     """Return whether a formula computes one tensor of variables that ``_variables`` yields. Those of lists of tensors
-    are in loops.
+    are in loops, and `out=` has no forward mode.
     """
+    if f.func.is_out_fn() or str(f.func.name).startswith("_foreach_"):
+        return False
     lists = [a.name for a in f.func.arguments.flat_all if str(a.type) not in _OF_TENSORS]
     is_one = len(derivative.var_names) == 1 and str(derivative.var_types[0]) == "Tensor"
     uses_lists = any(re.search(rf"\b{name}_[tp]\b", derivative.formula) for name in lists)
-    return is_one and not uses_lists and not str(f.func.name).startswith("_foreach_")
+    return is_one and not uses_lists
 
 
 _OF_TENSORS = ("Tensor", "Tensor?")
