@@ -111,10 +111,11 @@ def test_handle_of_another_load_raises(session: Session, where: Path) -> None:
     assert session.run("shown(torch.calls_clip(x()))") == session.run("shown(torch.soft_clip(x()))")
     session.load(variant("kernel"))
     assert session.run("shown(torch.calls_clip(x()))") == session.run("shown(torch.soft_clip(x()))")
+    # It is built again, since it names the operator, and its own handle still has the old schema.
     session.load(variant("argument"))
-    assert "graft.load" in session.error("torch.calls_clip(x())")
+    assert "aten::soft_clip" in session.error("torch.calls_clip(x())")
     session.run("graft.unload('clipped')")
-    assert "graft.load" in session.error("torch.calls_clip(x())")
+    assert "aten::soft_clip" in session.error("torch.calls_clip(x())")
     session.run("graft.unload('caller')")
 
 
