@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import mmap
 import sys
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from pathlib import Path
@@ -13,7 +14,7 @@ from graft.adopt.brackets import split
 from graft.adopt.pybind import PybindChoices, PybindFindings, registered
 from graft.adopt.pybind_found import FoundFunction, FoundModules, found_in, modules_of, not_imported
 from graft.adopt.pybind_signatures import signatures
-from helpers import Patch, beside
+from helpers import Patch, beside, write
 
 CASES = beside(__file__)
 
@@ -197,3 +198,15 @@ def test_found(monkeypatch: Patch, tmp_path: Path) -> None:
     found = found_in(["their._C"])
     assert [(each.place, each.doc) for each in found.functions] == [("their._C:f", len.__doc__)]
     assert found.enums == ("their._C.Mode",) and found.classes == ("their._C.Box",) and found.cuda
+
+
+def test_device_code_is_in_the_library_that_a_stub_opens(monkeypatch: Patch, tmp_path: Path) -> None:
+    """A tree's trial build has stubs in the extensions' places."""
+    stub, library = tmp_path / "their/_C.so", tmp_path / "trial/extensions/0a1b/their/_C.so"
+    write(tmp_path, {"their/_C.so": "", "trial/extensions/0a1b/their/_C.so": "\0.nv_fatbin\0"})
+    module = ModuleType("their._C")
+    module.__file__ = str(stub)
+    monkeypatch.setitem(sys.modules, "their._C", module)
+    assert not found_in(["their._C"]).cuda  # the library is there, but not loaded
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+        assert found_in(["their._C"]).cuda
