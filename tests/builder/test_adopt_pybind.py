@@ -171,6 +171,25 @@ def test_names() -> None:
     assert not taken.operators and "registers an operator of this name" in taken.left_out[0][1]
 
 
+def test_names_do_not_depend_on_what_is_built_for_cuda() -> None:
+    """One operator calls the functions of both modules, and has the name that it has without the one for CUDA."""
+    doc = "sort(x: torch.Tensor) -> torch.Tensor\n\nFor "
+    cpu, cuda = (FoundFunction(f"their.sort_{each}", "sort", doc + each) for each in ("cpu", "cuda"))
+    alone, both = (registered("their", FoundModules(each)) for each in ((cpu,), (cpu, cuda)))
+    assert [each.schema for each in alone.operators] == [each.schema for each in both.operators]
+    ((given, named),) = _calls(both)
+    assert given == ["sort(Tensor x) -> Tensor", "their.sort_cpu:sort"]
+    assert named == {"backends": ["CPU", "CUDA"], "for_cuda": "their.sort_cuda:sort"}
+    assert not both.left_out and not both.notes
+
+
+def test_names_that_depend_on_what_is_built_are_told() -> None:
+    docs = {"cpu": "sort(x: torch.Tensor) -> torch.Tensor", "cuda": "sort(x: torch.Tensor, n: int) -> torch.Tensor"}
+    found = registered("their", FoundModules(tuple(FoundFunction(f"their.{n}", "sort", d) for n, d in docs.items())))
+    (note,) = found.notes
+    assert note.startswith("cpu_sort, cuda_sort: these names begin with") and "names = {cpu_sort = " in note
+
+
 def test_split() -> None:
     assert split("a, [b, c], '(', f(g, h) -> {i, j}") == ["a", "[b, c]", "'('", "f(g, h) -> {i, j}"]
     assert split("") == []

@@ -70,6 +70,8 @@ def adopt(request: Request, own: argparse.Namespace) -> Report:
         answer = _planned(base.tree, asked, found, before, others)
     operators = answer["operators"]
     say(shown(operators, [*found["functions"]["left_out"], *answer["left_out"]]))
+    for note in found["functions"]["notes"]:
+        say(note)
     if told := changes(before.get("operators", {}), operators):
         say(told)
     for flag in tree.processor_flags if tree else ():

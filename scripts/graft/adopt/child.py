@@ -164,7 +164,7 @@ def register_functions(
         mistakes.append(traceback.format_exception_only(type(error), error)[-1].strip())
     left_out = [*told.left_out, *((name, "it is not imported; name it, too") for name in found.not_imported(package))]
     needs = {f"{told.namespace}::{each.name}": [each.schema, *each.needs] for each in told.operators if each.needs}
-    return {"text": told.text, "needs": needs, "left_out": left_out, "mistakes": mistakes}
+    return {"text": told.text, "needs": needs, "left_out": left_out, "mistakes": mistakes, "notes": told.notes}
 
 
 def read(request: Mapping[str, Any]) -> dict[str, Any]:

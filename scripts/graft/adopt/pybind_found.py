@@ -25,11 +25,19 @@ _TORCH = (b"libtorch", b"libc10")
 
 @dataclass(frozen=True)
 class FoundFunction:
-    """A function, with the docstring that pybind11 wrote."""
+    """A function.
+
+    Args:
+        module: its module.
+        name: its name there.
+        doc: the docstring that pybind11 wrote.
+        for_cuda: the place of the function that is called for CUDA tensors; empty if this one is.
+    """
 
     module: str
     name: str
     doc: str
+    for_cuda: str = ""
 
     @property
     def place(self) -> str:
