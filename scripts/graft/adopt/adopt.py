@@ -32,7 +32,7 @@ from .adopt_options import FILE, Asked, is_tree, read_asked, with_given
 from .compare import compare
 from .dispatcher import ask
 from .folder import changed_files, facts_of, hash_of, record_of, write
-from .project import project_text
+from .project import dependencies_of, project_text
 from .table import changes, report_of, shown
 from .tree import Tree, tree_of
 
@@ -149,11 +149,13 @@ def _author_files(
     if asked != read_asked(folder):
         texts[FILE] = asked.text(file.read_text(encoding="utf-8") if file.is_file() else "")
     settings = tree.settings(folder) if tree else ""
+    needed = dependencies_of(asked, found, tree.requires if tree else ())
     above = None if project.is_file() else settings_of(folder).file
     if above:
-        say(f"{above} has the settings of this folder; its [project] dependencies need: {', '.join(asked.modules)}")
+        more = f"; its [project] dependencies need: {', '.join(needed)}" if needed else ""
+        say(f"{above} has the settings of this folder{more}")
     elif not project.is_file():
-        texts[PROJECT] = project_text(folder, asked, found, settings)
+        texts[PROJECT] = project_text(folder, asked, found, settings, needed)
     elif before.get("settings", "") != hash_of(settings.encode()):
         say(f"{project}: the extension's build now says something else:\n{settings}")
     return texts

@@ -28,6 +28,9 @@ _LIMIT = 600
 # Libraries that every build with torch links: torch's own, and the CUDA runtime.
 _OF_TORCH = re.compile(r"(:lib)?((c10|torch|shm)(_\w+)?|cudart(_static)?)(\.(so(\.\d+)*|a))?")
 
+# A requirement of torch.
+_IS_TORCH = re.compile(r"torch(?![\w.-])", re.I)
+
 # The folders where a tree may have its CMakeLists.txt.
 _FOLDERS = (".", "csrc", "src", "lib", "cpp", "cxx", "python")
 
@@ -77,6 +80,7 @@ class TheirBuild:
             the folder of its package.
         licenses: its license files.
         written: the files that its setup.py wrote, by path in the tree. The tree itself was not changed.
+        requires: the distributions that its packages need, without torch, which a delivery decides.
     """
 
     tree: Path
@@ -84,6 +88,7 @@ class TheirBuild:
     packages: Mapping[str, Path]
     licenses: tuple[Path, ...]
     written: Mapping[str, bytes]
+    requires: tuple[str, ...] = ()
 
 
 def their_build(tree: Path, python: str | Path) -> TheirBuild:
@@ -138,6 +143,7 @@ def _of_setup(tree: Path, python: str | Path) -> TheirBuild:
         _tops({name: Path(path) for name, path in (said["packages"] | said["modules"]).items()}),
         tuple(_licenses(tree, said["licenses"])),
         written,
+        tuple(each for each in said["requires"] if not _IS_TORCH.match(each)),
     )
 
 
@@ -276,6 +282,7 @@ def _with_cmake(tree: Path, build: TheirBuild | None, units: Mapping[str, Mappin
         packages,
         build.licenses if build else tuple(_licenses(tree, ())),
         build.written if build else {},
+        build.requires if build else (),
     )
 
 
