@@ -6,10 +6,12 @@ import ast
 import mmap
 import sys
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from graft import adopt
 from graft.adopt.brackets import split
 from graft.adopt.pybind import PybindChoices, PybindFindings, registered
 from graft.adopt.pybind_found import FoundFunction, FoundModules, found_in, modules_of, not_imported
@@ -188,6 +190,36 @@ def test_names_that_depend_on_what_is_built_are_told() -> None:
     found = registered("their", FoundModules(tuple(FoundFunction(f"their.{n}", "sort", d) for n, d in docs.items())))
     (note,) = found.notes
     assert note.startswith("cpu_sort, cuda_sort: these names begin with") and "names = {cpu_sort = " in note
+
+
+@pytest.fixture
+def child(monkeypatch: Patch) -> ModuleType:
+    """The program that runs with the user's Python, here with a torch that has nothing."""
+    torch = ModuleType("torch")
+    torch.__path__ = []
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    spec = spec_from_file_location("child", Path(adopt.__file__).parent / "child.py")
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_fakes_may_be_in_the_adopted_folder(child: ModuleType, monkeypatch: Patch, tmp_path: Path) -> None:
+    write(tmp_path, {"python/my_fakes_of_a_test.py": ""})
+
+    def mistakes(fakes: str) -> list[str]:
+        told = PybindFindings(f"import {fakes}", (), ())
+        modules = SimpleNamespace(registered=lambda *_: told, PybindChoices=dict, found_in=tuple)
+        modules.modules_of = modules.not_imported = lambda *_: []
+        monkeypatch.setattr(child, "beside", lambda _: modules)
+        said: list[str] = child.register_functions(["their"], (), {}, (), str(tmp_path / "python"))["mistakes"]
+        return said
+
+    assert mistakes("torch.my_fakes_of_a_test") == []
+    sys.modules.pop("torch.my_fakes_of_a_test")
+    (said,) = mistakes("my_fakes_of_a_test")
+    assert said.startswith("fakes: No module named 'my_fakes_of_a_test': ") and f"a file in {tmp_path}/python" in said
 
 
 def test_split() -> None:

@@ -33,7 +33,7 @@ from .compare import compare
 from .dispatcher import ask
 from .folder import changed_files, facts_of, hash_of, record_of, write
 from .project import dependencies_of, project_text
-from .table import changes, report_of, shown
+from .table import changes, lines_of_left_out, report_of, shown
 from .tree import Tree, tree_of
 
 # The record's hash of the settings, if adopt wrote none.
@@ -126,15 +126,16 @@ def _found(request: Request, asked: Asked, tree: Tree | None) -> tuple[Base, Map
         stack.enter_context(build_lock(layout.base))
         base = base_of(environment, layout.base)
         with Steps().step("ask the dispatcher"):
-            found = {**ask(environment, base, layout, asked, site, [*tree.extensions] if tree else ())}
+            found = {**ask(environment, base, layout, asked, folder, site, [*tree.extensions] if tree else ())}
     if tree:
         found["libraries"] = tree.libraries
     if mistakes := found["functions"]["mistakes"]:
         raise UsageError("\n".join(f"{folder / FILE}: {each}" for each in mistakes), todo="correct it")
     if not found["operators"] and not found["functions"]["needs"]:
+        left_out = lines_of_left_out(found["functions"]["left_out"])
         raise UsageError(
-            f"{' '.join(asked.modules)}: importing it registers no operator",
-            cause="a module that it does not import may register them",
+            "\n".join([f"{' '.join(asked.modules)}: importing it registers no operator", *left_out]),
+            cause="" if left_out else "a module that it does not import may register them",
             todo="name that module, too: `graft adopt their_package their_package.ops`",
         )
     return base, found

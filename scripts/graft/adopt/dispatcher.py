@@ -15,6 +15,7 @@ from ..base.base import Base
 from ..base.installed import Environment
 from ..core.elf import ElfFile
 from ..core.errors import CommandError, UsageError
+from ..core.folders import PYTHON
 from ..core.layout import Layout, store
 from ..core.process import run
 from ..inputs.pin import pin_of
@@ -48,18 +49,20 @@ def ask(
     base: Base,
     layout: Layout,
     asked: Asked,
+    folder: Path,
     paths: Sequence[Path] = (),
     extensions: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """Import modules in a child process, then the ``extensions`` that they do not import. Return the answer of
-    ``child.py``: the operators that they register. ``paths`` come first on the import path.
+    ``child.py``: the operators that they register. ``paths`` come first on the import path. The adopted ``folder`` may
+    have fakes.
 
     Raises:
         UsageError: the modules cannot be imported.
     """
     modules = asked.modules
     request = {"modules": modules, "probe": str(_probe(base, layout)), "choices": asked.choices, "own": asked.own}
-    request |= {"extensions": extensions}
+    request |= {"extensions": extensions, "python": str(folder / PYTHON)}
     found, done = answer_of("child.py", request, environment.python, paths)
     if found is None:
         raise UsageError(

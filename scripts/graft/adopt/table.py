@@ -39,10 +39,14 @@ def shown(operators: Sequence[Line], left_out: Sequence[tuple[str, str]]) -> str
             notes += [f"    {each['schema'].rpartition('::')[2]}" for each in asked]
     verdicts = [verdict(each) for each in operators]
     total = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(sorted(verdicts, reverse=True)))
-    last = [f"{len(lines)} operators: {total}"]
-    for reason in dict.fromkeys(reason for _, reason in left_out):
-        last.append(f"no operator: {', '.join(name for name, why in left_out if why == reason)}: {reason}")
+    last = [f"{len(lines)} operators: {total}", *lines_of_left_out(left_out)]
     return "\n".join([table([["operator", "becomes", "", "kernels"], *lines]), *notes, *last])
+
+
+def lines_of_left_out(left_out: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a line for each reason with the names of what is no operator for it."""
+    reasons = dict.fromkeys(reason for _, reason in left_out)
+    return [f"no operator: {', '.join(name for name, why in left_out if why == each)}: {each}" for each in reasons]
 
 
 def _function(operator: Line) -> str:
