@@ -209,7 +209,7 @@ def test_a_build_that_is_asked_changes_nothing(tmp_path: Path) -> None:
     "files",
     [
         {"setup.py": CASES["requiring"].replace("REQUIRES", "['torch>=2', 'numba<1', 'torch-scatter']")},
-        {"setup.py": CASES["requiring"].replace("REQUIRES", repr('torch\n # first\n\nnumba<1\ntorch-scatter'))},
+        {"setup.py": CASES["requiring"].replace("REQUIRES", repr("torch\n # first\n\nnumba<1\ntorch-scatter"))},
         {
             "setup.py": CASES["requiring"].replace("REQUIRES", "[]"),
             "setup.cfg": "[options]\ninstall_requires =\n  Torch\n  numba<1\n  torch-scatter\n",

@@ -18,6 +18,7 @@ from ..core.errors import UsageError
 from ..core.files import write_atomically
 from ..core.keys import COMPILED, FILE
 from ..core.process import environment
+from ..core.wording import quoted
 from .cmake import CONFIGURE, units_of_cmake
 
 _CHILD = Path(__file__).with_name("setup_child.py")
@@ -182,7 +183,7 @@ def _asked(tree: Path, python: str | Path, result: Path, overlay: Path) -> dict[
         described: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return described
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    said = lines[-1] if lines else f"it ended with exit code {done.returncode}"
+    said = quoted(lines[-1]) if lines else f"it ended with exit code {done.returncode}"
     for_cuda = "it builds for CUDA, which is not here: set what makes it build for CPUs alone"
     todo = for_cuda if "CUDA_HOME" in said else "set what its build asks for"
     raise UsageError(f"{file}: {said}", todo=f"{todo}, or {_BY_HAND}")

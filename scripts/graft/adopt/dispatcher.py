@@ -18,6 +18,7 @@ from ..core.errors import CommandError, UsageError
 from ..core.folders import PYTHON
 from ..core.layout import Layout, store
 from ..core.process import run
+from ..core.wording import quoted
 from ..inputs.pin import pin_of
 from ..inputs.toolchain import find_toolchain
 from .adopt_options import Asked
@@ -67,11 +68,11 @@ def ask(
     if found is None:
         raise UsageError(
             f"{' '.join(modules)}: the process that imported it ended with exit code {done.returncode}",
-            cause=done.stdout.strip()[-2000:] or "it printed nothing",
+            cause=quoted(done.stdout.strip()[-2000:]) or "it printed nothing",
             todo=f"try `{environment.python} -c 'import {modules[0]}'`",
         )
     if error := found.get("error"):
-        what = f"{' '.join(modules)}: {environment.python} cannot import it: {error}"
+        what = f"{' '.join(modules)}: {environment.python} cannot import it: {quoted(error)}"
         raise UsageError(what, todo=_remedy(found, modules[0], environment.python))
     return found
 
