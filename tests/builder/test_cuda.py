@@ -155,6 +155,18 @@ def test_sources_of_extensions_need_cuda(tmp_path: Path, cuda: str, archs: CudaA
         stages._find_cuda(job)
 
 
+def test_torch_s_list_of_architectures_is_told_that_it_is_not_read(
+    toolkit: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
+    for archs, said in (OF_BASE, ["TORCH_CUDA_ARCH_LIST=9.0 is not read: compiled for 80 90"]), (CudaArchs("90"), []):
+        job = extending_job(tmp_path, "13.0", archs, str(toolkit))
+        nvcc = stages._find_cuda(job).of_extensions
+        notes = _Build(job.layout, job.snapshot, job.base, nvcc)._notes()
+        assert [note.partition(";")[0] for note in notes] == said
+
+
 def nvcc_for(base: Base, home: Path | str = "", pin: Pin = PIN) -> Nvcc:
     return find_nvcc(pin, base, GXX, CudaSettings(home=str(home)), StepLine("toolkit"))
 

@@ -82,9 +82,9 @@ def adopt(request: Request, own: argparse.Namespace) -> Report:
         say(f"files that change: {', '.join(changed_files(folder, texts, written, before)) or 'none'}")
     if not own.dry_run:
         write(folder, texts, written, facts_of(operators, tree.settings(folder) if tree else ""), before)
-        say(
-            f"wrote {folder}\nthen: make develop NATIVE={shlex.quote(str(folder))} PYTHON={shlex.quote(request.python)}"
-        )
+        archs = f" CUDA_ARCHS={shlex.quote(request.cuda_archs)}" if request.cuda_archs else ""
+        build = f"make develop NATIVE={shlex.quote(str(folder))} PYTHON={shlex.quote(request.python)}{archs}"
+        say(f"wrote {folder}\nthen: {build}")
     return Report(report_of(operators))
 
 

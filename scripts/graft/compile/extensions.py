@@ -62,6 +62,9 @@ _SHOWN = 3
 # pybind11's compiler, standard library and ABI, in libtorch_python.so. An older torch passes them to extensions.
 _PYBIND = re.compile(rb"__pybind11_internals_v\d+(_gcc)(_libstdcpp)(_cxxabi\d+)__")
 
+# The variable with the GPU architectures for torch.utils.cpp_extension.
+_LIST = "TORCH_CUDA_ARCH_LIST"
+
 # nvcc's flags for GPU architectures; the value may be the next word.
 _ARCHITECTURES = re.compile(r"(-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code)([=\s].*)?", re.S)
 
@@ -237,7 +240,13 @@ class _Build:
         yield from self._of_pybind
 
     def _notes(self) -> Iterator[str]:
-        """Yield a note for each extension whose flags name GPU architectures, since the build's are used instead."""
+        """Yield a note for each extension whose flags name GPU architectures, since the build's are used instead; and
+        on the variable that torch.utils.cpp_extension reads.
+        """
+        wanted = os.environ.get(_LIST, "")
+        if wanted and self._nvcc and have_cuda(self._snapshot) and not self._layout.cuda.archs:
+            ours = " ".join(self._nvcc.architectures)
+            yield f"{_LIST}={wanted} is not read: compiled for {ours}; CUDA_ARCHS chooses others"
         for extension, _ in self._snapshot.extensions:
             theirs = without_architectures(extension.settings.flags.cuda_cflags)[1]
             if self._nvcc and theirs and _first_for_cuda(extension):

@@ -193,7 +193,10 @@ class Toolchain:
         """The symbols of the archives that are linked into each library: libgcc.a, for example for checks of processor
         features, and what the C library does not share, such as atexit.
         """
-        archives: list[str | Path] = [run([self.compiler, "-print-libgcc-file-name"]).stdout.strip(), *self.libraries([_NOT_SHARED])]
+        archives: list[str | Path] = [
+            run([self.compiler, "-print-libgcc-file-name"]).stdout.strip(),
+            *self.libraries([_NOT_SHARED]),
+        ]
         return frozenset(name for archive in archives for name in self.symbols_of(archive))
 
     def symbols_of(self, archive: str | Path) -> frozenset[str]:
