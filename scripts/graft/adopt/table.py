@@ -21,7 +21,7 @@ _LINES = {
     "writes": 'need a line in adopt.toml, `writes = {f = ["out"]}`, or `[]` if one writes none of its arguments',
     "pure": 'return tensors, and may write arguments, too: name these, `writes = {f = ["out"], "*" = []}` (*: others)',
     "fake": 'need a line in adopt.toml for torch.compile, `fakes = {f = "package.module:function"}`, or '
-    '`{"*" = "package.module"}` for a module with a function of each name',
+    '`{"*" = "torch.my_fakes"}` for a module with a function of each name, here the file python/my_fakes.py',
 }
 
 
