@@ -146,7 +146,7 @@ VERBS = (
     ),
     Verb(
         *("adopt", "write the operators of an extension that exists as a native folder", "graft.adopt.adopt:adopt"),
-        *("native python cxx jobs launcher", NONE, _adopting),
+        *("native python cxx jobs launcher cuda_archs cuda_home", NONE, _adopting),
     ),
     Verb("pin", "write the pin of a release", "graft.pin:make_pin", "torch index jobs launcher cxx"),
     Verb("apply", "turn a PyTorch checkout into the fork", "graft.fork.apply:apply_fetched", _TREE, RELEASE),

@@ -17,7 +17,15 @@ from .codegen.description import Description
 from .compile.bundle import bundle
 from .compile.commands import write_commands
 from .compile.cuda import Cuda, find_cuda
-from .compile.extensions import NO_EXTENSIONS, Extensions, build_extensions, units_of_extensions
+from .compile.extensions import (
+    NO_EXTENSIONS,
+    Extensions,
+    build_extensions,
+    check_cuda_of_extensions,
+    have_cuda,
+    nvcc_of_extensions,
+    units_of_extensions,
+)
 from .compile.incremental import bring_up_to_date
 from .compile.manifest import Outside
 from .compile.nvcc import Compiler, Nvcc
@@ -31,7 +39,7 @@ from .core.errors import CommandError, Finding, GraftError, UsageError, run_all
 from .core.layout import DEBUG, DEVELOP, Layout
 from .inputs.entries import fields_of, texts_of_entries
 from .inputs.merge import PACKAGED
-from .inputs.native import FUNCTIONS
+from .inputs.native import FUNCTIONS, kernels_for_cuda
 from .inputs.patches import patched
 from .inputs.snapshot import Snapshot
 
@@ -66,7 +74,7 @@ def make(job: Job, products_of: ProductsOf, *, has_lists: bool) -> Made:
     with job.steps.counted("find the CUDA toolkit"):
         cuda = _find_cuda(job)
     libraries, outside, stubs, patched_files = _make(job, cuda, products_of, has_lists=has_lists)
-    extensions = _extensions(job, cuda.nvcc)
+    extensions = _extensions(job, cuda.of_extensions)
     outside = replace(
         outside, hashes={**outside.hashes, **extensions.outside.hashes}, made=outside.made or extensions.outside.made
     )
@@ -119,20 +127,27 @@ def _kept_calls(job: Job) -> dict[str, list[str]]:
 
 
 def make_for_cuda(job: Job) -> Nvcc:
-    """Compile only the CUDA sources. Return the compiler."""
+    """Compile only the CUDA sources, also those of extensions. Return the compiler."""
     if not job.base.cuda:
         raise UsageError(
             f"{job.snapshot.pin.path}: torch {job.base.version} is for CPU, and has no CUDA headers",
             todo="set PIN to a torch for CUDA",
         )
-    cuda = _find_cuda(job, is_required=True)
-    assert cuda.nvcc is not None
+    is_own = bool(kernels_for_cuda(job.snapshot.natives)) or not have_cuda(job.snapshot)
+    cuda = _find_cuda(job, is_required=is_own)
     _make(job, cuda, None)
-    return cuda.nvcc
+    if cuda.of_extensions:
+        with job.steps.step("compile extensions") as line:
+            check_cuda_of_extensions(job.layout, job.snapshot, job.base, job.jobs, line, cuda.of_extensions)
+    nvcc = cuda.nvcc or cuda.of_extensions
+    assert nvcc is not None
+    return nvcc
 
 
 def _find_cuda(job: Job, *, is_required: bool = False) -> Cuda:
-    return find_cuda(job.snapshot, job.base, job.snapshot.natives, job.layout.cuda, is_required=is_required)
+    snapshot, base, wanted = job.snapshot, job.base, job.layout.cuda
+    cuda = find_cuda(snapshot, base, snapshot.natives, wanted, is_required=is_required)
+    return replace(cuda, of_extensions=nvcc_of_extensions(snapshot, base, wanted, cuda.nvcc))
 
 
 def _make(
@@ -153,7 +168,7 @@ def _make(
             _, files = run_all(generator.start, lambda: _check_base(job))
         try:
             with steps.step("compile and link") as line:
-                libraries, outside, stubs = _compile(job, cuda.nvcc, products_of, line, lambda: generator.is_refused)
+                libraries, outside, stubs = _compile(job, cuda, products_of, line, lambda: generator.is_refused)
         except GraftError:
             generator.finish()
             raise
@@ -171,7 +186,7 @@ def check(job: Job) -> set[Finding]:
         def generate() -> None:
             generator.start()
             generator.finish()
-            _units(job, None)
+            _units(job, Cuda())
 
         run_all(generate, lambda: _check_base(job))
         return generator.findings
@@ -190,15 +205,15 @@ def _check_base(job: Job) -> dict[str, bytes]:
 
 
 def _compile(
-    job: Job, nvcc: Nvcc | None, products_of: ProductsOf | None, line: StepLine, is_refused: Callable[[], bool]
+    job: Job, cuda: Cuda, products_of: ProductsOf | None, line: StepLine, is_refused: Callable[[], bool]
 ) -> tuple[dict[str, Path], Outside, list[str]]:
-    units = _units(job, nvcc)
-    products = products_of(units, job.base, nvcc) if products_of else []
+    units = _units(job, cuda)
+    products = products_of(units, job.base, cuda.nvcc) if products_of else []
     products = with_libraries(products, job.snapshot.libraries)
     contained = _contained(products, job.layout.work)
     others = units.tried if products_of else units.cuda
     libraries, outside = bring_up_to_date(
-        *(job.layout, job.snapshot, products, job.base, _compilers(job, nvcc)),
+        *(job.layout, job.snapshot, products, job.base, _compilers(job, cuda.nvcc)),
         others=others,
         jobs=job.jobs,
         line=line,
@@ -213,15 +228,15 @@ def _compilers(job: Job, nvcc: Nvcc | None) -> dict[str, Compiler]:
     return {CXX: job.snapshot.toolchain} | ({NVCC: nvcc} if nvcc else {})
 
 
-def _units(job: Job, nvcc: Nvcc | None) -> Units:
+def _units(job: Job, cuda: Cuda) -> Units:
     """Return the units, once their sources are generated. Tell editors, too, how those of users are compiled."""
     layout, snapshot = job.layout, job.snapshot
     link_operators(layout)
-    units = UnitFinder(layout, snapshot.natives, job.base, snapshot.toolchain, nvcc).units()
+    units = UnitFinder(layout, snapshot.natives, job.base, snapshot.toolchain, cuda.nvcc).units()
     if layout.kind in ("", DEVELOP, DEBUG):
-        compilers = _compilers(job, nvcc)
+        compilers = _compilers(job, cuda.nvcc)
         compiled = [(unit, compilers[unit.compiler]) for unit in (*units.library, *units.cuda)]
-        compiled += units_of_extensions(layout, snapshot, job.base, nvcc)
+        compiled += units_of_extensions(layout, snapshot, job.base, cuda.of_extensions)
         write_commands(layout, snapshot.natives, compiled, snapshot.toolchain)
     return units
 

@@ -6,10 +6,11 @@ from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from asking import asked
-from graft.adopt.adopt import adopt
+from graft.adopt.adopt import _found, adopt
 from graft.adopt.adopt_options import FILE, Asked, is_tree, read_asked, with_given
 from graft.adopt.folder import facts_of, record_of, write
 from graft.adopt.names import Names
@@ -211,6 +212,18 @@ def test_package_is_asked_for_first(tmp_path: Path) -> None:
     own = Namespace(modules=nothing, prefix=None, methods=None, only=nothing, except_=nothing, own=nothing)
     with pytest.raises(UsageError, match="no package is given"):
         adopt(asked(native=(tmp_path,)), own)
+
+
+def test_what_was_left_out_is_named_if_nothing_is_left(tmp_path: Path, monkeypatch: Patch) -> None:
+    left_out = [("their._C:version", "no argument is a tensor"), ("their._C:Box", "a class")]
+    functions = {"mistakes": [], "needs": {}, "left_out": left_out, "notes": []}
+    for name in ("find_environment", "layout_on", "base_of"):
+        monkeypatch.setattr(f"graft.adopt.adopt.{name}", lambda *_: SimpleNamespace(base=tmp_path))
+    monkeypatch.setattr("graft.adopt.adopt.ask", lambda *_: {"operators": [], "functions": functions})
+    with pytest.raises(UsageError, match="their: importing it registers no operator") as error:
+        _found(asked(native=(tmp_path,)), Asked(modules=("their",)), None)
+    assert "no operator: their._C:version: no argument is a tensor" in error.value.what
+    assert "no operator: their._C:Box: a class" in error.value.what
 
 
 def test_written_folder_is_adopts_but_for_what_is_the_authors(tmp_path: Path) -> None:

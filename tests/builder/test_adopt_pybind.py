@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import mmap
 import sys
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from graft import adopt
 from graft.adopt.brackets import split
 from graft.adopt.pybind import PybindChoices, PybindFindings, registered
 from graft.adopt.pybind_found import FoundFunction, FoundModules, found_in, modules_of, not_imported
 from graft.adopt.pybind_signatures import signatures
-from helpers import Patch, beside
+from helpers import Patch, beside, write
 
 CASES = beside(__file__)
 
@@ -170,6 +173,55 @@ def test_names() -> None:
     assert not taken.operators and "registers an operator of this name" in taken.left_out[0][1]
 
 
+def test_names_do_not_depend_on_what_is_built_for_cuda() -> None:
+    """One operator calls the functions of both modules, and has the name that it has without the one for CUDA."""
+    doc = "sort(x: torch.Tensor) -> torch.Tensor\n\nFor "
+    cpu, cuda = (FoundFunction(f"their.sort_{each}", "sort", doc + each) for each in ("cpu", "cuda"))
+    alone, both = (registered("their", FoundModules(each)) for each in ((cpu,), (cpu, cuda)))
+    assert [each.schema for each in alone.operators] == [each.schema for each in both.operators]
+    ((given, named),) = _calls(both)
+    assert given == ["sort(Tensor x) -> Tensor", "their.sort_cpu:sort"]
+    assert named == {"backends": ["CPU", "CUDA"], "for_cuda": "their.sort_cuda:sort"}
+    assert not both.left_out and not both.notes
+
+
+def test_names_that_depend_on_what_is_built_are_told() -> None:
+    docs = {"cpu": "sort(x: torch.Tensor) -> torch.Tensor", "cuda": "sort(x: torch.Tensor, n: int) -> torch.Tensor"}
+    found = registered("their", FoundModules(tuple(FoundFunction(f"their.{n}", "sort", d) for n, d in docs.items())))
+    (note,) = found.notes
+    assert note.startswith("cpu_sort, cuda_sort: these names begin with") and "names = {cpu_sort = " in note
+
+
+@pytest.fixture
+def child(monkeypatch: Patch) -> ModuleType:
+    """The program that runs with the user's Python, here with a torch that has nothing."""
+    torch = ModuleType("torch")
+    torch.__path__ = []
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    spec = spec_from_file_location("child", Path(adopt.__file__).parent / "child.py")
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_fakes_may_be_in_the_adopted_folder(child: ModuleType, monkeypatch: Patch, tmp_path: Path) -> None:
+    write(tmp_path, {"python/my_fakes_of_a_test.py": ""})
+
+    def mistakes(fakes: str) -> list[str]:
+        told = PybindFindings(f"import {fakes}", (), ())
+        modules = SimpleNamespace(registered=lambda *_: told, PybindChoices=dict, found_in=tuple)
+        modules.modules_of = modules.not_imported = lambda *_: []
+        monkeypatch.setattr(child, "beside", lambda _: modules)
+        said: list[str] = child.register_functions(["their"], (), {}, (), str(tmp_path / "python"))["mistakes"]
+        return said
+
+    assert mistakes("torch.my_fakes_of_a_test") == []
+    sys.modules.pop("torch.my_fakes_of_a_test")
+    (said,) = mistakes("my_fakes_of_a_test")
+    assert said.startswith("fakes: No module named 'my_fakes_of_a_test': ") and f"a file in {tmp_path}/python" in said
+
+
 def test_split() -> None:
     assert split("a, [b, c], '(', f(g, h) -> {i, j}") == ["a", "[b, c]", "'('", "f(g, h) -> {i, j}"]
     assert split("") == []
@@ -197,3 +249,15 @@ def test_found(monkeypatch: Patch, tmp_path: Path) -> None:
     found = found_in(["their._C"])
     assert [(each.place, each.doc) for each in found.functions] == [("their._C:f", len.__doc__)]
     assert found.enums == ("their._C.Mode",) and found.classes == ("their._C.Box",) and found.cuda
+
+
+def test_device_code_is_in_the_library_that_a_stub_opens(monkeypatch: Patch, tmp_path: Path) -> None:
+    """A tree's trial build has stubs in the extensions' places."""
+    stub, library = tmp_path / "their/_C.so", tmp_path / "trial/extensions/0a1b/their/_C.so"
+    write(tmp_path, {"their/_C.so": "", "trial/extensions/0a1b/their/_C.so": "\0.nv_fatbin\0"})
+    module = ModuleType("their._C")
+    module.__file__ = str(stub)
+    monkeypatch.setitem(sys.modules, "their._C", module)
+    assert not found_in(["their._C"]).cuda  # the library is there, but not loaded
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+        assert found_in(["their._C"]).cuda

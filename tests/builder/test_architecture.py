@@ -15,6 +15,7 @@ from graft.base.base import Base
 from graft.base.fetch import fetch
 from graft.base.symbols import SymbolFile, SymbolIndex
 from graft.compile import units
+from graft.compile.linker import undefined
 from graft.compile.trampolines import bind_hidden, trampoline_table
 from graft.core.console import StepLine
 from graft.core.elf import ElfFile
@@ -22,6 +23,7 @@ from graft.core.errors import MissingError, UsageError
 from graft.core.files import lay_out_files
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.deliver.wheel import platform_tag
+from graft.inputs.libraries import NO_LIBRARIES
 from graft.inputs.pin import load_pin, pin_of, pinned_file
 from graft.inputs.toolchain import Toolchain, find_toolchain
 from helpers import Patch, compiled, program, refused, write
@@ -89,6 +91,15 @@ def test_libraries_of_the_system_are_those_of_the_architecture(compiler: str) ->
     assert "__tls_get_addr" in found[toolchain.architecture.loader].exported()
     # Atomic operations, and checks of processor features.
     assert {"x86_64": "__cpu_model", "aarch64": "__aarch64_ldadd8_relax"}[toolchain.machine] in toolchain.linked_in
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_what_the_c_library_does_not_share_is_defined(compiler: str, tmp_path: Path) -> None:
+    """nvcc's objects call atexit; libc.so.6 does not export it."""
+    text = "#include <stdlib.h>\nint f(void (*g)()) { return atexit(g) + at_quick_exit(g); }"
+    caller = SymbolFile(compiled(text, tmp_path / "caller.o", "-c", compiler=compiler))
+    assert {"atexit", "at_quick_exit"} <= caller.undefined()
+    assert not undefined([caller], toolchain_of(compiler), [], NO_LIBRARIES, [])
 
 
 BFLOAT16 = "#include <arm_neon.h>\n#include <arm_sve.h>\nbfloat16x4_t f(bfloat16x8_t v) { return vget_low_bf16(v); }\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,21 +14,26 @@ from zipfile import ZipInfo
 
 import pytest
 from builds import GXX, snapshot_of
+from graft import stages
 from graft.base.base import Base, Library
 from graft.codegen import MISSING
 from graft.compile import cuda, nvcc
 from graft.compile.cuda import Cuda, find_cuda
+from graft.compile.extensions import _Build
 from graft.compile.messages import relevant
 from graft.compile.nvcc import Nvcc, find_nvcc
 from graft.compile.products import OPERATORS_FOR_CUDA, products, thin_products
 from graft.compile.units import CXX, NVCC, Units
-from graft.core.console import StepLine
+from graft.core.console import StepLine, Steps
 from graft.core.cuda_settings import NO_GPU, NO_KERNELS, OF_BASE, CudaArchs, CudaSettings
 from graft.core.errors import MissingError, UsageError
-from graft.core.layout import REPOSITORY
+from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.core.pip import UnavailableError
+from graft.inputs.libraries import NO_LIBRARIES
 from graft.inputs.native import NativeFolders, load_natives
 from graft.inputs.pin import Pin, load_pin
+from graft.inputs.settings import Extension, Settings
+from graft.stages import Job
 from helpers import Capture, Patch, make_installable, program, refused, write
 
 PIN = load_pin(REPOSITORY / "patches/2.14.1")
@@ -91,6 +97,74 @@ def test_architectures_that_nvcc_does_not_know_are_refused(toolkit: Path) -> Non
     with pytest.raises(UsageError, match=r"^CUDA_ARCHS=70 81: this nvcc does not support it") as caught:
         Nvcc(toolkit, GXX, ("70", "80", "81")).require_known_architectures()
     assert caught.value.todo == "choose among: 80, 90; or none"
+
+
+def extending_job(folder: Path, cuda: str, archs: CudaArchs = OF_BASE, home: str = "") -> Job:
+    """Return a job for a folder without operators for CUDA, beside an extension that has a CUDA source."""
+    write(folder, {"tree/torch/utils/cpp_extension.py": "", "ext/a.cu": "", "ext/b.cpp": "", "pyproject.toml": ""})
+    settings = Settings(folder / "pyproject.toml")
+    base, native = base_for(cuda, folder / "tree"), native_folder(folder / "native", ENTRY)
+    extension = Extension("their._C", "", (folder / "ext/a.cu", folder / "ext/b.cpp"), (), settings)
+    snapshot = replace(snapshot_of(folder, native), pin=PIN, extensions=((extension, NO_LIBRARIES),))
+    layout = Layout(TorchVersion("2.14.1"), (folder / "native",), folder, cuda=CudaSettings(archs, home))
+    return Job(layout, snapshot, base, 1, Steps())
+
+
+def test_sources_of_extensions_for_cuda_are_in_compile_commands(
+    toolkit: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """The operators have none, so their build needs no nvcc."""
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    monkeypatch.setattr(Layout, "commands", tmp_path / "commands")
+    write(tmp_path, {"work/generated/fragments.json": "{}"})
+    job = extending_job(tmp_path, "13.0", home=str(toolkit))
+    how = stages._find_cuda(job)
+    assert how.nvcc is None and how.of_extensions and how.of_extensions.folder == toolkit
+    stages._units(job, how)
+    entries = json.loads((tmp_path / "commands/compile_commands.json").read_text(encoding="utf-8"))
+    assert [each["file"] for each in entries if "/ext/" in each["file"]] == [
+        f"{tmp_path}/ext/{n}" for n in ("a.cu", "b.cpp")
+    ]
+
+
+def test_check_for_cuda_compiles_the_sources_of_extensions(toolkit: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    compiled: list[Path] = []
+    monkeypatch.setattr(stages, "_make", lambda *_: None)
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    monkeypatch.setattr(_Build, "_compiled", lambda _, units, *__: compiled.extend(unit.source for unit in units))
+    nvcc = stages.make_for_cuda(extending_job(tmp_path, "13.0", CudaArchs("90"), str(toolkit)))
+    assert (nvcc.architectures, compiled) == (("90",), [tmp_path / "ext/a.cu"])
+    job = replace(
+        extending_job(tmp_path, "13.0"), snapshot=replace(snapshot_of(tmp_path, native_folder(tmp_path, ENTRY)))
+    )
+    with pytest.raises(UsageError, match="it has no CUDA kernels"):
+        stages.make_for_cuda(job)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "archs", "said"),
+    [
+        ("", OF_BASE, "a.cu is for CUDA, and torch 2.14.1 is not"),
+        ("13.0", NO_KERNELS, "a.cu is for CUDA, and CUDA_ARCHS=none compiles none"),
+        ("13.0", NO_GPU, "a.cu is for CUDA, and no GPU is here"),
+    ],
+)
+def test_sources_of_extensions_need_cuda(tmp_path: Path, cuda: str, archs: CudaArchs, said: str) -> None:
+    job = extending_job(tmp_path, cuda, archs)
+    with pytest.raises(UsageError, match=said):
+        stages._find_cuda(job)
+
+
+def test_torch_s_list_of_architectures_is_told_that_it_is_not_read(
+    toolkit: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(Layout, "work", tmp_path / "work")
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
+    for archs, said in (OF_BASE, ["TORCH_CUDA_ARCH_LIST=9.0 is not read: compiled for 80 90"]), (CudaArchs("90"), []):
+        job = extending_job(tmp_path, "13.0", archs, str(toolkit))
+        nvcc = stages._find_cuda(job).of_extensions
+        notes = _Build(job.layout, job.snapshot, job.base, nvcc)._notes()
+        assert [note.partition(";")[0] for note in notes] == said
 
 
 def nvcc_for(base: Base, home: Path | str = "", pin: Pin = PIN) -> Nvcc:

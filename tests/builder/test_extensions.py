@@ -14,7 +14,9 @@ from typing import Any
 
 import graft
 import pytest
+from graft.adopt.adopt_options import Asked
 from graft.adopt.builds import TheirBuild, TheirExtension, as_settings, their_build
+from graft.adopt.project import dependencies_of, project_text
 from graft.backend import build_sdist
 from graft.base.base import Base
 from graft.compile.extension_stub import extension_stub, folder_for
@@ -23,6 +25,7 @@ from graft.core.errors import UsageError
 from graft.deliveries import refuse_beside
 from graft.inputs.native import load_native
 from graft.inputs.packages import carried
+from graft.inputs.pyproject import tomllib
 from graft.inputs.settings import Settings, settings_of
 from graft.inputs.toolchain import Toolchain
 from helpers import Capture, Patch, beside, compiled, refused, write
@@ -200,6 +203,28 @@ def test_a_build_that_is_asked_changes_nothing(tmp_path: Path) -> None:
     same = {"their/moved.json": b"", "their/copied.json": b"", "csrc/other/a.h": b""}
     names = " ".join(sorted(path.name for path in tree.iterdir()))
     assert written == own | same | {"names.txt": f"{names}\n".encode()}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"setup.py": CASES["requiring"].replace("REQUIRES", "['torch>=2', 'numba<1', 'torch-scatter']")},
+        {"setup.py": CASES["requiring"].replace("REQUIRES", repr("torch\n # first\n\nnumba<1\ntorch-scatter"))},
+        {
+            "setup.py": CASES["requiring"].replace("REQUIRES", "[]"),
+            "setup.cfg": "[options]\ninstall_requires =\n  Torch\n  numba<1\n  torch-scatter\n",
+        },
+    ],
+)
+def test_dependencies_of_a_tree(tmp_path: Path, files: dict[str, str]) -> None:
+    """They are written into the project, since its packages are carried; torch is what the project is built for."""
+    write(tmp_path, {**files, "a.cpp": ""})
+    requires = their_build(tmp_path, sys.executable).requires
+    assert requires == ("numba<1", "torch-scatter")
+    asked, found = Asked(modules=("their",)), {"distributions": {"their": ["their", "2.0+cpu"]}}
+    text = project_text(tmp_path, asked, found, "", dependencies_of(asked, found, [*requires, 'x; os_name == "y"']))
+    needed = ["their>=2.0", *requires, 'x; os_name == "y"']
+    assert tomllib.loads(text)["project"]["dependencies"] == needed
 
 
 def test_tree_without_a_build(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from asking import asked
 from graft import cli, deliveries, verbs
+from graft.adopt.builds import their_build
 from graft.core import environments, wording
-from graft.core.errors import BuildError, MissingError
+from graft.core.bugs import say_error
+from graft.core.errors import BuildError, CommandError, MissingError, UsageError
 from graft.core.layout import REPOSITORY, TorchVersion
 from graft.inputs.pyproject import read_toml
 from graft.options import AS_VARIABLES, OPTIONS, SHARED
-from helpers import Capture, Patch
+from helpers import Capture, Patch, write
 from packaging.requirements import Requirement
 
 
@@ -126,6 +128,24 @@ def test_one_function_spells_messages(written: str, expected: str) -> None:
     with wording.spelling(AS_VARIABLES):
         as_variables = expected.replace("set --jobs", "set GRAFT_JOBS").replace("--wheel a", "GRAFT_WHEEL=a")
         assert wording.as_typed(written) == as_variables
+
+
+@pytest.mark.usefixtures("typed")
+def test_output_of_other_programs_is_not_spelled(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(wording, "_QUOTED", set())
+    theirs = "OSError: CUDA_HOME environment variable is not set"
+    said = f"setup.py: {wording.quoted(theirs)}\n  next: set CUDA_HOME"
+    assert wording.as_typed(said) == f"setup.py: {theirs}\n  next: set --cuda-home"
+    command = CommandError("x", cause=wording.quoted("first\n  use CXX=g++ (a+b)\nuse CXX=g++"))
+    assert wording.as_typed(f"{command}") == f"{command}"
+
+
+def test_a_setup_that_fails_is_quoted(typed: None, tmp_path: Path, capsys: Capture) -> None:
+    write(tmp_path, {"setup.py": "raise OSError('CUDA_HOME environment variable is not set')\n"})
+    with pytest.raises(UsageError) as error:
+        their_build(tmp_path, sys.executable)
+    say_error(error.value)
+    assert "OSError: CUDA_HOME environment variable is not set" in capsys.readouterr().err
 
 
 def test_error_before_the_builder_s_environment_is_spelled_too(

@@ -32,8 +32,8 @@ from .adopt_options import FILE, Asked, is_tree, read_asked, with_given
 from .compare import compare
 from .dispatcher import ask
 from .folder import changed_files, facts_of, hash_of, record_of, write
-from .project import project_text
-from .table import changes, report_of, shown
+from .project import dependencies_of, project_text
+from .table import changes, lines_of_left_out, report_of, shown
 from .tree import Tree, tree_of
 
 # The record's hash of the settings, if adopt wrote none.
@@ -70,6 +70,8 @@ def adopt(request: Request, own: argparse.Namespace) -> Report:
         answer = _planned(base.tree, asked, found, before, others)
     operators = answer["operators"]
     say(shown(operators, [*found["functions"]["left_out"], *answer["left_out"]]))
+    for note in found["functions"]["notes"]:
+        say(note)
     if told := changes(before.get("operators", {}), operators):
         say(told)
     for flag in tree.processor_flags if tree else ():
@@ -80,9 +82,9 @@ def adopt(request: Request, own: argparse.Namespace) -> Report:
         say(f"files that change: {', '.join(changed_files(folder, texts, written, before)) or 'none'}")
     if not own.dry_run:
         write(folder, texts, written, facts_of(operators, tree.settings(folder) if tree else ""), before)
-        say(
-            f"wrote {folder}\nthen: make develop NATIVE={shlex.quote(str(folder))} PYTHON={shlex.quote(request.python)}"
-        )
+        archs = f" CUDA_ARCHS={shlex.quote(request.cuda_archs)}" if request.cuda_archs else ""
+        build = f"make develop NATIVE={shlex.quote(str(folder))} PYTHON={shlex.quote(request.python)}{archs}"
+        say(f"wrote {folder}\nthen: {build}")
     return Report(report_of(operators))
 
 
@@ -124,15 +126,16 @@ def _found(request: Request, asked: Asked, tree: Tree | None) -> tuple[Base, Map
         stack.enter_context(build_lock(layout.base))
         base = base_of(environment, layout.base)
         with Steps().step("ask the dispatcher"):
-            found = {**ask(environment, base, layout, asked, site, [*tree.extensions] if tree else ())}
+            found = {**ask(environment, base, layout, asked, folder, site, [*tree.extensions] if tree else ())}
     if tree:
         found["libraries"] = tree.libraries
     if mistakes := found["functions"]["mistakes"]:
         raise UsageError("\n".join(f"{folder / FILE}: {each}" for each in mistakes), todo="correct it")
     if not found["operators"] and not found["functions"]["needs"]:
+        left_out = lines_of_left_out(found["functions"]["left_out"])
         raise UsageError(
-            f"{' '.join(asked.modules)}: importing it registers no operator",
-            cause="a module that it does not import may register them",
+            "\n".join([f"{' '.join(asked.modules)}: importing it registers no operator", *left_out]),
+            cause="" if left_out else "a module that it does not import may register them",
             todo="name that module, too: `graft adopt their_package their_package.ops`",
         )
     return base, found
@@ -147,11 +150,13 @@ def _author_files(
     if asked != read_asked(folder):
         texts[FILE] = asked.text(file.read_text(encoding="utf-8") if file.is_file() else "")
     settings = tree.settings(folder) if tree else ""
+    needed = dependencies_of(asked, found, tree.requires if tree else ())
     above = None if project.is_file() else settings_of(folder).file
     if above:
-        say(f"{above} has the settings of this folder; its [project] dependencies need: {', '.join(asked.modules)}")
+        more = f"; its [project] dependencies need: {', '.join(needed)}" if needed else ""
+        say(f"{above} has the settings of this folder{more}")
     elif not project.is_file():
-        texts[PROJECT] = project_text(folder, asked, found, settings)
+        texts[PROJECT] = project_text(folder, asked, found, settings, needed)
     elif before.get("settings", "") != hash_of(settings.encode()):
         say(f"{project}: the extension's build now says something else:\n{settings}")
     return texts

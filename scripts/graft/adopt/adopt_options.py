@@ -33,7 +33,7 @@ HELP = {
     "namespace": "the namespace of pybind11 functions; by default that of the package's name",
     "backends": "the dispatch keys that pybind11 functions have kernels for; by default CPU, and CUDA if built for it",
     "writes": 'the arguments that a function writes, or an operator untold: {f = ["out"]}; {"*" = []} for none',
-    "fakes": 'what makes the empty results of pybind11 functions: {f = "package.module:function", "g*" = "my_fakes"}',
+    "fakes": 'what makes the empty results of pybind11 functions: {f = "package.module:f", "g*" = "torch.my_fakes"}',
     "methods": 'operators whose first argument is renamed `self`, which makes them methods; ["all"] for all',
 }
 

@@ -18,6 +18,7 @@ from ..core.errors import UsageError
 from ..core.files import write_atomically
 from ..core.keys import COMPILED, FILE
 from ..core.process import environment
+from ..core.wording import quoted
 from .cmake import CONFIGURE, units_of_cmake
 
 _CHILD = Path(__file__).with_name("setup_child.py")
@@ -27,6 +28,9 @@ _LIMIT = 600
 
 # Libraries that every build with torch links: torch's own, and the CUDA runtime.
 _OF_TORCH = re.compile(r"(:lib)?((c10|torch|shm)(_\w+)?|cudart(_static)?)(\.(so(\.\d+)*|a))?")
+
+# A requirement of torch.
+_IS_TORCH = re.compile(r"torch(?![\w.-])", re.I)
 
 # The folders where a tree may have its CMakeLists.txt.
 _FOLDERS = (".", "csrc", "src", "lib", "cpp", "cxx", "python")
@@ -77,6 +81,7 @@ class TheirBuild:
             the folder of its package.
         licenses: its license files.
         written: the files that its setup.py wrote, by path in the tree. The tree itself was not changed.
+        requires: the distributions that its packages need, without torch, which a delivery decides.
     """
 
     tree: Path
@@ -84,6 +89,7 @@ class TheirBuild:
     packages: Mapping[str, Path]
     licenses: tuple[Path, ...]
     written: Mapping[str, bytes]
+    requires: tuple[str, ...] = ()
 
 
 def their_build(tree: Path, python: str | Path) -> TheirBuild:
@@ -138,6 +144,7 @@ def _of_setup(tree: Path, python: str | Path) -> TheirBuild:
         _tops({name: Path(path) for name, path in (said["packages"] | said["modules"]).items()}),
         tuple(_licenses(tree, said["licenses"])),
         written,
+        tuple(each for each in said["requires"] if not _IS_TORCH.match(each)),
     )
 
 
@@ -176,7 +183,7 @@ def _asked(tree: Path, python: str | Path, result: Path, overlay: Path) -> dict[
         described: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return described
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    said = lines[-1] if lines else f"it ended with exit code {done.returncode}"
+    said = quoted(lines[-1]) if lines else f"it ended with exit code {done.returncode}"
     for_cuda = "it builds for CUDA, which is not here: set what makes it build for CPUs alone"
     todo = for_cuda if "CUDA_HOME" in said else "set what its build asks for"
     raise UsageError(f"{file}: {said}", todo=f"{todo}, or {_BY_HAND}")
@@ -276,6 +283,7 @@ def _with_cmake(tree: Path, build: TheirBuild | None, units: Mapping[str, Mappin
         packages,
         build.licenses if build else tuple(_licenses(tree, ())),
         build.written if build else {},
+        build.requires if build else (),
     )
 
 

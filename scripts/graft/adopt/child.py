@@ -150,21 +150,28 @@ def beside(name: str) -> Any:
 
 
 def register_functions(
-    modules: Sequence[str], before: Sequence[str], choices: Mapping[str, Any], existing: Collection[str]
+    modules: Sequence[str], before: Sequence[str], choices: Mapping[str, Any], existing: Collection[str], python: str
 ) -> dict[str, Any]:
-    """Register pybind11 functions as the generated module will. Return its text, and notes on the functions."""
+    """Register pybind11 functions as the generated module will. Return its text, and notes on the functions.
+
+    Builds add the files of the native folder's folder ``python`` to torch, so fakes there are found in torch here, too.
+    """
     pybind, found = beside("pybind"), beside("pybind_found")
     package = modules[0]
     names = dict.fromkeys(name for module in modules for name in found.modules_of(module.partition(".")[0], before))
     told = pybind.registered(package, found.found_in(names), pybind.PybindChoices(**choices), existing)
     mistakes = [*told.mistakes]
+    torch.__path__.append(python)
     try:
         exec(compile(told.text, "adopted", "exec"), {"__name__": "adopted"})
+    except ModuleNotFoundError as error:
+        where = f"{sys.executable} must find it, or it is a file in {python}, such as torch.my_fakes for my_fakes.py"
+        mistakes.append(f"fakes: {error}: {where}")
     except Exception as error:
         mistakes.append(traceback.format_exception_only(type(error), error)[-1].strip())
     left_out = [*told.left_out, *((name, "it is not imported; name it, too") for name in found.not_imported(package))]
     needs = {f"{told.namespace}::{each.name}": [each.schema, *each.needs] for each in told.operators if each.needs}
-    return {"text": told.text, "needs": needs, "left_out": left_out, "mistakes": mistakes}
+    return {"text": told.text, "needs": needs, "left_out": left_out, "mistakes": mistakes, "notes": told.notes}
 
 
 def read(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,7 +194,7 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
     late = imports.late(request["extensions"])
     modules = [*modules, *late]
     registered = {*torch._C._dispatch_get_all_op_names()} - before
-    functions = register_functions(modules, imported, request["choices"], registered)
+    functions = register_functions(modules, imported, request["choices"], registered, request["python"])
     new = sorted({*torch._C._dispatch_get_all_op_names()} - before - imports.foreign)
     library = Probe(request["probe"])
     found = list(filter(None, (described(full, library) for full in new)))

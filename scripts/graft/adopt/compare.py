@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..core.console import Steps, say, table
 from ..core.errors import GraftError, UsageError
+from ..core.wording import quoted
 from ..inputs.native import SAMPLES
 from .dispatcher import answer_of
 from .folder import record_of
@@ -45,7 +46,7 @@ def compare(folder: Path, modules: Sequence[str], python: str) -> None:
         found, done = answer_of("compare_child.py", request, python)
         if found is None:
             todo = f"`make develop NATIVE={folder} PYTHON={python}` adds the operators; correct what it says"
-            raise UsageError(f"{file}: the process ended", cause=done.stdout.strip()[-2000:], todo=todo)
+            raise UsageError(f"{file}: the process ended", cause=quoted(done.stdout.strip()[-2000:]), todo=todo)
     say(_told(found, [name for name, each in operators.items() if each["entry"]]))
     if wrong := [name for name, ways in found.items() if ways is None or _wrong(ways)]:
         raise GraftError(f"{', '.join(wrong)}: not as the extension's")

@@ -15,8 +15,10 @@ from ..base.base import Base
 from ..base.installed import Environment
 from ..core.elf import ElfFile
 from ..core.errors import CommandError, UsageError
+from ..core.folders import PYTHON
 from ..core.layout import Layout, store
 from ..core.process import run
+from ..core.wording import quoted
 from ..inputs.pin import pin_of
 from ..inputs.toolchain import find_toolchain
 from .adopt_options import Asked
@@ -48,27 +50,29 @@ def ask(
     base: Base,
     layout: Layout,
     asked: Asked,
+    folder: Path,
     paths: Sequence[Path] = (),
     extensions: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """Import modules in a child process, then the ``extensions`` that they do not import. Return the answer of
-    ``child.py``: the operators that they register. ``paths`` come first on the import path.
+    ``child.py``: the operators that they register. ``paths`` come first on the import path. The adopted ``folder`` may
+    have fakes.
 
     Raises:
         UsageError: the modules cannot be imported.
     """
     modules = asked.modules
     request = {"modules": modules, "probe": str(_probe(base, layout)), "choices": asked.choices, "own": asked.own}
-    request |= {"extensions": extensions}
+    request |= {"extensions": extensions, "python": str(folder / PYTHON)}
     found, done = answer_of("child.py", request, environment.python, paths)
     if found is None:
         raise UsageError(
             f"{' '.join(modules)}: the process that imported it ended with exit code {done.returncode}",
-            cause=done.stdout.strip()[-2000:] or "it printed nothing",
+            cause=quoted(done.stdout.strip()[-2000:]) or "it printed nothing",
             todo=f"try `{environment.python} -c 'import {modules[0]}'`",
         )
     if error := found.get("error"):
-        what = f"{' '.join(modules)}: {environment.python} cannot import it: {error}"
+        what = f"{' '.join(modules)}: {environment.python} cannot import it: {quoted(error)}"
         raise UsageError(what, todo=_remedy(found, modules[0], environment.python))
     return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,26 @@ native = "."
 {settings}"""
 
 
-def project_text(folder: Path, asked: Asked, found: Mapping[str, Any], settings: str) -> str:
+def dependencies_of(asked: Asked, found: Mapping[str, Any], requires: Sequence[str]) -> list[str]:
+    """Return the dependencies of the operators: the extension's distributions, and what a source tree ``requires``."""
+    needed = (f"{name}>={version.partition('+')[0]}" for name, version in _distributions(asked, found))
+    return list(dict.fromkeys([*needed, *requires]))
+
+
+def _distributions(asked: Asked, found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the name and version of each distribution that provides a module."""
+    return [each for module in asked.modules if (each := found["distributions"][module])]
+
+
+def project_text(
+    folder: Path, asked: Asked, found: Mapping[str, Any], settings: str, dependencies: Sequence[str]
+) -> str:
     """Return the text of pyproject.toml. ``settings`` is the TOML that describes the build of a source tree."""
-    distributions = [each for module in asked.modules if (each := found["distributions"][module])]
-    needed = dict.fromkeys(f'"{name}>={version.partition("+")[0]}"' for name, version in distributions)
     return _TEXT.format(
         builder=DISTRIBUTION,
-        name=_name(folder, {name for name, _ in distributions} | {*asked.modules}),
+        name=_name(folder, {name for name, _ in _distributions(asked, found)} | {*asked.modules}),
         modules=", ".join(asked.modules),
-        dependencies=", ".join(needed),
+        dependencies=", ".join(map(json.dumps, dependencies)),
         settings=f"\n{settings}" if settings else "",
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .patterns import is_named, unused
@@ -18,7 +18,7 @@ from .pybind_found import FoundFunction, FoundModules
 from .pybind_operators import PybindChoices as PybindChoices
 from .pybind_operators import PybindOperator as PybindOperator
 from .pybind_operators import operators_of, schema_names
-from .pybind_signatures import signatures
+from .pybind_signatures import Argument, signatures
 
 _TEMPLATE = Path(__file__).parent / "templates" / "pybind.py"
 
@@ -33,6 +33,7 @@ class PybindFindings:
         left_out: the functions and classes that become no operator, each with the reason.
         mistakes: the errors in the author's settings.
         namespace: the namespace of the operators.
+        notes: what the author should know about the names.
     """
 
     text: str
@@ -40,6 +41,7 @@ class PybindFindings:
     left_out: tuple[tuple[str, str], ...]
     mistakes: tuple[str, ...] = ()
     namespace: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def registered(
@@ -58,7 +60,8 @@ def registered(
     taken = {name.partition("::")[2].partition(".")[0] for name in existing}
     operators: list[PybindOperator] = []
     left_out: list[tuple[str, str]] = []
-    for name, function in _named(found.functions):
+    named = [*_named(_paired(found.functions))]
+    for name, function in named:
         if not is_named(name, choices.only or ("*",)) or is_named(name, choices.except_):
             left_out.append((function.place, "left out, as adopt.toml says"))
         elif function.name in taken:
@@ -68,8 +71,39 @@ def registered(
             operators += made
             left_out += [(function.place, each) for each in reasons]
     left_out += [(name, "a class") for name in found.classes]
-    text = _text(namespace, operators, choices.backends or (("CPU", "CUDA") if found.cuda else ("CPU",)))
-    return PybindFindings(text, tuple(operators), tuple(left_out), tuple(_mistakes(found, choices, taken)), namespace)
+    has_cuda = found.cuda or any(each.for_cuda for each in operators)
+    text = _text(namespace, operators, choices.backends or (("CPU", "CUDA") if has_cuda else ("CPU",)))
+    mistakes, notes = tuple(_mistakes(found, choices, taken)), tuple(_notes(named, operators))
+    return PybindFindings(text, tuple(operators), tuple(left_out), mistakes, namespace, notes)
+
+
+def _paired(functions: Sequence[FoundFunction]) -> list[FoundFunction]:
+    """Return the functions, where two in modules such as ``their.ops_cpu`` and ``their.ops_cuda`` become one that has
+    both: so its name is the same where the module for CUDA is not built.
+    """
+    known = {each.place: each for each in functions}
+    pairs = {}
+    for each in functions:
+        other = known.get(f"{each.module.replace('cpu', 'cuda')}:{each.name}", each)
+        if other is not each and _calls_of(each) == _calls_of(other) != []:
+            pairs[each.place] = other.place
+    rest = (each for each in functions if each.place not in pairs.values())
+    return [replace(each, for_cuda=pairs.get(each.place, "")) for each in rest]
+
+
+def _calls_of(function: FoundFunction) -> list[tuple[tuple[Argument, ...], str]]:
+    """Return the arguments and the result of each overload."""
+    return [(each.arguments, each.result) for each in signatures(function.name, function.doc)]
+
+
+def _notes(named: Iterable[tuple[str, FoundFunction]], operators: Iterable[PybindOperator]) -> Iterator[str]:
+    """Yield a note if names of operators depend on which modules are built."""
+    places = {each.function for each in operators}
+    if long := [name for name, each in named if name != each.name and each.place in places]:
+        yield (
+            f"{', '.join(long)}: these names begin with the module's, since several modules have such functions; where "
+            f'one is not built, they do not. `names = {{{long[0]} = "my_name"}}` in adopt.toml is a name of your own'
+        )
 
 
 def _named(functions: Iterable[FoundFunction]) -> Iterator[tuple[str, FoundFunction]]:
@@ -108,12 +142,13 @@ def _text(namespace: str, operators: Sequence[PybindOperator], backends: Sequenc
 def _call(operator: PybindOperator, backends: Sequence[str]) -> str:
     given = {
         "backends": list(backends),
+        "for_cuda": operator.for_cuda,
         "fake": operator.fake,
         "enums": dict(operator.enums),
         "writes": operator.writes,
         "returns": operator.returns,
     }
-    usual = {"fake": "", "enums": {}, "writes": False, "returns": True}
+    usual = {"for_cuda": "", "fake": "", "enums": {}, "writes": False, "returns": True}
     named = [f"{name}={value!r}" for name, value in given.items() if name not in usual or value != usual[name]]
     lines = [repr(operator.schema), repr(operator.function), *named]
     return "_register(\n" + "".join(f"    {line},\n" for line in lines) + ")"

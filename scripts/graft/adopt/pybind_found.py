@@ -4,6 +4,7 @@ it runs with the Python of the environment that has the extension.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,11 +25,19 @@ _TORCH = (b"libtorch", b"libc10")
 
 @dataclass(frozen=True)
 class FoundFunction:
-    """A function, with the docstring that pybind11 wrote."""
+    """A function.
+
+    Args:
+        module: its module.
+        name: its name there.
+        doc: the docstring that pybind11 wrote.
+        for_cuda: the place of the function that is called for CUDA tensors; empty if this one is.
+    """
 
     module: str
     name: str
     doc: str
+    for_cuda: str = ""
 
     @property
     def place(self) -> str:
@@ -76,8 +85,7 @@ def not_imported(package: str) -> list[str]:
     machines, so the author must name those to import.
     """
     found = []
-    opened = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    loaded = {f"/{line.rstrip().partition('/')[2]}" for line in opened}
+    loaded = _loaded()
     for folder in map(Path, getattr(sys.modules.get(package), "__path__", [])):
         for path in sorted(folder.rglob("*.so")):
             suffix = next((each for each in EXTENSION_SUFFIXES if path.name.endswith(each)), None)
@@ -85,6 +93,12 @@ def not_imported(package: str) -> list[str]:
             if suffix and name not in sys.modules and str(path.resolve()) not in loaded and is_for_python(path):
                 found.append(name)
     return found
+
+
+def _loaded() -> set[str]:
+    """Return the paths of the files that this process has mapped, such as its libraries."""
+    opened = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return {f"/{line.rstrip().partition('/')[2]}" for line in opened}
 
 
 def is_for_python(library: Path) -> bool:
@@ -129,7 +143,18 @@ def _is_of(package: str, name: str) -> bool:
 
 
 def _has(module: ModuleType, texts: Iterable[bytes]) -> bool:
-    """Return whether the module's file contains one of the texts."""
+    """Return whether a library of the module contains one of the texts."""
+    contents = (path.read_bytes() for path in _libraries(module))
+    return any(each in content for content in contents for each in texts)
+
+
+def _libraries(module: ModuleType) -> list[Path]:
+    """Return the module's file, and the library that this file opens if it is the stub of a thin wheel
+    (``compile/extension_stub.py``): ``extensions/<build-id>/`` has it at the module's own place below site-packages.
+    """
     path = Path(getattr(module, "__file__", None) or "")
-    content = path.read_bytes() if path.is_file() else b""
-    return any(each in content for each in texts)
+    if not path.is_file():
+        return []
+    place = "/".join(path.parts[-module.__name__.count(".") - 1 :])
+    ending = re.compile(rf"/extensions/[0-9a-f]+/{re.escape(place)}$")
+    return [path, *(Path(each) for each in sorted(_loaded()) if ending.search(each))]

@@ -43,6 +43,7 @@ class PybindOperator:
         name: its name with the overload, without the namespace.
         schema: its schema without the namespace.
         function: ``module:function``.
+        for_cuda: the same for CUDA tensors, if that is another function; else empty.
         needs: the settings that are missing: ``writes`` (it is not registered), ``pure`` (it returns tensors, and may
             write arguments), ``fake``.
         doc: the function's docstring after its signature.
@@ -61,6 +62,7 @@ class PybindOperator:
     writes: bool = False
     returns: bool = True
     fake: str = ""
+    for_cuda: str = ""
 
 
 def operators_of(
@@ -181,6 +183,7 @@ def _operator(
         bool(writes),
         bool(results),
         fake,
+        function.for_cuda,
     )
 
 

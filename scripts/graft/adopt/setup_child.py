@@ -166,7 +166,8 @@ def described(given: Any) -> Any:
     """Return the build settings that these attributes, setup.cfg and pyproject.toml describe."""
     from setuptools import Distribution
 
-    for name in ("setup_requires", "install_requires", "script_args"):
+    requires = given.pop("install_requires", None)
+    for name in ("setup_requires", "script_args"):
         given.pop(name, None)
     distribution = Distribution(given)
     distribution.script_name = "setup.py"
@@ -180,11 +181,18 @@ def described(given: Any) -> Any:
     build_py.ensure_finalized()
     metadata = distribution.metadata
     return {
+        "requires": _listed(getattr(distribution, "install_requires", None) or requires or []),
         "licenses": list(getattr(metadata, "license_files", None) or []),
         "packages": {name: os.path.abspath(build_py.get_package_dir(name)) for name in distribution.packages or []},
         "modules": _modules(build_py, distribution.py_modules or []),
         "extensions": [extension(each, command) for each in extensions],
     }
+
+
+def _listed(requires: Any) -> "list[str]":
+    """Return requirements as a list: setup() also takes a text with one on each line."""
+    lines = requires.splitlines() if isinstance(requires, str) else map(str, requires)
+    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
 
 
 def _modules(build_py: Any, names: Any) -> Any:

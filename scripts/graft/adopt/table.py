@@ -21,7 +21,7 @@ _LINES = {
     "writes": 'need a line in adopt.toml, `writes = {f = ["out"]}`, or `[]` if one writes none of its arguments',
     "pure": 'return tensors, and may write arguments, too: name these, `writes = {f = ["out"], "*" = []}` (*: others)',
     "fake": 'need a line in adopt.toml for torch.compile, `fakes = {f = "package.module:function"}`, or '
-    '`{"*" = "package.module"}` for a module with a function of each name',
+    '`{"*" = "torch.my_fakes"}` for a module with a function of each name, here the file python/my_fakes.py',
 }
 
 
@@ -39,10 +39,14 @@ def shown(operators: Sequence[Line], left_out: Sequence[tuple[str, str]]) -> str
             notes += [f"    {each['schema'].rpartition('::')[2]}" for each in asked]
     verdicts = [verdict(each) for each in operators]
     total = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(sorted(verdicts, reverse=True)))
-    last = [f"{len(lines)} operators: {total}"]
-    for reason in dict.fromkeys(reason for _, reason in left_out):
-        last.append(f"no operator: {', '.join(name for name, why in left_out if why == reason)}: {reason}")
+    last = [f"{len(lines)} operators: {total}", *lines_of_left_out(left_out)]
     return "\n".join([table([["operator", "becomes", "", "kernels"], *lines]), *notes, *last])
+
+
+def lines_of_left_out(left_out: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a line for each reason with the names of what is no operator for it."""
+    reasons = dict.fromkeys(reason for _, reason in left_out)
+    return [f"no operator: {', '.join(name for name, why in left_out if why == each)}: {each}" for each in reasons]
 
 
 def _function(operator: Line) -> str:

@@ -64,6 +64,11 @@ class Tree:
         return {f"{_WRITTEN}/{name}": content for name, content in self.build.written.items()} if self.build else {}
 
     @property
+    def requires(self) -> tuple[str, ...]:
+        """The distributions that the packages need, as requirements of pip."""
+        return self.build.requires if self.build else ()
+
+    @property
     def processor_flags(self) -> list[str]:
         """The flags that compile the extensions for the processor of this machine."""
         flags = [

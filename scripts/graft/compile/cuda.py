@@ -24,11 +24,13 @@ class Cuda:
         how: the generator's output for CUDA: ``KERNELS``, ``MISSING`` or ``NO_CUDA``.
         nvcc: the compiler; None if nothing is compiled for CUDA.
         note: the note of the CUDA settings that give the same result again; empty if CUDA does not affect it.
+        of_extensions: the compiler for extensions that stay separate libraries; None if none has a CUDA source.
     """
 
     how: str = NO_CUDA
     nvcc: Nvcc | None = None
     note: str = ""
+    of_extensions: Nvcc | None = None
 
     @property
     def description(self) -> str:
@@ -56,20 +58,29 @@ def find_cuda(
         why = no_gpu if wanted.archs == NO_GPU else f"CUDA_ARCHS={NO_KERNELS}"
         say(f"      {why}; {_kernels_of(natives)} are left out", WARNING)
         return Cuda(MISSING, None, wanted.note)
+    try:
+        nvcc = find_toolkit(snapshot, base, wanted)
+    except GraftError as error:
+        if is_required or not isinstance(error, UnavailableError):
+            raise
+        say(f"      CUDA kernels are not built: {error.what}; {error.todo}", WARNING)
+        return Cuda(MISSING, None, f"{wanted.note};{MISSING}")  # matches no settings: each build searches
+    return Cuda(KERNELS, nvcc, wanted.note)
+
+
+def find_toolkit(snapshot: Snapshot, base: Base, wanted: CudaSettings) -> Nvcc:
+    """Return nvcc, and print where its toolkit comes from."""
     line = StepLine(f"      toolkit of CUDA {base.cuda}:")
     line.update("...")
     start = time.perf_counter()
     try:
         nvcc = find_nvcc(snapshot.pin, base, snapshot.toolchain, wanted, line)
-    except GraftError as error:
+    except GraftError:
         line.end("none")
-        if is_required or not isinstance(error, UnavailableError):
-            raise
-        say(f"      CUDA kernels are not built: {error.what}; {error.todo}", WARNING)
-        return Cuda(MISSING, None, f"{wanted.note};{MISSING}")  # matches no settings: each build searches
+        raise
     targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
     line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")
-    return Cuda(KERNELS, nvcc, wanted.note)
+    return nvcc
 
 
 def _require_wanted(archs: CudaArchs) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from ..base.base import Base
 from ..base.symbols import SymbolFile, SymbolIndex
 from ..core.console import WARNING, StepLine, say
+from ..core.cuda_settings import NO_GPU, NO_KERNELS, CudaSettings
 from ..core.errors import BuildError, UsageError
 from ..core.files import write_if_changed
 from ..core.layout import Layout
@@ -27,12 +28,13 @@ from ..inputs.toolchain import Toolchain
 from . import ninja
 from .bundle import bundle
 from .commands import CompiledUnit
+from .cuda import find_toolkit
 from .incremental import outside_of, settle
 from .libraries import is_linked, note_of
 from .linker import Link, python_library, undefined
 from .manifest import InputFiles, Outside, is_outside
 from .messages import refuse
-from .nvcc import Compiler, Nvcc, find_nvcc
+from .nvcc import Compiler, Nvcc
 from .objects import Objects
 from .store import Store, objects_of_all
 from .units import CXX, INCLUDES, NVCC, Unit
@@ -59,6 +61,9 @@ _SHOWN = 3
 
 # pybind11's compiler, standard library and ABI, in libtorch_python.so. An older torch passes them to extensions.
 _PYBIND = re.compile(rb"__pybind11_internals_v\d+(_gcc)(_libstdcpp)(_cxxabi\d+)__")
+
+# The variable with the GPU architectures for torch.utils.cpp_extension.
+_LIST = "TORCH_CUDA_ARCH_LIST"
 
 # nvcc's flags for GPU architectures; the value may be the next word.
 _ARCHITECTURES = re.compile(r"(-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code)([=\s].*)?", re.S)
@@ -113,19 +118,45 @@ NO_EXTENSIONS = Extensions({}, (), Outside({}))
 def build_extensions(
     layout: Layout, snapshot: Snapshot, base: Base, jobs: int, line: StepLine, nvcc: Nvcc | None = None
 ) -> Extensions:
-    """Bring the libraries of extensions up to date: compile the objects that the store lacks, and link."""
-    return _Build(layout, snapshot, base, _nvcc(layout, snapshot, base, line, nvcc)).libraries(jobs, line)
+    """Bring the libraries of extensions up to date: compile the objects that the store lacks, and link. If one has a
+    CUDA source, ``nvcc`` is that of ``nvcc_of_extensions``.
+    """
+    return _Build(layout, snapshot, base, nvcc).libraries(jobs, line)
 
 
-def _nvcc(layout: Layout, snapshot: Snapshot, base: Base, line: StepLine, found: Nvcc | None) -> Nvcc | None:
-    """Return nvcc if an extension has a CUDA source, else None. The build of the operators may have ``found`` it."""
+def check_cuda_of_extensions(
+    layout: Layout, snapshot: Snapshot, base: Base, jobs: int, line: StepLine, nvcc: Nvcc
+) -> None:
+    """Compile the CUDA sources of extensions, and link nothing."""
+    _Build(layout, snapshot, base, nvcc).compile_for_cuda(jobs, line)
+
+
+def have_cuda(snapshot: Snapshot) -> bool:
+    """Return whether an extension has a CUDA source."""
+    return any(_first_for_cuda(extension) for extension, _ in snapshot.extensions)
+
+
+def _first_for_cuda(extension: Extension) -> Path | None:
+    return next((path for path in extension.sources if path.suffix == ".cu"), None)
+
+
+def nvcc_of_extensions(snapshot: Snapshot, base: Base, wanted: CudaSettings, found: Nvcc | None) -> Nvcc | None:
+    """Return nvcc if an extension has a CUDA source, else None. The operators may need it, too, and have ``found`` it.
+
+    Raises:
+        UsageError: nothing can be compiled for CUDA here, or not with the settings ``wanted``.
+    """
     for extension, _ in snapshot.extensions:
-        if source := next((path for path in extension.sources if path.suffix == ".cu"), None):
+        if source := _first_for_cuda(extension):
+            what, todo = "", "or leave out what is for CUDA"
             if not base.cuda:
-                what = f"{source} is for CUDA, and torch {base.version} is not"
-                todo = "build for a torch for CUDA, or leave out what is for CUDA"
-                raise UsageError(extension.settings.fault("sources", what), todo=todo)
-            return found or find_nvcc(snapshot.pin, base, snapshot.toolchain, layout.cuda, line)
+                what, todo = f"torch {base.version} is not", f"build for a torch for CUDA, {todo}"
+            elif wanted.archs in (NO_KERNELS, NO_GPU):
+                what = f"CUDA_ARCHS={wanted.archs} compiles none" if wanted.archs == NO_KERNELS else "no GPU is here"
+                todo = f'set CUDA_ARCHS, as in CUDA_ARCHS="80 90", {todo}'
+            if what:
+                raise UsageError(extension.settings.fault("sources", f"{source} is for CUDA, and {what}"), todo=todo)
+            return found or find_toolkit(snapshot, base, wanted)
     return None
 
 
@@ -169,6 +200,10 @@ class _Build:
         linked = {place: link.target for place, (link, _) in links.items()}
         return Extensions(found | linked, [*linked], outside_of(objects, linked.values()))
 
+    def compile_for_cuda(self, jobs: int, line: StepLine) -> None:
+        """Compile the CUDA sources alone."""
+        self._compiled([unit for each in self.units.values() for unit in each if unit.compiler == NVCC], jobs, line)
+
     @property
     def _work(self) -> Path:
         return self._layout.work
@@ -205,10 +240,16 @@ class _Build:
         yield from self._of_pybind
 
     def _notes(self) -> Iterator[str]:
-        """Yield a note for each extension whose flags name GPU architectures, since the build's are used instead."""
+        """Yield a note for each extension whose flags name GPU architectures, since the build's are used instead; and
+        on the variable that torch.utils.cpp_extension reads.
+        """
+        wanted = os.environ.get(_LIST, "")
+        if wanted and self._nvcc and have_cuda(self._snapshot) and not self._layout.cuda.archs:
+            ours = " ".join(self._nvcc.architectures)
+            yield f"{_LIST}={wanted} is not read: compiled for {ours}; CUDA_ARCHS chooses others"
         for extension, _ in self._snapshot.extensions:
             theirs = without_architectures(extension.settings.flags.cuda_cflags)[1]
-            if self._nvcc and theirs and any(path.suffix == ".cu" for path in extension.sources):
+            if self._nvcc and theirs and _first_for_cuda(extension):
                 yield note_of_architectures(extension.name, theirs, self._nvcc.architectures)
 
     @cached_property
@@ -262,7 +303,7 @@ class _Build:
 
     def _link(self, extension: Extension, libraries: LinkedLibraries, target: Path, units: Iterable[Unit]) -> Link:
         up, torch = "../" * extension.name.count("."), self._base.libraries
-        is_for_cuda = self._nvcc and any(path.suffix == ".cu" for path in extension.sources)
+        is_for_cuda = self._nvcc and _first_for_cuda(extension)
         needed = self._base.library("lib/libtorch_cuda.so").needed if is_for_cuda else ()
         cuda = self._nvcc.libraries(needed) if self._nvcc else []
         return Link(

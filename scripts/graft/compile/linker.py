@@ -11,6 +11,7 @@ from pathlib import Path
 from ..base.symbols import EXPORTED, SymbolFile, SymbolIndex
 from ..core.errors import BuildError
 from ..core.process import UNTRANSLATED, run
+from ..core.wording import quoted
 from ..inputs.libraries import LinkedLibraries, is_elf
 from ..inputs.toolchain import Toolchain
 
@@ -60,7 +61,7 @@ class Link:
         partial = self.target.with_name(f"{self.target.name}.partial")
         done = run(self.command(partial), env=UNTRANSLATED, check=False)
         if done.returncode != 0:
-            raise BuildError(done.stdout)
+            raise BuildError(quoted(done.stdout))
         finish(partial)
         partial.replace(self.target)
 

@@ -13,6 +13,7 @@ from ..core.errors import BuildError, Finding
 from ..core.files import write_atomically
 from ..core.layout import SEARCHED
 from ..core.system_errors import refuse_full
+from ..core.wording import quoted
 from ..cpp.braces import open_brace
 from ..cpp.includes import PLACE
 from ..inputs.entries import Entry, Place
@@ -91,7 +92,7 @@ def _refuse_killed(output: Sequence[str]) -> None:
 def _finding(error: Diagnostic, natives: NativeFolders, includes: Sequence[Path], sources: Path) -> Finding:
     file, line, column = error.user or (error.file, error.line, error.column)
     what, todo = error.message, _hint(error, natives, includes)
-    return Finding(Path(named(file, natives, sources)), line, column, named(what, natives, sources), todo)
+    return Finding(Path(named(file, natives, sources)), line, column, quoted(named(what, natives, sources)), todo)
 
 
 def is_status(text: str) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .errors import CommandError
+from .wording import quoted
 
 # From Linux's <sys/prctl.h>.
 _PR_SET_PDEATHSIG = 1
@@ -64,7 +65,7 @@ def run(
     if check and done.returncode != 0:
         raise CommandError(
             f"`{shlex.join(words)}` failed with exit code {done.returncode}",
-            cause=done.stdout.strip()[-4000:] or "it printed nothing",
+            cause=quoted(done.stdout.strip()[-4000:]) or "it printed nothing",
         )
     return done
 

@@ -12,6 +12,10 @@ HELP = "`make` lists the variables, and ARGS=--help the options of a target"
 # How messages spell each variable of make, in a command and elsewhere. Empty where make runs Graft.
 SPELLED: dict[str, tuple[str, str]] = {}
 
+# The lines that messages quote from the output of other programs. Only those with a word that could be spelled.
+_QUOTED: set[str] = set()
+_SPELLABLE = re.compile(r"[A-Z]{2}|make")
+
 
 @contextmanager
 def spelling(names: Mapping[str, tuple[str, str]]) -> Iterator[None]:
@@ -25,13 +29,26 @@ def spelling(names: Mapping[str, tuple[str, str]]) -> Iterator[None]:
         SPELLED.update(before)
 
 
+def quoted(text: str) -> str:
+    """Return the output of another program. Its lines stay as they are in messages: CUDA_HOME is no option there."""
+    _QUOTED.update(line.strip() for line in text.splitlines() if _SPELLABLE.search(line))
+    return text
+
+
 def as_typed(text: str) -> str:
     """Return a message in the form in which commands are typed: ``make pin TORCH=2.16.0``, or ``graft pin --torch
     2.16.0`` where Graft is installed. Messages are written for make; this function alone spells them for others. A word
-    behind a quotation mark or in a path is the user's own, and stays.
+    behind a quotation mark or in a path is the user's own, and stays; so do lines that are ``quoted``.
     """
     if not SPELLED:
         return text
+    longest_first = "|".join(map(re.escape, sorted(_QUOTED, key=len, reverse=True)))
+    parts = re.split(f"({longest_first})", text) if _QUOTED else [text]
+    parts[::2] = map(_typed, parts[::2])
+    return "".join(parts)
+
+
+def _typed(text: str) -> str:
     text = re.sub(r" \(`make \.\.\. ARGS=-v`\)", "", text)
     text = text.replace("make patch-and-build", "make build").replace("make new-op", "make new")
     text = text.replace(HELP, "`graft --help` lists the verbs, and `graft VERB --help` the options of one")

@@ -66,6 +66,8 @@ SANITIZERS = (
 SANITIZER_LIBRARIES = ("libasan.so", "libubsan.so")
 
 _SYSTEM_LIBRARIES = ("libstdc++.so.6", "libc.so.6", "libm.so.6", "libmvec.so.1", "libgcc_s.so.1", "libgomp.so.1")
+# The part of the C library that each library has a copy of.
+_NOT_SHARED = "libc_nonshared.a"
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,14 @@ class Toolchain:
 
     @cached_property
     def linked_in(self) -> frozenset[str]:
-        """The symbols of libgcc.a, which is linked into each library, for example for checks of processor features."""
-        return self.symbols_of(run([self.compiler, "-print-libgcc-file-name"]).stdout.strip())
+        """The symbols of the archives that are linked into each library: libgcc.a, for example for checks of processor
+        features, and what the C library does not share, such as atexit.
+        """
+        archives: list[str | Path] = [
+            run([self.compiler, "-print-libgcc-file-name"]).stdout.strip(),
+            *self.libraries([_NOT_SHARED]),
+        ]
+        return frozenset(name for archive in archives for name in self.symbols_of(archive))
 
     def symbols_of(self, archive: str | Path) -> frozenset[str]:
         """Return the symbols that a static library defines."""

@@ -58,16 +58,20 @@ def _register(
     function: str,
     *,
     backends: Sequence[str],
+    for_cuda: str = "",
     fake: str = "",
     enums: dict[int | str, str] | None = None,
     writes: bool = False,
     returns: bool = True,
 ) -> None:
-    """Register the function at ``function``, for backends: a composite kernel would be taken for a fake, too."""
+    """Register the function at ``function``, for backends: a composite kernel would be taken for a fake, too. That at
+    ``for_cuda`` is called for CUDA, if it is given.
+    """
     name = schema.partition("(")[0]
     _LIBRARY.define(schema, tags=(torch.Tag.needs_exact_strides,))
     for backend in backends:
-        _LIBRARY.impl(name, _kernel(_imported(function), enums or {}), backend)
+        place = for_cuda if for_cuda and backend == "CUDA" else function
+        _LIBRARY.impl(name, _kernel(_imported(place), enums or {}), backend)
     if fake or not returns:
         register_fake(f"{NAMESPACE}::{name}", _imported(fake) if fake else _nothing, lib=_LIBRARY)
     if returns and not writes:  # torch.library refuses the others; their forward in C++ has the node
