@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .core.console import say
 from .core.errors import UsageError
-from .core.files import delete, require_no_link
+from .core.files import delete, release, require_no_link
 from .core.layout import HOME, store
 from .core.places import BUILDS, DEVELOPED, EDITABLE, NATIVE, WHEEL, places
 from .deliver.develop import remove_trees
@@ -114,9 +114,7 @@ def _require_unused(folders: Iterable[Path]) -> None:
 
 def _user_of(lock: Path) -> str:
     """Return the holder of a lock, for messages; empty if it is free. First, release it if this process holds it."""
-    for descriptor in Path("/proc/self/fd").iterdir():
-        if descriptor.exists() and descriptor.samefile(lock):
-            fcntl.flock(int(descriptor.name), fcntl.LOCK_UN)
+    release(lock)
     with lock.open(encoding="utf-8", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
