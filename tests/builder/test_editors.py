@@ -1,7 +1,8 @@
-"""Links for editors, in the user's folders: which are made, when, and which stay."""
+"""What editors read: the compile commands, and links in the user's folders: which are made, when, and which stay."""
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,12 +10,17 @@ from pathlib import Path
 
 import pytest
 from asking import asked
+from builds import GXX
 from graft import cleaning, verbs
 from graft.checkout.live import Live
+from graft.compile.commands import write_commands
+from graft.compile.nvcc import Nvcc
+from graft.compile.units import Unit
 from graft.core.errors import UsageError
-from graft.core.layout import Layout
+from graft.core.layout import SOURCES, Layout
 from graft.core.places import LINKED, places
 from graft.deliver.editor import SCHEMAS, for_editors
+from graft.inputs.native import load_natives
 from helpers import Capture, Patch, write
 
 COMMANDS = "compile_commands.json"
@@ -38,6 +44,20 @@ def link(layout: Layout) -> Callable[[], None]:
             pass
 
     return link
+
+
+@pytest.mark.parametrize("has_thrust", [True, False])
+def test_cuda_sources_find_thrust_where_nvcc_does(layout: Layout, has_thrust: bool) -> None:
+    """As in CUDA 13, whose headers of Thrust are not in `include`."""
+    write(layout.native, {"A.cpp": "", "cuda/A.cu": ""})
+    toolkit = layout.pin_build / "cuda"
+    (toolkit / ("include/cccl" if has_thrust else "include/thrust")).mkdir(parents=True)
+    units = [Unit(SOURCES / name, Path(f"{name}.o")) for name in ("A.cpp", "cuda/A.cu")]
+    compilers = (GXX, Nvcc(toolkit, GXX, ("90",)))
+    write_commands(layout, load_natives(layout.natives), zip(units, compilers, strict=True), GXX)
+    entries = json.loads((layout.commands / COMMANDS).read_text())
+    has_it = [f"-isystem{toolkit}/include/cccl" in each["arguments"] for each in entries]
+    assert [Path(each["file"]).name for each in entries] == ["A.cpp", "A.cu"] and has_it == [False, has_thrust]
 
 
 @pytest.mark.parametrize(
