@@ -11,10 +11,11 @@ from pathlib import Path
 
 from .core.console import say
 from .core.errors import UsageError
-from .core.files import delete, require_no_link
+from .core.files import delete, release, require_no_link
 from .core.layout import HOME, store
-from .core.places import BUILDS, DEVELOPED, EDITABLE, NATIVE, WHEEL, places
+from .core.places import BUILDS, DEVELOPED, EDITABLE, LINKED, NATIVE, WHEEL, places
 from .deliver.develop import remove_trees
+from .deliver.editor import is_ours
 from .options import Request
 
 # The names of folders with builds, and of those in the store. The first pattern matches pins and source trees.
@@ -56,14 +57,17 @@ def _clean_all(*, is_sure: bool) -> None:
         is_of_checkout = builds.name == "build" and (builds.parent / "scripts/environment.py").is_file()
         there += [builds] if is_of_checkout else _found(builds, _BUILDS)
     there, developed = [*dict.fromkeys(there)], places(DEVELOPED)
+    links = [path for path in places(LINKED) if is_ours(path)]
     for path in there:
         say(f"{_size([path]) / 1e9:7.2f} GB  {path}")
     for packages in developed:
         say(f"    undevelop  {packages}")
+    for path in links:
+        say(f"    link for editors  {path}")
     for kind, name in _OF_USERS.items():
         for path in places(kind):
             say(f"    not deleted, of your {name}: {path}")
-    if not there and not developed:
+    if not (there or developed or links):
         say("nothing to do: there is nothing of Graft's")
         return
     if not is_sure and not _is_agreed():
@@ -71,6 +75,8 @@ def _clean_all(*, is_sure: bool) -> None:
     _require_unused(there)
     for packages in developed:
         remove_trees(packages)
+    for path in links:
+        path.unlink(missing_ok=True)
     say(f"deleted {_delete(there) / 1e9:.1f} GB")
     delete(store() / "places")
 
@@ -114,9 +120,7 @@ def _require_unused(folders: Iterable[Path]) -> None:
 
 def _user_of(lock: Path) -> str:
     """Return the holder of a lock, for messages; empty if it is free. First, release it if this process holds it."""
-    for descriptor in Path("/proc/self/fd").iterdir():
-        if descriptor.exists() and descriptor.samefile(lock):
-            fcntl.flock(int(descriptor.name), fcntl.LOCK_UN)
+    release(lock)
     with lock.open(encoding="utf-8", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -71,7 +71,9 @@ def _checking(parser: argparse.ArgumentParser) -> None:
 
 
 def _showing(parser: argparse.ArgumentParser) -> None:
-    help_ = "its name, such as relu or torch.fft.rfft2; without it, list what PYTHON's torch, or the file WHEEL, has"
+    help_ = (
+        "its name, such as relu or torch.fft.rfft2; without it, or for a wheel, list what PYTHON's torch or WHEEL has"
+    )
     parser.add_argument("operator", nargs="?", metavar="OPERATOR", help=as_typed(help_))
     help_ = "print the code in this file instead of the list of files"
     parser.add_argument("file", nargs="?", metavar="FILE", help=help_)
@@ -258,6 +260,8 @@ def read(verbs: Sequence[Verb], words: Sequence[str]) -> tuple[Verb, Request, ar
             raise UsageError(what, todo="name each folder once, as in `graft check ~/my_ops`")
         # A prefix, so that each remains a name of its own; quoted, so that it may have blanks.
         flags["native"] = shlex.join(each if each[0] in "/~." else f"./{each}" for each in folders)
+    if flags.get("operator", "").endswith(".whl") and "wheel" not in flags:  # no operator has such a name
+        flags["wheel"], given.operator = flags["operator"], None
     if getattr(given, "source", None) is True:
         flags["build"] = SOURCE
     environment = in_environment(attrgetter("word" if IS_CHECKOUT else "variable"))

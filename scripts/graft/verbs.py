@@ -19,7 +19,7 @@ from .core.errors import Finding, GraftError, UsageError
 from .core.files import build_lock
 from .core.layout import DEBUG, DEVELOP, Layout, TorchVersion, expanded
 from .deliver.delivered import Delivered, announce
-from .deliver.editor import tell_editors
+from .deliver.editor import for_editors
 from .deliveries import Thin, Tree, Wheel, job_of, run
 from .inputs.accepted import tell
 from .inputs.native import load_native
@@ -89,10 +89,9 @@ def _develop(request: Request, own: argparse.Namespace) -> Delivered:
         live.finish()
         return Delivered(environment.site / "torch")
     layout = replace(layout_on(live.request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
-    delivered = run(Tree(layout, environment), live.request)
-    live.say_tests()
-    if own.editor or not request.watch:
-        tell_editors(layout, is_linked=own.editor)
+    with for_editors(layout, is_linked=own.editor, is_quiet=request.watch):
+        delivered = run(Tree(layout, environment), live.request)
+        live.say_tests()
     live.finish()
     return delivered
 
@@ -214,21 +213,27 @@ def _check(request: Request, own: argparse.Namespace, warnings: set[Finding]) ->
     layout = replace(layout, natives=live.request.native)
     for folder in layout.natives if own.are_files_listed else ():
         say("\n".join(map(str, load_native(folder).inputs)))
+    with for_editors(layout, is_linked=own.editor):
+        said = _checked(layout, environment, live.request, own, warnings)
+    say(said)
+    live.finish()
+
+
+def _checked(
+    layout: Layout, environment: Environment | None, request: Request, own: argparse.Namespace, warnings: set[Finding]
+) -> str:
+    """Return the message of a check without errors, and add its warnings."""
+    from .stages import check, make_for_cuda
+
     snapshot = take_snapshot(layout)
     tell(snapshot.read.folders, stays=True)
     with build_lock(layout.work):
-        from .stages import check, make_for_cuda
-
-        job = job_of(layout, snapshot, live.request, environment)
+        job = job_of(layout, snapshot, request, environment)
         if own.cuda:
             targets = ", ".join(f"sm_{name}" for name in make_for_cuda(job).architectures)
-            said = f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version.release}"
-        else:
-            warnings |= check(job)
-            said = verdict(layout, environment)
-    tell_editors(layout, is_linked=own.editor)
-    say(said)
-    live.finish()
+            return f"{layout.title}: its CUDA sources compile for {targets} with PyTorch {snapshot.pin.version.release}"
+        warnings |= check(job)
+        return verdict(layout, environment)
 
 
 def verdict(layout: Layout, environment: Environment | None) -> str:

@@ -24,13 +24,14 @@ def shown(capsys: Capture, *words: str | Path, code: int = 0) -> str:
 
 
 @pytest.mark.parametrize(("package", "note"), [("torch", "_graft.json"), ("my_ops/torch_2_13_0_cpu", "note.json")])
-def test_wheel(package: str, note: str, tmp_path: Path, capsys: Capture) -> None:
-    """Of torch, and a thin one, whose name is that of no torch."""
+def test_wheel(package: str, note: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of torch, and a thin one, whose name is that of no torch. It may be given in the place of an operator."""
     wheel = tmp_path / "my_ops-0.1-py3-none-any.whl"
     with ZipFile(wheel, "w") as archive:
         archive.writestr(f"{package}/{note}", json.dumps({**NOTE, "replaced": {"gelu": ["CPU", "formula"]}}))
         archive.writestr(f"{package}/_added_operators.py", OPERATORS)
-    assert shown(capsys, "--wheel", wheel).splitlines() == [
+    said = shown(capsys, "--wheel", wheel)
+    assert said.splitlines() == [
         str(wheel),
         "delivery   wheel",
         "base       torch 2.13.0+cpu",
@@ -38,6 +39,12 @@ def test_wheel(package: str, note: str, tmp_path: Path, capsys: Capture) -> None
         "operators  f",
         "replaced   gelu (CPU, formula)",
     ]
+    monkeypatch.chdir(tmp_path.parent)
+    for path in (wheel, wheel.relative_to(tmp_path.parent)):
+        assert shown(capsys, path) == said
+    monkeypatch.chdir(tmp_path)
+    assert shown(capsys, wheel.name) == said
+    assert "next: set WHEEL to" in shown(capsys, "none.whl", code=2)
 
 
 def test_wheel_without_operators_and_another_file(tmp_path: Path, capsys: Capture) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from graft.compile.messages import named
+from graft.compose.appending import our_files
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.inputs import snapshot
 from graft.inputs.native import FUNCTIONS, saved_natives
+from graft.inputs.settings import OF_TOOLS
 from graft.inputs.snapshot import take_snapshot
 from helpers import Patch, beside, program, write
 
@@ -238,3 +243,24 @@ def test_every_kind_of_file_of_the_builder_is_in_the_stamp() -> None:
     )
     # Explanations in .md files, and the schemas in .json files for editors, change no build.
     assert {Path(name).suffix for name in listed.stdout.split()} - {".md", ".json"} == set(snapshot._OWN)
+
+
+def test_what_changed_since_a_build_leaves_out_links_for_editors_and_to_nowhere(
+    layout: Layout, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """As `python -m torch._graft` lists it, without this builder."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    own = runpy.run_path(str(our_files()["torch/_graft.py"]))
+    assert own["_OF_TOOLS"] == OF_TOOLS
+    folder, commands = layout.native, write(tmp_path / "commands", {"compile_commands.json": "[]"})
+    write(folder, {"notes.txt": "mine"})
+    files = take_snapshot(layout).hashes()[str(folder)]
+    (folder / "compile_commands.json").symlink_to(commands / "compile_commands.json")
+    (folder / "link").symlink_to("nowhere")
+    (folder / ".graft").symlink_to(tmp_path)
+    assert take_snapshot(layout).hashes()[str(folder)] == files
+    assert own["changed"](str(folder), files) == []
+    shutil.rmtree(commands)
+    assert own["changed"](str(folder), files) == []
+    write(folder, {"notes.txt": "changed"})
+    assert own["changed"](str(folder), files) == ["notes.txt"]

@@ -5,6 +5,7 @@ The torch has few files, and Python is started without its ``site``.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -57,6 +58,18 @@ sys.path[:] = ["first", "second"]
 for _ in range(2):
     site.addpackage(*os.path.split(sys.argv[1]), set())
 print(sys.path)
+"""
+
+# Undo develop in a process that uses the tree.
+UNDEVELOP = """
+import json, site, sys
+from pathlib import Path
+packages = sys.argv[1]
+site.addpackage(packages, "torch_graft.pth", set())
+assert "_torch_graft_start" in sys.modules
+sys.path += json.loads(sys.argv[2])
+from graft.deliver.develop import remove_trees
+remove_trees(Path(packages))
 """
 
 
@@ -317,6 +330,18 @@ def test_child_has_the_tree_of_its_parent(environment: Environment) -> None:
             assert said.startswith(f"torch: python {flag} ignores {VARIABLE}: ") and said.count("\n") == 1
             assert ran(environment, flag, named=second.name) == (with_tree(second), "")
         parent.communicate("\n")
+
+
+def test_undevelop_does_not_count_itself(environment: Environment) -> None:
+    """The command's Python may be the environment's, whose start locks the tree. A process beside it counts."""
+    tree, given = add(environment), (UNDEVELOP, environment.packages, json.dumps(sys.path))
+    with running(environment) as other:
+        assert other.stdout and other.stdout.readline() == with_tree(tree)
+        assert "processes still run with what is there" in run_bare(*given).stderr and tree.is_dir()
+        other.communicate("\n")
+    add(environment)
+    assert run_bare(*given).stderr == ""
+    assert not tree.parent.exists() and not [*environment.packages.glob("*.pth")]
 
 
 @pytest.mark.parametrize("flags", [(), ("-I",), ("-E",)])

@@ -11,6 +11,9 @@ import jsonschema
 import pytest
 import yaml
 from corpus import BROKEN, RIGHT, files_of
+from graft.adopt.forwards import files_of as adopted_files
+from graft.adopt.plan import Adopted, Operator
+from graft.adopt.schema import read_schema
 from graft.core.layout import REPOSITORY
 from graft.deliver.editor import SCHEMAS, schema_line
 from graft.inputs.merge import PACKAGED
@@ -137,3 +140,12 @@ sources = ["../their_tree/csrc/**/*.cpp"]
 def test_first_line_names_the_schema_that_editor_links() -> None:
     assert schema_line("native_functions.yaml").endswith("$schema=.graft/native_functions.json\n")
     assert {f"{Path(name).stem}.json" for name in YAML} < {path.name for path in SCHEMAS.iterdir()}
+
+
+def test_first_line_of_adopted_entries_names_the_schema() -> None:
+    names = ("their::f", "", "their::f(Tensor x) -> Tensor", ("CPU", "Autograd"), "at::Tensor (at::Tensor const&)")
+    schema = read_schema("f(Tensor x) -> Tensor")
+    adopted = Adopted(Operator(*names, "FROM_SCHEMA", (), 0), schema, ("x",), own=("CPU",))
+    texts = adopted_files([adopted], ["their"], [], "")
+    for name in ("native_functions.yaml", "derivatives.yaml"):
+        assert texts[name].startswith(schema_line(name))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..codegen.torchgen import FunctionSchema, NativeSignature, cpp, local
+from ..deliver.editor import schema_line
+from ..inputs.native import DERIVATIVES, FUNCTIONS
 from ..new.rendering import environment_in
 from .brackets import split
 from .plan import DIFFERENTIABLE, SEEDED, Adopted
@@ -94,12 +96,11 @@ def files_of(
     parts = range(0, len(once), _AT_ONCE)
     sources = {f"{package}_forwards{i // _AT_ONCE or ''}.cpp": once[i : i + _AT_ONCE] for i in parts}
     sources |= {f"cuda/{package}_forwards.cpp": cuda} if cuda else {}
-    head = f"# The operators of the Python package {modules[0]}, which `graft adopt` wrote.\n\n"
     return {
-        "native_functions.yaml": head + "\n".join(map(_entry, entries)),
+        str(FUNCTIONS): _head(FUNCTIONS, modules) + "\n".join(map(_entry, entries)),
         f"{package}_adopted.h": _TEMPLATES.get_template("adopted.h.in").render(values),
         **{name: _source({**values, "forwards": some}) for name, some in sources.items()},
-        **_derivatives(entries, head),
+        **_derivatives(entries, modules),
         **_fakes(entries, modules[0]),
         **({f"python/_adopted_{package}.py": functions} if functions else {}),
     }
@@ -115,12 +116,17 @@ def _source(values: dict[str, Any]) -> str:
     return _TEMPLATES.get_template("forwards.cpp.in").render(values)
 
 
-def _derivatives(entries: Sequence[Adopted], head: str) -> dict[str, str]:
+def _head(file: Path, modules: Sequence[str]) -> str:
+    """Return the first lines of a YAML file. Editors find its schema by one."""
+    return f"{schema_line(file.name)}# The operators of the Python package {modules[0]}, which `graft adopt` wrote.\n\n"
+
+
+def _derivatives(entries: Sequence[Adopted], modules: Sequence[str]) -> dict[str, str]:
     """Return derivatives.yaml for the operators that take over the kernels of an operator with a gradient."""
     names = {each.operator.full: each.schema.name for each in entries if each.schema}
     own = [each for each in entries if each.own and {*each.operator.keys} & DIFFERENTIABLE]
     formulas = [f"- name: {each.schema}\n{_formula(each, names)}" for each in own]
-    return {"derivatives.yaml": head + "\n".join(formulas)} if formulas else {}
+    return {str(DERIVATIVES): _head(DERIVATIVES, modules) + "\n".join(formulas)} if formulas else {}
 
 
 def _formula(adopted: Adopted, names: Mapping[str, str]) -> str:

@@ -78,6 +78,9 @@ def _arguments(unit: Unit, compiler: Compiler, layout: Layout) -> Iterator[str]:
             yield found[1] + os.path.normpath((layout.commands if is_copy else layout.work) / found[2])
         elif not _OF_GXX.fullmatch(word):
             yield word
+    # nvcc of CUDA 13 searches the folder of Thrust by itself; clang does not.
+    if isinstance(compiler, Nvcc) and (thrust := compiler.folder / "include/cccl").is_dir():
+        yield f"-isystem{thrust}"
 
 
 def _link(folder: Path, links: Mapping[Path, Path]) -> None:

@@ -116,6 +116,14 @@ def require_no_link(folder: Path) -> None:
         )
 
 
+def release(path: Path) -> None:
+    """Release the locks that this process holds on a file or folder: then only others count as its users."""
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # it was closed meanwhile, or this file system has no locks
+            if descriptor.samefile(path):
+                fcntl.flock(int(descriptor.name), fcntl.LOCK_UN)
+
+
 def remove_others(folder: Path, keep: Iterable[Path]) -> None:
     """Delete everything below ``folder`` but the files with the relative paths ``keep``, and their folders. Links are
     deleted, not followed. The folder itself must not be a link.

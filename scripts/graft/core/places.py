@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from contextlib import suppress
 from pathlib import Path
 
 from .files import write_if_changed
 from .layout import store
 
-# The kinds of places: folders of builds, site-packages with `make develop`, and the user's own: wheels, editable
-# installs, native folders.
-BUILDS, DEVELOPED, WHEEL, EDITABLE, NATIVE = "builds", "developed", "wheel", "editable", "native"
+# The kinds of places: folders of builds, site-packages with `make develop`, links for editors, and the user's own:
+# wheels, editable installs, native folders.
+BUILDS, DEVELOPED, LINKED, WHEEL, EDITABLE, NATIVE = "builds", "developed", "linked", "wheel", "editable", "native"
 
 
 def note_place(kind: str, path: Path) -> None:
@@ -27,12 +28,12 @@ def forget_place(kind: str, path: Path) -> None:
 
 
 def places(kind: str) -> list[Path]:
-    """Return the places of a kind that still exist. Delete the records of the others."""
+    """Return the places of a kind that still exist, also as links to nowhere. Delete the records of the others."""
     found = [Path(note.read_text(encoding="utf-8")) for note in sorted((store() / "places").glob(f"{kind}-*"))]
     for path in found:
-        if not path.exists():
+        if not os.path.lexists(path):
             forget_place(kind, path)
-    return [path for path in found if path.exists()]
+    return [path for path in found if os.path.lexists(path)]
 
 
 def _note(kind: str, path: Path) -> Path:

@@ -24,7 +24,7 @@ from ..base.base import Base
 from ..base.installed import PACKAGES, TREES, Environment
 from ..core.console import say
 from ..core.errors import BuildError
-from ..core.files import delete, read_json, write_atomically
+from ..core.files import delete, read_json, release, write_atomically
 from ..core.folders import origin_of, shown
 from ..core.layout import IS_CHECKOUT, REPOSITORY
 from ..core.places import DEVELOPED, forget_place, note_place
@@ -125,11 +125,14 @@ def use_tree(environment: Environment, tree: Path) -> None:
 def remove_trees(packages: Path) -> bool:
     """Make the Python of these site-packages use its installed torch again, and delete the trees that are not in use.
     While one is in use, the ``.pth`` file stays, without a current tree, for the children of the processes that use it.
+    This process does not count: the environment's own ``graft`` locks the tree when it starts, but imports no torch.
     Return whether there was anything to delete.
     """
     pth, trees = packages / _PTH, packages / TREES
     is_there = pth.exists() or trees.exists()
     try:
+        for tree in trees.glob("*"):
+            release(tree)
         if any(map(_is_used, trees.glob("*"))):
             write_atomically(pth, _pth_text(""))
         else:

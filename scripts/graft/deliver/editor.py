@@ -4,11 +4,16 @@ user's folder, or the checkout, where editors look for them. git ignores the lin
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..compile.commands import FILE
 from ..core.console import WARNING, say
+from ..core.errors import GraftError
 from ..core.layout import PACKAGE, Layout
+from ..core.places import LINKED, note_place
 from ..core.process import run
 from ..inputs.native import NativeFolder, load_native
 
@@ -16,6 +21,8 @@ from ..inputs.native import NativeFolder, load_native
 SCHEMAS = PACKAGE / "schemas"
 LINK = ".graft"
 LINKS = (FILE, LINK)
+# What Graft's links lead to, in whichever clone or home: ``Layout.commands``, and ``SCHEMAS``.
+_OURS = re.compile(rf"/.+/commands-[0-9a-f]{{12}}/{re.escape(FILE)}|/.+/graft/schemas")
 
 
 def schema_line(file: str) -> str:
@@ -23,20 +30,49 @@ def schema_line(file: str) -> str:
     return f"# yaml-language-server: $schema={LINK}/{Path(file).stem}.json\n"
 
 
-def tell_editors(layout: Layout, *, is_linked: bool) -> None:
-    """Link the files of a build for editors if ``is_linked``; otherwise, print what to give clangd, unless an earlier
-    build has linked it.
+def is_ours(path: Path) -> bool:
+    """Return whether a path is a link that Graft made."""
+    return path.is_symlink() and bool(_OURS.fullmatch(str(path.readlink())))
+
+
+@contextmanager
+def for_editors(layout: Layout, *, is_linked: bool, is_quiet: bool = False) -> Iterator[None]:
+    """Link the files that the body writes for editors if ``is_linked``. Otherwise, unless ``is_quiet``, print what to
+    give clangd, if no earlier build has linked it.
+
+    If the body finds an error, the files that are there are linked, too: a schema may underline it.
     """
-    folders = [load_native(native) for native in layout.natives]
-    commands = layout.commands / FILE
-    links = dict.fromkeys((_root(folder) / FILE for folder in folders), commands)
+    try:
+        yield
+    except GraftError:
+        if is_linked:
+            with suppress(GraftError, OSError):  # the body's error matters more
+                _link_all(layout)
+        raise
     if is_linked:
-        users = [folder for folder in folders if not folder.written_from]
-        places = [place for folder in users for place in (folder.path, _root(folder))]
-        for path, target in (links | {place / LINK: SCHEMAS for place in places}).items():
-            _link(path, target)
-    if commands.is_file() and not all(path.is_symlink() and path.readlink() == commands for path in links):
+        _link_all(layout)
+    if not is_quiet:
+        _tell(layout)
+
+
+def _link_all(layout: Layout) -> None:
+    folders = [load_native(native) for native in layout.natives]
+    users = [folder for folder in folders if not folder.written_from]
+    places = [place for folder in users for place in (folder.path, _root(folder))]
+    for path, target in (_commands(layout, folders) | {place / LINK: SCHEMAS for place in places}).items():
+        _link(path, target)
+
+
+def _tell(layout: Layout) -> None:
+    links = _commands(layout, map(load_native, layout.natives))
+    if not all(path.is_symlink() and path.readlink() == commands for path, commands in links.items()):
         say(f"for editors: clangd --compile-commands-dir={layout.commands}; ARGS=--editor links it where clangd looks")
+
+
+def _commands(layout: Layout, folders: Iterable[NativeFolder]) -> dict[Path, Path]:
+    """Return the links to the compile commands, and what they lead to; none if no build has written them."""
+    commands = layout.commands / FILE
+    return {_root(folder) / FILE: commands for folder in folders} if commands.is_file() else {}
 
 
 def _root(folder: NativeFolder) -> Path:
@@ -45,13 +81,14 @@ def _root(folder: NativeFolder) -> Path:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Link a file unless there is one of another origin, and let git ignore the link."""
-    if path.is_symlink() and path.readlink().name == target.name:  # of another build, or another Graft
+    """Link a file unless there is one that Graft did not make, and let git ignore the link."""
+    if is_ours(path):  # of another build, or another Graft
         path.unlink()
     if path.is_symlink() or path.exists():
         say(f"{path}: it is there already, so {target} is not linked", WARNING)
         return
     path.symlink_to(target)
+    note_place(LINKED, path)
     found = run(["git", "-C", path.parent, "rev-parse", "--show-prefix", "--git-path", "info/exclude"], check=False)
     if found.returncode == 0:
         prefix, file = found.stdout.splitlines()

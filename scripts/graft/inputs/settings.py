@@ -38,8 +38,10 @@ _OF_BUILD = re.compile(r"@.*|-[cES]|-o.*|-x.*|-M[A-Z]*|-fsyntax-only|-save-temps
 # Packages that no extension or package beside torch can be in.
 _OF_TORCH = ("torch", "torchgen", "functorch", "graft")
 
-# Files of editors, version control and package managers.
-OF_TOOLS = re.compile(r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info", re.S)
+# Files of editors, version control and package managers. compose/appended/_graft.py has the same pattern.
+OF_TOOLS = re.compile(
+    r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info|compile_commands\.json", re.S
+)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ def copy_of(library: Path) -> Path:
     """Return a copy of a library. It is deleted when this process ends."""
     process = os.getpid()
     if process not in _folders:
-        _delete_those_of_the_dead()
         _folders[process] = Path(tempfile.mkdtemp(prefix=f"graft-{process}-"))
         atexit.register(_delete, process)
     number, path = tempfile.mkstemp(prefix=f"{library.stem}-", suffix=library.suffix, dir=_folders[process])
@@ -35,10 +34,17 @@ def _delete(process: int) -> None:
             delete(_folders.pop(process))
 
 
-def _delete_those_of_the_dead() -> None:
+def delete_those_of_the_dead() -> None:
     """Delete the folders that killed processes of this user have left."""
     for folder in Path(tempfile.gettempdir()).glob("graft-*"):
         found = _FOLDER.fullmatch(folder.name)
         with suppress(OSError):
-            if found and folder.stat().st_uid == os.getuid() and not Path("/proc", found[1]).exists():
+            if found and folder.stat().st_uid == os.getuid() and not _is_alive(found[1]):
                 delete(folder)
+
+
+def _is_alive(process: str) -> bool:
+    """Return whether a process runs. One that has ended has no command any more, also if its parent never asks."""
+    with suppress(OSError):
+        return bool(Path("/proc", process, "cmdline").read_bytes())
+    return False

@@ -19,7 +19,7 @@ from ..deliver.shipped import publish
 from ..inputs.spelling import name_of, python_names
 from . import caches, checkpoints, compiled, names
 from .call_guards import uninterrupted, wait_for_imports
-from .copies import copy_of
+from .copies import copy_of, delete_those_of_the_dead
 from .inherited import name_to_children, of_parent
 from .library import Loads
 from .text_hooks import Hooks, Texts
@@ -250,6 +250,7 @@ def _require_ours(operators: Iterable[str]) -> None:
 def _shared(now: State, built: Path) -> Loads:
     """Return the library that all loads share. The first load opens it."""
     if now.library is None:
+        delete_those_of_the_dead()
         now.lists = names.lists_without_loads()
         now.library = Loads(built / "libgraft_loads.so")
         Hooks().begin()

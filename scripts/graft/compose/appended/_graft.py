@@ -145,17 +145,23 @@ def _libraries(note):
     return [path for path in paths if os.path.isfile(path)]
 
 
+# Files that are none of a native folder's: those of tools, as in scripts/graft/inputs/settings.py.
+_OF_TOOLS = re.compile(
+    r"\..*|#.*#|.*~|.*\.(orig|rej|bak|swp)|__pycache__|.*\.(egg|dist)-info|compile_commands\.json", re.S
+)
+
+
 def changed(folder, files):
     """Return the files of a native folder that changed since it was built, as sorted relative paths."""
     found, read = {}, {name.partition("/")[0] for name in files}
     for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name[0] != "." and name != "__pycache__"]
+        folders[:] = [name for name in folders if not _OF_TOOLS.fullmatch(name)]
         folders[:] = [name for name in folders if parent != folder or name in read]
         for name in names:
-            path = os.path.relpath(os.path.join(parent, name), folder)
-            if not name.startswith("."):
-                with open(os.path.join(folder, path), "rb") as file:
-                    found[path] = hashlib.sha256(file.read()).hexdigest()
+            path = os.path.join(parent, name)
+            if os.path.isfile(path) and not _OF_TOOLS.fullmatch(name):  # not a link that leads nowhere
+                with open(path, "rb") as file:
+                    found[os.path.relpath(path, folder)] = hashlib.sha256(file.read()).hexdigest()
     return sorted(path for path in {*found, *files} if found.get(path) != files.get(path))
 
 
