@@ -281,7 +281,9 @@ def test_units_have_their_parts_where_edits_matter(
     assert all(("-O1" in unit.flags) is is_quick for unit in (*generated, *found.bindings))
     of_registrations = [unit for unit in generated if unit.source.stem != "formulas"]
     assert all(("graft_registered.h" in unit.flags) is is_quick for unit in of_registrations)
-    assert not any("graft_registered.h" in unit.flags for unit in {*generated} - {*of_registrations} | {*found.bindings})
+    assert not any(
+        "graft_registered.h" in unit.flags for unit in {*generated} - {*of_registrations} | {*found.bindings}
+    )
 
 
 def test_message_names_the_flags_and_the_guard(tmp_path: Path) -> None:

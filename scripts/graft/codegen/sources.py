@@ -65,7 +65,6 @@ def generate_autograd_sources(selection: Selection, out: Output, *, is_replaced:
 LARGE = 5
 
 
-
 def generate_replaced(replaced: Replacements, how: str, out: Output) -> None:
     """Generate the registrations of kernels and derivative formulas that replace the base's. Schemas, and everything
     else about the operators, stay the base's. ``how`` is about CUDA, as in ``generate_cuda``.
