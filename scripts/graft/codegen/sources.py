@@ -115,9 +115,9 @@ def write_library(out: Output, first: str = "", *, is_large: bool = False) -> No
     Autograd's come first because they include the most. Sources that forbid the header with all operators come last,
     because the others include it. Inner loops repeat declarations of ATen's headers, so they need a unit without those.
     """
-    names = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
+    found = [name for name in out.names if name.suffix == ".cpp" and name.parent.name in ("ATen", "autograd")]
     together = sorted(
-        (name.as_posix() for name in names if not name.name.startswith("UfuncCPU_")),
+        (name.as_posix() for name in found if not name.name.startswith("UfuncCPU_")),
         key=lambda name: (not of_autograd(name), "#define TORCH_ASSERT" in out.read(name), name),
     )
     if formulas.FORMULAS in together:
@@ -125,11 +125,10 @@ def write_library(out: Output, first: str = "", *, is_large: bool = False) -> No
         for name in together:
             is_apart = is_large and of_autograd(name)
             parts["formulas" if name == formulas.FORMULAS else "autograd" if is_apart else "operators"].append(name)
-        together = []
-        for part, names in parts.items():
-            if names:
-                _write_unit(out, f"{part}.cpp", first if part != "formulas" else "", names)
-                together.append(f"{part}.cpp")
+        for part, included in parts.items():
+            if included:
+                _write_unit(out, f"{part}.cpp", first if part != "formulas" else "", included)
+        together = [f"{part}.cpp" for part, included in parts.items() if included]
     _write_unit(out, "library.cpp", first, together)
 
 
