@@ -34,3 +34,6 @@ KERNELS, MISSING, NO_CUDA = "kernels", "missing", "no"
 # The parts of ``library.cpp``, which are compiled separately where edits matter: derivative formulas, autograd's nodes
 # and kernels if there are many, and the rest.
 PARTS = ("formulas", "autograd", "operators")
+
+# The source of the Python classes of autograd nodes.
+NODES = "nodes.cpp"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 
-from . import KERNELS, MISSING, PARTS, formulas, torchgen
+from . import KERNELS, MISSING, NODES, PARTS, formulas, torchgen
 from .operators import Replacements, Selection
 from .output import Drafts, Output
 from .rules import generate_decompositions
@@ -108,6 +108,9 @@ def generate_calls(declared: Selection, out: Output) -> None:
 _SWITCHED = '#include "graft_replaced.h"\n'
 
 
+_LOADED_NODES = f'#ifdef GRAFT_LOADED\n#include "{NODES}"\n#endif\n'
+
+
 def write_library(out: Output, first: str = "", *, is_large: bool = False) -> None:
     """Write ``library.cpp``, the translation unit that includes the generated sources after the text ``first``, by
     its parts if it has formulas.
@@ -127,7 +130,8 @@ def write_library(out: Output, first: str = "", *, is_large: bool = False) -> No
             parts["formulas" if name == formulas.FORMULAS else "autograd" if is_apart else "operators"].append(name)
         for part, included in parts.items():
             if included:
-                _write_unit(out, f"{part}.cpp", first if part != "formulas" else "", included)
+                last = _LOADED_NODES if formulas.NODES in included else ""
+                _write_unit(out, f"{part}.cpp", first if part != "formulas" else "", included, last)
         together = [f"{part}.cpp" for part, included in parts.items() if included]
     _write_unit(out, "library.cpp", first, together)
 
@@ -137,8 +141,8 @@ def of_autograd(name: str) -> bool:
     return name in (formulas.FORMULAS, formulas.NODES, formulas.KERNELS)
 
 
-def _write_unit(out: Output, name: str, first: str, included: Iterable[str]) -> None:
-    out.write(name, first + "".join(f'#include "{each}"\n' for each in included))
+def _write_unit(out: Output, name: str, first: str, included: Iterable[str], last: str = "") -> None:
+    out.write(name, first + "".join(f'#include "{each}"\n' for each in included) + last)
 
 
 def generate_cuda(selection: Selection, how: str, out: Output, first: str = "") -> None:

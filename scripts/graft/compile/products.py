@@ -21,7 +21,7 @@ _MODULE = ("bindings.cpp", "units_of_bindings.cpp", "module.cpp")
 _THIN_MODULE = ("bindings.cpp", "units_of_bindings.cpp", "thin_module.cpp")
 # For graft.load: the fixed sources of the library that a process loads once, and of each library with operators.
 _LOADS = ("compatibility.cpp", "loads.cpp", "bindings.cpp", "loaded_bindings.cpp")
-_LOADED_MODULE = ("units_of_bindings.cpp", "loaded_module.cpp")
+_LOADED_MODULE = ("units_of_bindings.cpp", "python.cpp", "loaded_module.cpp")
 
 _OF_TORCH, _CUDA = ("libtorch_cpu.so", "libc10.so"), "libtorch_cuda.so"
 

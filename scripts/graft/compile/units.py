@@ -34,6 +34,10 @@ _WARNINGS = ("-Wall", "-Wno-maybe-uninitialized", "-Wno-unknown-pragmas")
 _QUICK = ("-O1", "-finline-small-functions", "-findirect-inlining", "-fpartial-inlining")
 _QUICK_REGISTRATIONS = ("-include", "graft_registered.h")
 
+# Headers for generated code in libraries that a running process loads: they declare PyTorch's Python layer, which
+# python.cpp makes available, without including it.
+_LIGHT = Path("fixed/light")
+
 # The names of the compilers in the ninja file.
 CXX, NVCC = "cxx", "nvcc"
 
@@ -233,8 +237,8 @@ class UnitFinder:
 
     def _generated(self, folder: Path, kind: str, flags: Iterable[str] = ()) -> Unit:
         """Return the unit of the generated source ``kind`` in ``folder``, which may include other sources."""
-        source, is_python = folder / f"{kind}.cpp", kind == "bindings"
-        special: list[str] = [self._python_include] if is_python else []
+        source, is_loaded = folder / f"{kind}.cpp", bool(self._toolchain.loading)
+        special: list[str] = [self._python_include] if kind == "bindings" or is_loaded else []
         if self._toolchain.is_for_edits and not self._toolchain.sanitizers:
             special += _QUICK if kind in ("bindings", "formulas") else (*_QUICK, *_QUICK_REGISTRATIONS)
         own = f"-I{self._relative(folder / 'own')}"
@@ -242,7 +246,7 @@ class UnitFinder:
             self._relative(source),
             self._object(f"generated/{folder.name}.{kind}"),
             (*_GENERATED, *special, *flags, own, *self._view_of(text_with_headers(folder, source))),
-            (self._relative(folder / "narrow"),),
+            (self._relative(folder / "narrow"), *([_LIGHT] if is_loaded else [])),
         )
 
     def _view_of(self, text: str) -> list[str]:

@@ -14,7 +14,7 @@
 
 namespace graft {
 
-// The bindings of one unit. Each unit defines one at namespace scope, which adds itself to a list.
+// The bindings of one unit. Each unit defines one at namespace scope, which adds itself to a list. Functions may be null.
 struct Bindings {
   Bindings(void (*bind)(PyObject* torch_c), void (*register_nodes)(PyObject* functions));
 

@@ -17,14 +17,18 @@ Bindings::Bindings(void (*bind)(PyObject*), void (*register_nodes)(PyObject*))
 
 void bind_all(PyObject* torch_c) {
   for (const auto* unit = all_bindings; unit; unit = unit->next) {
-    unit->bind(torch_c);
+    if (unit->bind) {
+      unit->bind(torch_c);
+    }
   }
 }
 
 void register_all_nodes(PyObject* torch_c) {
   PyObject* functions = attribute(torch_c, "_functions");
   for (const auto* unit = all_bindings; unit; unit = unit->next) {
-    unit->register_nodes(functions);
+    if (unit->register_nodes) {
+      unit->register_nodes(functions);
+    }
   }
 }
 
