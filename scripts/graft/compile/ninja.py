@@ -34,9 +34,9 @@ LAUNCHER = "GRAFT_LAUNCHER"
 # Seconds until an error is shown. The end of the build shows all errors, so one just before it is not shown twice.
 _SHOWN_AFTER = 1
 
-# Succeeds if a compiler reported an error in a header. Narrow headers declare all that the text of a source names, so
-# errors in the source are its own. But a header that it includes may need more.
-_LACKS = r"grep -q '^[^ :]*\.h:.* error: '"
+# Succeeds if a compiler reported an error in a header, or in bindings. Narrow headers declare all that the text of
+# another source names, so errors in that are its own. But a header that it includes may need more.
+_LACKS = r"grep -qE '^[^ :]*(\.h|/bindings\.cpp|/python_functions\.cpp):.* error: '"
 
 # For __DATE__ and __TIME__: 1980, the first date that a member of a wheel can have.
 _EPOCH = "315532800"

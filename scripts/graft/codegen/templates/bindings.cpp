@@ -9,7 +9,9 @@
 #include "torch/csrc/autograd/generated/python_return_types.h"
 ${more_headers}
 ${ops_headers}
+#ifndef GRAFT_LOADED
 ${view_meta_headers}
+#endif
 
 #include "graft_bindings.h"
 
@@ -76,7 +78,7 @@ void bind(PyObject* torch_c) {
 #ifndef GRAFT_LOADED // a class can be bound once in a process
   {
     using namespace torch::functionalization;
-    [[maybe_unused]] auto functionalization = py::module_(py::handle(torch_c).attr("_functionalization"));
+    [[maybe_unused]] const py::handle module(torch_c);
     ${view_meta_bindings}
   }
 #endif

@@ -26,6 +26,10 @@
 
 extern PyObject* THPVariableClass;
 
+namespace torch::tensors {
+at::Device get_default_device();
+}
+
 namespace at::impl {
 bool tensor_has_dispatch(const at::Tensor& tensor);
 }
