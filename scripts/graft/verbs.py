@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,11 +64,16 @@ def of_checkout(request: Request, site: Path | None = None, *, is_whole: bool = 
 
 def develop(request: Request, own: argparse.Namespace) -> Delivered:
     """Add the operators to the torch that is installed in an environment; with ``watch`` after every save."""
+    from .compile.idle import doing, postponing
+
     seen: States | None = None
+    later: list[Callable[[], object]] = []
     while request.watch:
-        seen = _wait(request, seen)
+        with doing(later):
+            seen = _wait(request, seen)
         try:
-            _develop(request, own)
+            with postponing() as later:
+                _develop(request, own)
             say("ready; waiting for the next save (Ctrl-C to end)")
         except Exception as error:
             what = "the rest is built" if isinstance(error, RefusedOperatorsError) else "torch is unchanged"

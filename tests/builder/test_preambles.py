@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 from builds import GXX, Build
-from graft.compile.preambles import preamble_of
+from graft.compile.idle import do, doing, postponing
+from graft.compile.preambles import VARIABLE, preamble_of
 from graft.compile.units import Unit
 from graft.core.errors import BuildError
 from graft.core.files import write_if_changed
@@ -65,6 +68,45 @@ def test_unchanged_source_is_not_compiled_again(edited: Build) -> None:
     before = target.stat().st_mtime_ns
     uses(edited, *edits(5))
     assert target.stat().st_mtime_ns == before
+
+
+def test_preamble_is_made_after_the_build_where_that_waits(edited: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    made = edited.layout.work / "preambles/native/cpu/Mine.preamble.h.gch"
+    with postponing() as later:
+        assert uses(edited, *edits(1)) == [False]
+        assert not later
+        assert uses(edited, *edits(2)) == [False]
+        assert not made.exists()
+        monkeypatch.setattr(os, "nice", lambda _: 0)  # of the processes, not of this one
+        do(later)
+        assert made.is_file()
+        assert uses(edited, *edits(3, 4)) == [True, True]
+
+
+@pytest.mark.parametrize(("variable", "value"), [("CI", "true"), (VARIABLE, "0")])
+def test_nothing_is_left_for_later(edited: Build, monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv(variable, value)
+    with postponing() as later:
+        assert uses(edited, *edits(1, 2, 3, 4)) == [False, False, False, variable == "CI"]
+        assert not later
+
+
+def test_what_is_done_meanwhile_ends_with_it(tmp_path: Path) -> None:
+    started, ended = tmp_path / "started", tmp_path / "ended"
+
+    def work() -> None:
+        started.touch()
+        time.sleep(60)
+        ended.touch()
+
+    with doing([work]):
+        while not started.exists():
+            time.sleep(0.01)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    assert not ended.exists()
 
 
 def test_preamble_is_used_from_the_third_edit_on(edited: Build) -> None:

@@ -12,13 +12,13 @@ from ..core.console import WARNING, StepLine
 from ..core.files import sha256_of_file, write_if_changed
 from ..core.layout import Layout
 from ..inputs.snapshot import Snapshot
-from . import ninja
+from . import idle, ninja
 from .libraries import Libraries
 from .manifest import InputFiles, Outside, is_outside
 from .messages import refuse, warned
 from .nvcc import Compiler, Nvcc
 from .objects import Objects
-from .preambles import Preambles
+from .preambles import PREAMBLES, Preambles
 from .products import LinkPlan, Product
 from .store import Store, objects_of_all
 from .units import INCLUDES, NVCC, Unit
@@ -67,6 +67,9 @@ def bring_up_to_date(
         stale = libraries.stale(objects.found)
         relinked.update(each.name for each in stale)
         made = preambles.use(missing) if toolchain.is_for_edits else {unit: unit for unit in missing}
+        if preambles.makers and idle.may_wait():
+            idle.leave(partial(precompile, layout.work, preambles, [*preambles.makers], compilers))
+            preambles.makers.clear()
         text = ninja.text_of([*made.values(), *preambles.makers], stale, compilers)
         write_if_changed(work / "build.ninja", text)
         is_made, output = ninja.run(layout, snapshot, jobs, line, is_refused, partial(objects.keep, made))
@@ -86,6 +89,15 @@ def bring_up_to_date(
         line.note += f", {len(objects.taken)} compiled before"
     linked = {product.name: work / product.path for product in products}
     return linked, outside_of(objects, linked.values())
+
+
+def precompile(work: Path, preambles: Preambles, makers: Sequence[Unit], compilers: Mapping[str, Compiler]) -> None:
+    """Compile headers that the build has left."""
+    file = work / "precompile.ninja"
+    write_if_changed(file, f"builddir = {PREAMBLES}\n{ninja.text_of(makers, (), compilers)}")
+    ninja.run_quietly(work, file.name)
+    preambles.makers[:] = makers
+    preambles.note()
 
 
 def settle(objects: Objects, files: InputFiles, line: StepLine, attempt: Callable[[Sequence[Unit]], None]) -> set[Unit]:

@@ -102,6 +102,12 @@ def _write_links(writer: Writer, products: Iterable[Product]) -> None:
         writer.build([str(product.path)], "link", [str(product.plan)], list(map(str, inputs)))
 
 
+def run_quietly(work: Path, file: str) -> None:
+    """Run ninja on ``file`` in the folder ``work``, with one compiler at a time. Errors are found by the next build."""
+    command = [str(_NINJA), "-C", str(work), "-f", file, "-j", "1"]
+    follow(command, lambda _: None, env={**UNTRANSLATED, LAUNCHER: "", "PYTHONPATH": python_path()})
+
+
 def run(
     layout: Layout,
     snapshot: Snapshot,

@@ -1,5 +1,5 @@
-"""Precompile the headers that a source includes first, once it was edited twice within an hour. This halves the time of
-its next compilations. After a single edit there may be none.
+"""Precompile the headers that a source includes first, once it was edited twice within an hour; where that can be done
+while the user writes, after the first edit. This halves the time of its next compilations.
 
 A precompiled header of g++ holds the compiler's state after the preamble, and is valid only for the same flags. The
 source is unchanged: include guards make its own ``#include`` lines read nothing again. A source whose preamble includes
@@ -22,8 +22,12 @@ from pathlib import Path
 from ..core.files import read_json, write_atomically, write_if_changed
 from ..core.layout import SOURCES
 from ..cpp.includes import INCLUDE, included_directly, texts_in
+from . import idle
 from .manifest import InputFiles, Manifest, inputs_of
 from .units import CXX, Unit
+
+# 0 precompiles nothing.
+VARIABLE = "GRAFT_PRECOMPILE"
 
 # The folder of precompiled headers, in the work folder.
 PREAMBLES = "preambles"
@@ -87,7 +91,7 @@ class Preambles:
         source = hashlib.sha256(text.encode()).hexdigest()
         old, now = read_json(note), time.time()
         is_edited, is_valid = old.get("source", source) != source, False
-        is_edited_again = is_edited and now < old.get("edited", 0) + _SOON
+        is_next_soon = is_edited and (idle.may_wait() or now < old.get("edited", 0) + _SOON)
         with suppress(KeyError, TypeError, AttributeError):
             is_valid = old["stamp"] == stamp and Manifest(**old["manifest"]).holds(self._files)
             is_valid = is_valid and (self._work / made).is_file()
@@ -98,7 +102,7 @@ class Preambles:
             os.utime(self._work / made)
             return replace(unit, flags=(*others, "-include", str(header)), needed=(made,))
         (self._work / made).unlink(missing_ok=True)
-        if is_edited_again:
+        if is_next_soon and os.environ.get(VARIABLE) != "0":
             # Messages name the source, not the preamble. The preamble may include files next to the source.
             write_if_changed(self._work / header, f'{first}#line 1 "{unit.source}"\n{preamble_of(text)}')
             flags = (*others, "-iquote", str(unit.source.parent), "-x", "c++-header")

@@ -5,6 +5,7 @@ The builder holds the lock of the build. The user's process must not: a worker t
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import signal
@@ -12,10 +13,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from ..compile.idle import Work, do, postponing
 from ..core import errors
 from ..core.bugs import expected
 from ..core.console import heard_by, say
@@ -24,6 +26,7 @@ from ..core.layout import PACKAGES
 from ..core.process import end_with_parent, environment, python_path
 from ..inputs.snapshot import Snapshot
 from .building import Wanted, build
+from .progress import ipython
 
 # Decides whether to build where the argument ``build`` is not given: 0 for never, 1 for unpickling, too.
 VARIABLE = "GRAFT_BUILD"
@@ -35,24 +38,49 @@ def build_elsewhere(what: Wanted, snapshot: Snapshot) -> Path:
     Raises:
         GraftError: the build failed.
     """
-    with tempfile.TemporaryFile() as said, _started(said) as process:
+    end_idle()
+    is_live = ipython() is not None
+    with tempfile.TemporaryFile() as said:
+        process = _started(said)
         assert process.stdin and process.stdout
         try:
             with suppress(BrokenPipeError):  # it was killed, which is reported below
-                process.stdin.write(pickle.dumps((os.getpid(), what, snapshot)))
+                process.stdin.write(pickle.dumps((os.getpid(), what, snapshot, is_live)))
                 process.stdin.close()
             for kind, *values in _messages(process.stdout):
                 if kind == "built":
+                    if is_live:
+                        _idle.append((os.getpid(), process))
+                    else:
+                        with process:  # waits for its end
+                            pass
                     return Path(values[0])
                 if kind == "failed":
                     raise _raised(*values)
                 say(*values)
         except BaseException:  # Ctrl-C, which a terminal sends to that process, too, but a notebook does not
             process.terminate()
+            process.wait()
             raise
         process.wait()
         said.seek(0)
         raise _ended(process.returncode, said.read().decode("utf-8", "replace"))
+
+
+# Processes that have built, and precompile what the next edit needs, each with the process that started it.
+_idle: list[tuple[int, subprocess.Popen[bytes]]] = []
+
+
+def end_idle() -> None:
+    """End what precompiles: a build, or the end of this process, comes first."""
+    while _idle:
+        owner, process = _idle.pop()
+        if owner == os.getpid():  # else this one is its fork
+            with process:
+                process.terminate()
+
+
+atexit.register(end_idle)
 
 
 def _started(said: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -112,7 +140,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    parent, what, snapshot = pickle.load(sys.stdin.buffer)
+    parent, what, snapshot, is_live = pickle.load(sys.stdin.buffer)
     if os.getppid() != parent:
         return
 
@@ -120,13 +148,16 @@ def main() -> None:
         answers.write(pickle.dumps(values))
         answers.flush()
 
-    with heard_by(lambda level, text: answer("said", text, level)):
+    works: list[Work] = []
+    left = postponing() if is_live else nullcontext(works)
+    with heard_by(lambda level, text: answer("said", text, level)), left as works:
         try:
             answer("built", str(build(what, snapshot)))
         except Exception as error:
             shown = expected(error)
             findings = shown.findings if isinstance(shown, BuildError) else ()
             answer("failed", type(shown).__name__, shown.what, shown.cause, shown.todo, findings)
+    do(works)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from ..compile.idle import do, postponing
 from ..core.bugs import expected
 from ..core.console import heard_by
 from ..core.files import write_atomically
@@ -55,12 +56,13 @@ def _start(answers: Path, what: Wanted) -> int:
     try:
         os.setpgid(0, 0)
         end_with_parent()
-        with heard_by(lambda level, text: None):
+        with heard_by(lambda level, text: None), postponing() as later:
             try:
                 result = {"built": str(build(what))}
             except Exception as error:
                 result = {"error": str(expected(error))}
         write_atomically(answers, json.dumps(result))
+        do(later)
     finally:
         os._exit(0)
 
