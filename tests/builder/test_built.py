@@ -170,7 +170,8 @@ def test_without_a_compiler_what_was_built_of_the_same_files_is_loaded(
     built = write(tmp_path / "built", {"note.json": json.dumps(note)})
     save_built(layout, Built("another stamp", built, fingerprint_of(built)), LOADED)
     monkeypatch.setattr(building, "take_snapshot", no_compiler)
-    wanted: Any = SimpleNamespace(delivery=SimpleNamespace(layout=layout), kind=LOADED, folder=tmp_path / "ops")
+    delivery = SimpleNamespace(layout=layout, kind=LOADED)
+    wanted: Any = SimpleNamespace(delivery=delivery, folder=tmp_path / "ops")
     assert building.find(wanted) == built
     write(tmp_path / "ops", {"A.cpp": "// edited\n"})
     with pytest.raises(MissingError, match="there is no g"):
