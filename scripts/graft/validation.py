@@ -103,8 +103,11 @@ def _layouts(request: Request) -> list[Layout]:
 
 def environment_of(python: str) -> Environment | None:
     """Return the environment of a Python; None if it has no torch that can be built on."""
-    with suppress(GraftError):
+    try:
         return find_environment(python)
+    except GraftError:
+        if python != OPTIONS["python"].default:
+            find_site(python)
     return None
 
 
@@ -119,7 +122,6 @@ def _check(verb: Verb, request: Request) -> None:
         "source": lambda: _check_source(request.source, is_checkout=verb.is_live(request)),
         "launcher": lambda: _check_launcher(request.launcher.strip()),
         "cuda_archs": lambda: _check_cuda_archs(request.cuda_archs),
-        "python": lambda: find_site(request.python) if request.python != OPTIONS["python"].default else None,
     }
     run_all(*(check for option, check in checks.items() if option in takes))
 

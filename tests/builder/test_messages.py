@@ -208,7 +208,16 @@ def test_unknown_macro_of_dispatch_is_not_hidden_behind_an_unknown_name(native: 
 _FORWARD = "at::Tensor torch::autograd::VariableType::{anonymous}::soft_clip(c10::DispatchKeySet, const at::Tensor&)"
 
 
-@pytest.mark.parametrize("function", [_FORWARD, _FORWARD.replace("soft_clip", "soft_clip_out")])
+_TANGENT = "at::Tensor torch::autograd::tangents::soft_clip__result(const at::Tensor&)"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(_FORWARD, _FORWARD.replace("soft_clip", "soft_clip_out")),
+        *(_TANGENT, _TANGENT.replace("__result", "___self"), _TANGENT.replace("__result", "__AutogradCPU_result")),
+    ],
+)
 def test_generated_forward_function_is_that_of_the_formula(native: Path, function: str) -> None:
     entry = formula_of(function, load_natives([native]))
     assert entry

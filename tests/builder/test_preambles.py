@@ -15,7 +15,7 @@ from graft.compile.idle import do, doing, postponing
 from graft.compile.preambles import VARIABLE, preamble_of
 from graft.compile.units import Unit
 from graft.core.errors import BuildError
-from graft.core.files import write_if_changed
+from graft.core.files import try_lock, write_if_changed
 from helpers import refused
 
 SOURCE = Path("src/ATen/native/cpu/Mine.cpp")
@@ -82,6 +82,13 @@ def test_preamble_is_made_after_the_build_where_that_waits(edited: Build, monkey
         do(later)
         assert made.is_file()
         assert uses(edited, *edits(3, 4)) == [True, True]
+
+
+def test_another_process_has_the_headers(edited: Build) -> None:
+    with (edited.layout.work / "preambles.lock").open("a") as file:
+        assert try_lock(file)
+        assert uses(edited, *edits(1, 2, 3, 4, 5)) == [False] * 5
+    assert uses(edited, *edits(6, 7, 8, 9)) == [False, False, False, True]
 
 
 @pytest.mark.parametrize(("variable", "value"), [("CI", "true"), (VARIABLE, "0")])

@@ -177,11 +177,28 @@ def test_what_depends_on_formulas_is_a_part_of_its_own(units_of: Generate, count
     assert unit["library.cpp"] == "".join(f'#include "{part}.cpp"\n' for part in parts)
     assert not re.search(r"__out\(|_out__", unit["autograd/Formulas.cpp"])
     included = [re.findall('"(.*)"', unit[f"{part}.cpp"]) for part in parts]
-    every = [name for of_part in included for name in of_part]
-    assert sorted(every) == sorted(name for name in unit if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name))
+    every = sorted(name for of_part in included for name in of_part)
+    sources = (name for name in unit if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name))
+    assert every == sorted([*sources, "nodes.cpp"])  # which loads compile with the nodes
     changed = {name for name, text in unit.items() if text != after[names[0]][name]}
     assert included[0] == ["autograd/Formulas.cpp"]
     assert {name for name in changed if name.endswith(".cpp")} == {"autograd/Formulas.cpp"}
+
+
+def test_forward_formula_may_use_any_result(units_of: Generate) -> None:
+    schema = "(Tensor self, int[] sizes) -> (Tensor values, Tensor[] parts, int count)"
+    given = "grad * 2\n  output_differentiability: [True, False, False]"
+    text = f"{given}\n  values: at::mul(self_t, count) * parts[0] + sizes[0]"
+    (unit,) = units_of([entry("l_many", schema)], [formula("l_many", text, schema)]).values()
+    (function,) = re.findall(r"at::Tensor l_many__values\((.*)\) \{", unit["autograd/Formulas.cpp"])
+    assert function.split(", ") == [
+        "const at::Tensor & self_t",
+        "at::IntArrayRef sizes",
+        "const ::std::vector<at::Tensor> & parts",
+        "const int64_t & count",
+    ]
+    assert f"at::Tensor l_many__values({function});" in unit["autograd/VariableType.cpp"]
+    assert "tangents::l_many__values(self_t, sizes, parts, count);" in unit["autograd/VariableType.cpp"]
 
 
 def included(text: str) -> set[str]:

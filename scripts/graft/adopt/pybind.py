@@ -84,7 +84,9 @@ def _paired(functions: Sequence[FoundFunction]) -> list[FoundFunction]:
     known = {each.place: each for each in functions}
     pairs = {}
     for each in functions:
-        other = known.get(f"{each.module.replace('cpu', 'cuda')}:{each.name}", each)
+        package, _, module = each.module.rpartition(".")
+        for_cuda = ".".join(filter(None, [package, module.replace("cpu", "cuda")]))
+        other = known.get(f"{for_cuda}:{each.name}", each)
         if other is not each and _calls_of(each) == _calls_of(other) != []:
             pairs[each.place] = other.place
     rest = (each for each in functions if each.place not in pairs.values())

@@ -28,9 +28,15 @@ using at::TensorList;
 
 """
 
+# What the kernels use, in which torchgen writes forward-mode formulas.
+_USING = ("using namespace at;", "using namespace torch::autograd::generated;")
+
 # The function of a node that computes its gradients, and depends on nothing else (FUNCTION_DEFINITION in PyTorch's
 # tools/autograd/gen_autograd_functions.py).
 _APPLY = re.compile(r"^static (variable_list \w+_apply_functional\([^{]*\))\n\{\n.*?^\}\n", re.M | re.S)
+
+# The method of each node. Before PyTorch 2.7 it has the formulas.
+_NODE = re.compile(r"^variable_list \w+::apply\(", re.M)
 
 
 class Tangents:
@@ -95,8 +101,7 @@ def _variables(f: NativeFunction, derivative: ForwardDerivative) -> Iterator[tup
     for argument in f.func.schema_order_arguments():
         yield argument.name, cpp.argument_type(argument, binds=argument.name, symint=True).cpp_type()
     for name, result in zip(cpp.return_names(f), f.func.returns, strict=True):
-        if str(result.type) == "Tensor":
-            yield name, tensor
+        yield name, f"const {cpp.return_type(result, symint=True).remove_const_ref().cpp_type()} &"
 
 
 def is_divided(name: str) -> bool:
@@ -112,14 +117,16 @@ def divide(out: Drafts, tangents: Tangents) -> None:
         applied.append(function[0].removeprefix("static "))
         return f"{function[1]};\n"
 
-    if NODES in out.texts:
-        out.texts[NODES] = _APPLY.sub(declared, out.texts[NODES])
+    nodes = out.texts.get(NODES, "")
+    if len(_APPLY.findall(nodes)) == len(_NODE.findall(nodes)):
+        out.texts |= {NODES: _APPLY.sub(declared, nodes)} if nodes else {}
     if tangents.declared:
         out.texts[KERNELS] = f"#include <ATen/core/Tensor.h>\n{_in(TANGENTS, tangents.declared)}{out.texts[KERNELS]}"
     if applied or tangents.defined:
-        texts = _in("torch::autograd::generated", applied) + _in(TANGENTS, tangents.defined)
+        texts = _in("torch::autograd::generated", applied) + _in(TANGENTS, tangents.defined, _USING)
         out.texts[FORMULAS] = _HEAD + texts
 
 
-def _in(namespace: str, lines: list[str]) -> str:
-    return "\n".join([f"namespace {namespace} {{", *lines, f"}} // namespace {namespace}\n"]) if lines else ""
+def _in(namespace: str, lines: list[str], first: Iterable[str] = ()) -> str:
+    """Return a namespace with these lines; an empty text if there are none."""
+    return "\n".join([f"namespace {namespace} {{", *first, *lines, f"}} // namespace {namespace}\n"]) if lines else ""

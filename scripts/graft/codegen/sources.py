@@ -123,6 +123,7 @@ def write_library(out: Output, first: str = "", *, is_large: bool = False) -> No
         (name.as_posix() for name in found if not name.name.startswith("UfuncCPU_")),
         key=lambda name: (not of_autograd(name), "#define TORCH_ASSERT" in out.read(name), name),
     )
+    last = _LOADED_NODES if formulas.NODES in together else ""
     if formulas.FORMULAS in together:
         parts: dict[str, list[str]] = {part: [] for part in PARTS}
         for name in together:
@@ -130,10 +131,10 @@ def write_library(out: Output, first: str = "", *, is_large: bool = False) -> No
             parts["formulas" if name == formulas.FORMULAS else "autograd" if is_apart else "operators"].append(name)
         for part, included in parts.items():
             if included:
-                last = _LOADED_NODES if formulas.NODES in included else ""
-                _write_unit(out, f"{part}.cpp", first if part != "formulas" else "", included, last)
-        together = [f"{part}.cpp" for part, included in parts.items() if included]
-    _write_unit(out, "library.cpp", first, together)
+                own = last if formulas.NODES in included else ""
+                _write_unit(out, f"{part}.cpp", first if part != "formulas" else "", included, own)
+        together, last = [f"{part}.cpp" for part, included in parts.items() if included], ""
+    _write_unit(out, "library.cpp", first, together, last)
 
 
 def of_autograd(name: str) -> bool:

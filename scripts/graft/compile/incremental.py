@@ -80,7 +80,8 @@ def bring_up_to_date(
         if told := warned(output, snapshot):
             line.say("\n".join(told), WARNING)
 
-    compiled = settle(objects, files, line, attempt)
+    with preambles.held():
+        compiled = settle(objects, files, line, attempt)
     libraries.note(objects.found)
     store.prune()
     line.note = f"{len(compiled)} of {len(units)} sources"
@@ -92,12 +93,14 @@ def bring_up_to_date(
 
 
 def precompile(work: Path, preambles: Preambles, makers: Sequence[Unit], compilers: Mapping[str, Compiler]) -> None:
-    """Compile headers that the build has left."""
-    file = work / "precompile.ninja"
-    write_if_changed(file, f"builddir = {PREAMBLES}\n{ninja.text_of(makers, (), compilers)}")
-    ninja.run_quietly(work, file.name)
-    preambles.makers[:] = makers
-    preambles.note()
+    """Compile headers that the build has left, unless another build has begun since."""
+    with preambles.held() as is_held:
+        if is_held:
+            file = work / "precompile.ninja"
+            write_if_changed(file, f"builddir = {PREAMBLES}\n{ninja.text_of(makers, (), compilers)}")
+            ninja.run_quietly(work, file.name)
+            preambles.makers[:] = makers
+            preambles.note()
 
 
 def settle(objects: Objects, files: InputFiles, line: StepLine, attempt: Callable[[Sequence[Unit]], None]) -> set[Unit]:

@@ -162,7 +162,7 @@ def formula_of(function: str, natives: NativeFolders) -> Entry | None:
     """Return the entry of derivatives.yaml whose formulas the generated ``function`` contains, or None."""
     name = re.search(
         r"::(\w+?)Backward\d*(?:_apply_functional|::apply\w*)?\("
-        r"|VariableType::(?:\{anonymous\}::)?(\w+)\(|tangents::(\w+?)__\w+\(",
+        r"|VariableType::(?:\{anonymous\}::)?(\w+)\(|tangents::(\w+)__[^_]\w*\(",
         function,
     )
     if not name:

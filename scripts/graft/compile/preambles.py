@@ -13,13 +13,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 
-from ..core.files import read_json, write_atomically, write_if_changed
+from ..core.files import read_json, try_lock, write_atomically, write_if_changed
 from ..core.layout import SOURCES
 from ..cpp.includes import INCLUDE, included_directly, texts_in
 from . import idle
@@ -56,23 +56,45 @@ class Preambles:
         self._work = work
         self._files = files
         self._compiler = compiler
+        self._stamps: dict[Unit, str] = {}
+        self._is_held = False
         self.makers: list[Unit] = []
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Keep other processes from the precompiled headers of this folder while the body runs. Yield False if another
+        one has them: then ``use`` and ``note`` do nothing.
+        """
+        with (self._work / f"{PREAMBLES}.lock").open("a", encoding="utf-8") as file:
+            self._is_held = try_lock(file)
+            try:
+                yield self._is_held
+            finally:
+                self._is_held = False
 
     def use(self, units: Iterable[Unit]) -> dict[Unit, Unit]:
         """Map each unit to the unit to compile in its place, which uses a precompiled header if there is a valid one.
         If there is none, and the source was edited twice, ``makers`` gets a unit that makes one for the next build.
         """
         self.makers = []
-        return {unit: self._with_preamble(unit) for unit in units}
+        if not self._is_held:
+            return {unit: unit for unit in units}
+        used = {unit: self._with_preamble(unit) for unit in units}
+        del self.makers[_KEPT:]
+        return used
 
     def note(self) -> None:
         """Write the manifests of the headers that this build precompiled. Delete all but the last used headers."""
+        if not self._is_held:
+            return
         for maker in self.makers:
             note = self._work / maker.source.with_suffix(".json")
             read = inputs_of(self._work / f"{maker.target}.d")
             manifest, changed = self._files.manifest(read)
-            if (self._work / maker.target).is_file() and manifest.is_whole and read and not changed:
-                write_atomically(note, json.dumps({**read_json(note), "manifest": asdict(manifest)}))
+            is_made = (self._work / maker.target).is_file() and manifest.is_whole and read and not changed
+            # Another process may have built a later text since.
+            if is_made and (noted := read_json(note)).get("stamp") == self._stamps[maker]:
+                write_atomically(note, json.dumps({**noted, "manifest": asdict(manifest)}))
         made = sorted((self._work / PREAMBLES).rglob("*.gch"), key=lambda path: path.stat().st_mtime_ns)
         for path in made[:-_KEPT]:
             path.unlink()
@@ -106,7 +128,9 @@ class Preambles:
             # Messages name the source, not the preamble. The preamble may include files next to the source.
             write_if_changed(self._work / header, f'{first}#line 1 "{unit.source}"\n{preamble_of(text)}')
             flags = (*others, "-iquote", str(unit.source.parent), "-x", "c++-header")
-            self.makers.append(Unit(header, made, flags))
+            maker = Unit(header, made, flags)
+            self._stamps[maker] = stamp
+            self.makers.append(maker)
         return unit
 
     def _is_read_once(self, source: Path, preamble: str, searched: Sequence[Path]) -> bool:

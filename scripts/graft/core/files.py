@@ -244,6 +244,18 @@ def take(file: IO[str], busy: str, how: int = fcntl.LOCK_EX) -> None:
         time.sleep(0.02)
 
 
+def try_lock(file: IO[str]) -> bool:
+    """Lock an open file until it is closed. Return False if another process holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
+
+
 def _has_locks(file: IO[str]) -> bool:
     """Return whether the file system supports locks."""
     try:

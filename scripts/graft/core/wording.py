@@ -31,7 +31,9 @@ def spelling(names: Mapping[str, tuple[str, str]]) -> Iterator[None]:
 
 def quoted(text: str) -> str:
     """Return the output of another program. Its lines stay as they are in messages: CUDA_HOME is no option there."""
-    _QUOTED.update(line.strip() for line in text.splitlines() if _SPELLABLE.search(line))
+    # A shorter line, or one word, may also be a part of our own messages.
+    lines = (line.strip() for line in text.splitlines() if _SPELLABLE.search(line))
+    _QUOTED.update(line for line in lines if len(line) >= 10 and " " in line)
     return text
 
 

@@ -21,7 +21,7 @@ from ..core.layout import expanded
 from ..core.system_errors import refused
 from ..inputs.spelling import name_of
 from . import loads, watching
-from .builder import VARIABLE, build_elsewhere, required
+from .builder import VARIABLE, build_elsewhere, end_idle, required
 from .building import Wanted, find, operators_in, wanted
 from .call_guards import in_terms_of_graft, outside, uncompiled
 from .contents import folder_with, require_name
@@ -313,6 +313,7 @@ def _load(
             if watch is not None:
                 watching.stop(what.name)
             if watch:
+                end_idle()
                 watching.start(what)
                 _swap_before_cells()
             watching.swap(but=what.name)

@@ -59,8 +59,8 @@ def build_elsewhere(what: Wanted, snapshot: Snapshot) -> Path:
                     raise _raised(*values)
                 say(*values)
         except BaseException:  # Ctrl-C, which a terminal sends to that process, too, but a notebook does not
-            process.terminate()
-            process.wait()
+            with process:  # closes the pipes, too
+                process.terminate()
             raise
         process.wait()
         said.seek(0)

@@ -22,6 +22,7 @@ def copy_of(library: Path) -> Path:
     if process not in _folders:
         _folders[process] = Path(tempfile.mkdtemp(prefix=f"graft-{process}-"))
         atexit.register(_delete, process)
+    _folders[process].mkdir(mode=0o700, exist_ok=True)  # who sees other process ids may have deleted it
     number, path = tempfile.mkstemp(prefix=f"{library.stem}-", suffix=library.suffix, dir=_folders[process])
     with os.fdopen(number, "wb") as file:
         file.write(library.read_bytes())

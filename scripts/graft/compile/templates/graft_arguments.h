@@ -182,6 +182,7 @@ PyObject* wrap(at::ScalarType type);
 PyObject* wrap(at::Layout layout);
 PyObject* wrap(at::QScheme scheme);
 PyObject* wrap(c10::Stream stream);
+PyObject* wrap(void* pointer) = delete; // else it is a bool
 
 template <class... Ts>
 PyObject* wrap_into(PyObject* results, void (*set)(PyObject*, Py_ssize_t, PyObject*), std::tuple<Ts...>& values) {
@@ -189,7 +190,12 @@ PyObject* wrap_into(PyObject* results, void (*set)(PyObject*, Py_ssize_t, PyObje
     throw_python_error();
   }
   Py_ssize_t place = 0;
-  std::apply([&](auto&... each) { (set(results, place++, wrap(std::move(each))), ...); }, values);
+  try {
+    std::apply([&](auto&... each) { (set(results, place++, wrap(std::move(each))), ...); }, values);
+  } catch (...) {
+    Py_DECREF(results);
+    throw;
+  }
   return results;
 }
 

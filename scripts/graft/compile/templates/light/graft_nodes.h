@@ -8,10 +8,10 @@
 
 namespace graft {
 
-// As torch::autograd::THPCppFunction.
+// As torch::autograd::THPCppFunction. Releases have different pointers to nodes.
 struct CppFunction {
   PyObject_HEAD
-  c10::intrusive_ptr<torch::autograd::Node> cdata;
+  decltype(std::declval<torch::autograd::Node&>().getptr()) cdata;
 };
 
 } // namespace graft
