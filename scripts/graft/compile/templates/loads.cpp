@@ -85,6 +85,7 @@ struct Opened {
 // What a library's blocks have, before it is compared with what there is.
 struct Recorded {
   std::map<std::string, Definition> definitions;
+  std::vector<std::string> order; // TorchScript and torch.ops try overloads in the order of their definitions
   std::vector<Kernel> kernels;
 };
 
@@ -131,6 +132,7 @@ Recorded record(const Opened& library) {
     for (auto& each : written.definitions) {
       const auto name = qualified(block.space, each.schema.substr(0, each.schema.find('(')));
       TORCH_CHECK(found.definitions.emplace(name, each).second, name, " is defined twice");
+      found.order.push_back(name);
     }
     for (auto& each : written.kernels) {
       each.name = qualified(block.space, each.name);
@@ -279,16 +281,17 @@ void exchange(const std::string& name, Recorded&& recorded, const std::vector<Gr
     }
   }
   const auto is_gone = [&](const std::string& op) { return std::find(gone.begin(), gone.end(), op) != gone.end(); };
-  for (const auto& [op, definition] : recorded.definitions) {
-    if (load.operators.count(op)) {
+  for (const auto& op : recorded.order) {
+    const auto found = recorded.definitions.find(op);
+    if (found == recorded.definitions.end() || load.operators.count(op)) { // taken by another load, or there already
       continue;
     }
-    Defined defined{definition, std::nullopt};
-    if (!is_defined_elsewhere(op, definition)) {
+    Defined defined{found->second, std::nullopt};
+    if (!is_defined_elsewhere(op, defined.definition)) {
       define(op, defined);
     }
     load.operators.emplace(op, std::move(defined));
-    undo.add([&load, op = op] { load.operators.erase(op); });
+    undo.add([&load, op] { load.operators.erase(op); });
   }
   // Registered now; those that are exchanged are written at the end, all at once.
   std::map<Key, Registered> fresh;
