@@ -16,11 +16,11 @@ struct CppFunction {
 
 } // namespace graft
 
-// graft::make_node_type adds them.
+// ::graft::make_node_type adds them.
 #define THP_FUNCTION_DEFAULT_PROPERTIES {nullptr, nullptr, nullptr, nullptr, nullptr}
 
 namespace torch::autograd {
-using THPCppFunction = graft::CppFunction;
+using THPCppFunction = ::graft::CppFunction;
 void registerCppFunction(const std::type_info& type, PyTypeObject* pytype);
-constexpr auto* _initFunctionPyTypeObject = &graft::make_node_type;
+constexpr auto* _initFunctionPyTypeObject = &::graft::make_node_type;
 } // namespace torch::autograd
