@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sessions import stock_variables
 
 REPOSITORY = Path(__file__).parents[2]
 GRAMMAR = REPOSITORY / "tests/wheel/grammar"
@@ -27,19 +28,12 @@ OTHERWISE = {
 
 
 @pytest.mark.slow
-def test_grammar_folder_passes_its_tests_as_a_load() -> None:
-    paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "GRAFT_NATIVE": str(GRAMMAR)}
-    chosen = [
-        "-k",
-        f"not ({' or '.join(OTHERWISE)})",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        str(REPOSITORY / "pyproject.toml"),
-    ]
+def test_grammar_folder_passes_its_tests_as_a_load(tmp_path: Path) -> None:
+    env = stock_variables(tmp_path, GRAFT_NATIVE=str(GRAMMAR))
+    env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], *(str(REPOSITORY / name) for name in ("", "tests/shared"))])
+    chosen = ["-k", f"not ({' or '.join(OTHERWISE)})", "-q", "-p", "no:cacheprovider"]
+    chosen += ["-c", str(REPOSITORY / "pyproject.toml")]
     command = [sys.executable, "-c", PROGRAM, str(GRAMMAR), *chosen, str(GRAMMAR / "tests")]
     done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-5000:]
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]
     assert " passed" in done.stdout

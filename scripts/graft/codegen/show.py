@@ -64,7 +64,9 @@ _PURPOSES = (
 )
 
 # Files that only include others, files that torchgen reads, and files with all operators of PyTorch.
-_NOT_SHOWN = re.compile(r"/narrow/|/templates/|/merged/|^/include/|/(library|formulas|autograd|operators|cuda|nodes)\.cpp$")
+_NOT_SHOWN = re.compile(
+    r"/narrow/|/templates/|/merged/|^/include/|/(library|formulas|autograd|operators|cuda|nodes)\.cpp$"
+)
 # Files whose code for PyTorch's own operators is written by hand.
 _BY_HAND = re.compile(r"OfAdded|/RegisterWriting\.cpp$")
 
