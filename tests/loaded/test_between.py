@@ -120,7 +120,7 @@ def test_compiles_a_cell_that_takes_operators_over(session: Session) -> None:
     session.run("graft.load_cell(BOTH, name='both')")
     said = session.said()
     for name in ("doubled", "doubled_backward"):
-        assert f"aten::{name}: taken over from the cell {name}, which has no other and is unloaded" in said
+        assert f"aten::{name}: taken over from the cell {name}, which had nothing else and is unloaded" in said
     assert session.value("has()") == {"both": ["doubled", "doubled_backward"]}
     assert session.value("gradient()") == [5.0, 5.0]
     session.run("backward(6)")
