@@ -140,6 +140,17 @@ def of(output: str, native: Path) -> list[str]:
     return [line.replace(f"{native}/", "") for line in lines]
 
 
+def test_hints_name_all_headers(native: Path) -> None:
+    include = write(native / "include", {f"ATen/ops/{name}.h": "" for name in ("sum", "cat")})
+    said = "{}/cpu/K.cpp:{}:1: error: '{}' is not a member of 'at'"
+    output = [said.format(native, line, name) for line, name in ((3, "sum"), (4, "cat"), (5, "sum"))]
+    lines = digest(diagnostics(output, native), load_natives([native]), [include])
+    assert [line for line in lines if "#include" in line] == [
+        "  hint: add `#include <ATen/ops/sum.h>`",
+        "  and: add `#include <ATen/ops/cat.h>`",
+    ]
+
+
 @pytest.mark.parametrize("kind", DIGESTS)
 def test_digest_has(native: Path, kind: str) -> None:
     output, told = DIGESTS[kind]

@@ -14,10 +14,20 @@ import pytest
 from graft.core import environments
 from graft.core.architecture import Architecture
 from graft.core.errors import MissingError
-from graft.core.layout import DEVELOP, LOADED, LOADED_SANITIZED, PACKAGES, REPOSITORY, SANITIZED, Layout, TorchVersion
+from graft.core.layout import (
+    DEVELOP,
+    LOADED,
+    LOADED_DEBUG,
+    LOADED_SANITIZED,
+    PACKAGES,
+    REPOSITORY,
+    SANITIZED,
+    Layout,
+    TorchVersion,
+)
 from graft.inputs.pin import load_pin
 from graft.inputs.pyproject import read_toml
-from graft.inputs.toolchain import Toolchain, find_toolchain
+from graft.inputs.toolchain import LOADING, Toolchain, find_toolchain
 from helpers import Patch, program, refused
 from packaging.requirements import Requirement
 
@@ -39,12 +49,18 @@ def test_linker_is_an_input(tmp_path: Path) -> None:
 def test_processor_is_an_input_of_builds_for_edits(monkeypatch: Patch) -> None:
     """They have kernels for its capability only, and machines may share a cache folder."""
     found = find_toolchain(PIN)
-    for kind in (DEVELOP, LOADED, LOADED_SANITIZED):
+    for kind in (DEVELOP, LOADED, LOADED_DEBUG, LOADED_SANITIZED):
         kinds = set()
         for capability in ("DEFAULT", found.architecture.edited):
             monkeypatch.setattr(Architecture, "capability_for_edits", lambda _, name=capability: name)
             kinds.add(found.of_kind(kind).kind)
         assert len(kinds) == 2, kind
+
+
+def test_loads_for_a_debugger_are_loads_with_debug_information() -> None:
+    loaded, debugged = (find_toolchain(PIN).of_kind(kind) for kind in (LOADED, LOADED_DEBUG))
+    assert (loaded.loading, loaded.has_debug_info) == (LOADING, False)
+    assert (debugged.loading, debugged.has_debug_info) == (LOADING, True)
 
 
 def test_linker_that_does_not_run_is_an_error(tmp_path: Path) -> None:

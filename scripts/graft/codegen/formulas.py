@@ -28,6 +28,9 @@ using at::TensorList;
 
 """
 
+# The types of arguments that have one tangent.
+_OF_TENSORS = ("Tensor", "Tensor?")
+
 # What the kernels use, in which torchgen writes forward-mode formulas.
 _USING = ("using namespace at;", "using namespace torch::autograd::generated;")
 
@@ -87,9 +90,6 @@ def _is_plain(f: NativeFunction, derivative: ForwardDerivative) -> bool:
     is_one = len(derivative.var_names) == 1 and str(derivative.var_types[0]) == "Tensor"
     uses_lists = any(re.search(rf"\b{name}_[tp]\b", derivative.formula) for name in lists)
     return is_one and not uses_lists
-
-
-_OF_TENSORS = ("Tensor", "Tensor?")
 
 
 def _variables(f: NativeFunction, derivative: ForwardDerivative) -> Iterator[tuple[str, str]]:

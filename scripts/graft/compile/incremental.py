@@ -68,8 +68,8 @@ def bring_up_to_date(
         relinked.update(each.name for each in stale)
         made = preambles.use(missing) if toolchain.is_for_edits else {unit: unit for unit in missing}
         if preambles.makers and idle.may_wait():
-            idle.leave(partial(precompile, layout.work, preambles, [*preambles.makers], compilers))
-            preambles.makers.clear()
+            idle.leave(partial(precompile, layout.work, preambles, preambles.makers, compilers))
+            preambles.makers = {}
         text = ninja.text_of([*made.values(), *preambles.makers], stale, compilers)
         write_if_changed(work / "build.ninja", text)
         is_made, output = ninja.run(layout, snapshot, jobs, line, is_refused, partial(objects.keep, made))
@@ -92,14 +92,14 @@ def bring_up_to_date(
     return linked, outside_of(objects, linked.values())
 
 
-def precompile(work: Path, preambles: Preambles, makers: Sequence[Unit], compilers: Mapping[str, Compiler]) -> None:
+def precompile(work: Path, preambles: Preambles, makers: dict[Unit, str], compilers: Mapping[str, Compiler]) -> None:
     """Compile headers that the build has left, unless another build has begun since."""
     with preambles.held() as is_held:
         if is_held:
             file = work / "precompile.ninja"
-            write_if_changed(file, f"builddir = {PREAMBLES}\n{ninja.text_of(makers, (), compilers)}")
+            write_if_changed(file, f"builddir = {PREAMBLES}\n{ninja.text_of([*makers], (), compilers)}")
             ninja.run_quietly(work, file.name)
-            preambles.makers[:] = makers
+            preambles.makers = makers
             preambles.note()
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from ..core.files import read_json, try_lock, write_atomically, write_if_changed
@@ -56,9 +56,8 @@ class Preambles:
         self._work = work
         self._files = files
         self._compiler = compiler
-        self._stamps: dict[Unit, str] = {}
         self._is_held = False
-        self.makers: list[Unit] = []
+        self.makers: dict[Unit, str] = {}  # with the stamp of what each makes
 
     @contextmanager
     def held(self) -> Iterator[bool]:
@@ -76,24 +75,24 @@ class Preambles:
         """Map each unit to the unit to compile in its place, which uses a precompiled header if there is a valid one.
         If there is none, and the source was edited twice, ``makers`` gets a unit that makes one for the next build.
         """
-        self.makers = []
+        self.makers = {}
         if not self._is_held:
             return {unit: unit for unit in units}
         used = {unit: self._with_preamble(unit) for unit in units}
-        del self.makers[_KEPT:]
+        self.makers = dict(islice(self.makers.items(), _KEPT))
         return used
 
     def note(self) -> None:
         """Write the manifests of the headers that this build precompiled. Delete all but the last used headers."""
         if not self._is_held:
             return
-        for maker in self.makers:
+        for maker, stamp in self.makers.items():
             note = self._work / maker.source.with_suffix(".json")
             read = inputs_of(self._work / f"{maker.target}.d")
             manifest, changed = self._files.manifest(read)
             is_made = (self._work / maker.target).is_file() and manifest.is_whole and read and not changed
             # Another process may have built a later text since.
-            if is_made and (noted := read_json(note)).get("stamp") == self._stamps[maker]:
+            if is_made and (noted := read_json(note)).get("stamp") == stamp:
                 write_atomically(note, json.dumps({**noted, "manifest": asdict(manifest)}))
         made = sorted((self._work / PREAMBLES).rglob("*.gch"), key=lambda path: path.stat().st_mtime_ns)
         for path in made[:-_KEPT]:
@@ -128,9 +127,7 @@ class Preambles:
             # Messages name the source, not the preamble. The preamble may include files next to the source.
             write_if_changed(self._work / header, f'{first}#line 1 "{unit.source}"\n{preamble_of(text)}')
             flags = (*others, "-iquote", str(unit.source.parent), "-x", "c++-header")
-            maker = Unit(header, made, flags)
-            self._stamps[maker] = stamp
-            self.makers.append(maker)
+            self.makers[Unit(header, made, flags)] = stamp
         return unit
 
     def _is_read_once(self, source: Path, preamble: str, searched: Sequence[Path]) -> bool:

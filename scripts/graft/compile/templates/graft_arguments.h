@@ -9,7 +9,6 @@
 #include <c10/core/Stream.h>
 
 #include <array>
-#include <complex>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -28,14 +28,10 @@ struct Slot {
   std::atomic<void*> kernel;
   std::string name;
 
-  [[noreturn]] void fail() const {
-    graft::fail_gone(name);
-  }
-
   void* get() const {
     void* found = kernel.load(std::memory_order_acquire);
     if (C10_UNLIKELY(!found)) {
-      fail();
+      graft::fail_gone(name);
     }
     return found;
   }
