@@ -43,38 +43,32 @@ C10_ALWAYS_INLINE void store(scalar_t* to, const V& elements) {
   }
 }
 
-// Rows that are shorter than some vectors: the last vector ends behind the row, within the rows that follow. Elements
-// that fill no vector in the last rows are computed one by one: the functions of vec:: take several times as long.
+// Rows in vectors: the last vector ends behind the row, within the rows that follow. Elements that fill no vector in the
+// last rows are computed one by one: the functions of vec:: take several times as long. So are rows shorter than `least`.
 template <typename T>
 struct RowVectors {
   static constexpr int64_t size = vec::Vectorized<T>::size();
   int64_t length, rounded_up, last_rows;
+  bool is_short;
 
-  explicit RowVectors(int64_t length)
+  RowVectors(int64_t length, int64_t least)
       : length(length),
         rounded_up(at::divup(length, size) * size),
-        last_rows(at::divup(rounded_up - length, std::max<int64_t>(1, length))) {}
+        last_rows(at::divup(rounded_up - length, std::max<int64_t>(1, length))),
+        is_short(length < least) {}
 
   // How many elements of a row are computed in vectors; `end` is the first row that must not be touched.
   int64_t in_vectors(int64_t row, int64_t end) const {
-    return row < end - last_rows ? rounded_up : length - length % size;
+    return is_short ? 0 : row < end - last_rows ? rounded_up : length - length % size;
   }
 };
 
-// The first `in_vectors` elements are computed in vectors, maybe more than there are. The error of a sum grows with its
-// length, so a long one is made of two halves.
+// The sum of the first elements, in vectors: `in_vectors` of them, maybe more than there are.
 template <typename T, typename scalar_t>
-T squared_distance(const scalar_t* x, const scalar_t* y, int64_t length, int64_t in_vectors) {
+T squared_distance_in_vectors(const scalar_t* x, const scalar_t* y, int64_t length, int64_t in_vectors) {
   using Vec = vec::Vectorized<T>;
-  if (length > 1024) {
-    // Halves of whole cache lines.
-    const int64_t half = length / 128 * 64;
-    return squared_distance<T>(x, y, half, half) +
-        squared_distance<T>(x + half, y + half, length - half, in_vectors - half);
-  }
   Vec sums(T(0));
-  int64_t i = 0;
-  for (; i < in_vectors; i += Vec::size()) {
+  for (int64_t i = 0; i < in_vectors; i += Vec::size()) {
     Vec difference = load<Vec>(x + i) - load<Vec>(y + i);
     if (i + Vec::size() > length) {
       difference = difference & (Vec::arange(T(0), T(1)) < Vec(static_cast<T>(length - i)));
@@ -88,8 +82,20 @@ T squared_distance(const scalar_t* x, const scalar_t* y, int64_t length, int64_t
       lanes[lane] += lanes[lane + n];
     }
   }
-  T sum = lanes[0];
-  for (; i < length; ++i) {
+  return lanes[0];
+}
+
+// The error of a sum grows with its length, so a long one is made of two halves.
+template <typename T, typename scalar_t>
+T squared_distance(const scalar_t* x, const scalar_t* y, int64_t length, int64_t in_vectors) {
+  if (length > 1024) {
+    // Halves of whole cache lines.
+    const int64_t half = length / 128 * 64;
+    return squared_distance<T>(x, y, half, half) +
+        squared_distance<T>(x + half, y + half, length - half, in_vectors - half);
+  }
+  T sum = in_vectors > 0 ? squared_distance_in_vectors<T>(x, y, length, in_vectors) : T(0);
+  for (int64_t i = in_vectors; i < length; ++i) {
     const T difference = static_cast<T>(x[i]) - static_cast<T>(y[i]);
     sum += difference * difference;
   }
@@ -112,7 +118,7 @@ class Rows {
         buffer_(
             stride_ >= length_ && (step_ == 1 || length_ <= 1)
                 ? 0
-                : RowVectors<at::opmath_type<scalar_t>>(length_).rounded_up) {}
+                : RowVectors<at::opmath_type<scalar_t>>(length_, 0).rounded_up) {}
 
   // A contiguous row, valid until the next call: strided elements, and rows that overlap, are copied.
   const scalar_t* operator[](int64_t row) {
@@ -143,7 +149,8 @@ void forward(
   using opmath_t = at::opmath_type<scalar_t>;
   const TripletFormula<opmath_t> formula(parameters);
   const int64_t length = inputs[0].size(1);
-  const RowVectors<opmath_t> vectors(length);
+  // Adding up the lanes of a vector takes longer than a row that does not fill one.
+  const RowVectors<opmath_t> vectors(length, vec::Vectorized<opmath_t>::size());
   auto* loss = losses.mutable_data_ptr<opmath_t>();
   auto* distance = distances.mutable_data_ptr<opmath_t>();
   parallel_for(0, inputs[0].size(0), rows_per_task(length), [&](int64_t begin, int64_t end) {
@@ -170,7 +177,7 @@ void backward(
   using opmath_t = at::opmath_type<scalar_t>;
   const TripletFormula<opmath_t> formula(parameters);
   const int64_t length = inputs[0].size(1);
-  const RowVectors<opmath_t> vectors(length);
+  const RowVectors<opmath_t> vectors(length, 4);
   const auto* grad_loss = grad_losses.const_data_ptr<opmath_t>();
   const auto* distance = distances.const_data_ptr<opmath_t>();
   const auto data = [](const TensorBase& x) { return x.defined() ? x.mutable_data_ptr<scalar_t>() : nullptr; };
