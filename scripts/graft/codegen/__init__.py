@@ -20,6 +20,9 @@ DESCRIPTION = "operators.json"
 # The headers in ATen that include one header for each operator, and the suffix in the names of those headers.
 OPERATOR_HEADERS = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
 
+# The folders of a unit with such headers for its own operators, and with what those of its formulas add.
+NARROW, NARROW_OF_FORMULAS = "narrow/operators", "narrow/formulas"
+
 # The unit that replaces kernels and formulas of the base, and the one that calls operators which are defined elsewhere.
 # No operator has such a name.
 REPLACED, DECLARED = "Replaced__", "Declared__"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import FRAGMENTS, OPERATOR_HEADERS, torchgen
+from . import FRAGMENTS, NARROW, NARROW_OF_FORMULAS, OPERATOR_HEADERS, torchgen
 from .bindings import signatures
+from .formulas import FORMULAS
 from .operators import Grouped, Operators, Replacements, Selection
 from .output import Output
 from .torchgen import Infos, NativeFunctionsGroup, SelectingFileManager
@@ -185,18 +186,27 @@ def generate_autograd_headers(selection: Selection, infos: Infos, out: Output, f
 
 
 def narrow_headers(selection: Selection, out: Output) -> None:
-    """Write the headers that include all operators' headers, with only those that the unit's sources use."""
+    """Write the headers that include all operators' headers, with only those that the unit's sources use. Those that
+    its formulas use are added in a folder of their own, since most edits of a formula change nothing else.
+    """
     templates, roots = selection.whole.templates, selection.whole.roots_by_name
-    sources = [name for name in out.names if name.suffix == ".cpp" and name.parts[0] not in ("vectorized", "cuda")]
+    sources = {name for name in out.names if name.suffix == ".cpp" and name.parts[0] not in ("vectorized", "cuda")}
+    in_formulas = sources & {Path(FORMULAS)}
+
+    def included(texts: Iterable[str], suffix: str) -> list[str]:
+        named = {roots[word] for text in texts for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots}
+        return [f"#include <ATen/ops/{root}{suffix}.h>" for root in sorted(named)]
+
     # The template contains handwritten functions, which call operators, too.
-    text = "\n".join([*map(out.read, sources), (templates / "Functions.h").read_text(encoding="utf-8")])
-    named = sorted({roots[word] for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots})
+    others = [*map(out.read, sources - in_formulas), (templates / "Functions.h").read_text(encoding="utf-8")]
     redispatch = list(map(torchgen.ComputeRedispatchFunction(), selection.overloads))
     texts = {"RedispatchFunctions": {"function_redispatch_definitions": redispatch}}
     for name, suffix in OPERATOR_HEADERS.items():
-        includes = [f"#include <ATen/ops/{root}{suffix}.h>" for root in named]
-        texts[name] = {f"{name}_includes": includes, f"{name}_declarations": []}
-    manager = SelectingFileManager("narrow/ATen", templates, out=out)
+        texts[name] = {f"{name}_includes": included(others, suffix), f"{name}_declarations": []}
+        if lines := included(map(out.read, in_formulas), suffix):
+            header = "\n".join(["#pragma once", f"#include_next <ATen/{name}.h>", *lines, ""])
+            out.write(Path(NARROW_OF_FORMULAS, "ATen", f"{name}.h"), header)
+    manager = SelectingFileManager(f"{NARROW}/ATen", templates, out=out)
     for name, env in texts.items():
         manager.write(f"{name}.h", env.copy)
 

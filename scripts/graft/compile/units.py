@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base.base import Base
-from ..codegen import FRAGMENTS, PARTS
+from ..codegen import FRAGMENTS, NARROW, NARROW_OF_FORMULAS, PARTS
 from ..core.files import files_below, lay_out_files
 from ..core.layout import SOURCES, Layout
 from ..cpp.includes import text_with_headers
@@ -242,11 +242,12 @@ class UnitFinder:
         if self._toolchain.is_for_edits and not self._toolchain.sanitizers:
             special += _QUICK if kind in ("bindings", "formulas") else (*_QUICK, *_QUICK_REGISTRATIONS)
         own = f"-I{self._relative(folder / 'own')}"
+        narrow = [NARROW_OF_FORMULAS, NARROW] if kind in ("formulas", "library") else [NARROW]
         return Unit(
             self._relative(source),
             self._object(f"generated/{folder.name}.{kind}"),
             (*_GENERATED, *special, *flags, own, *self._view_of(text_with_headers(folder, source))),
-            (self._relative(folder / "narrow"), *([_LIGHT] if is_loaded else [])),
+            (*(self._relative(folder / name) for name in narrow), *([_LIGHT] if is_loaded else [])),
         )
 
     def _view_of(self, text: str) -> list[str]:
