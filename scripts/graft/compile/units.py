@@ -231,7 +231,8 @@ class UnitFinder:
         return text_with_headers(self._layout.sources, source, self._natives.searched)
 
     def _operators(self, folder: Path) -> list[Unit]:
-        parts = [kind for kind in PARTS if (folder / f"{kind}.cpp").is_file()]
+        # What compiles longest comes first, so that no core waits at the end.
+        parts = [kind for kind in reversed(PARTS) if (folder / f"{kind}.cpp").is_file()]
         kinds = parts if self._toolchain.is_for_edits and parts else ["library"]
         return [self._generated(folder, kind) for kind in kinds]
 
