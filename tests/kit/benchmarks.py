@@ -82,10 +82,13 @@ def bench_peers(request: Request, given: argparse.Namespace) -> None:
         found = _printed(python, "tests.kit.bench.peers")
     out = HOME / "bench-peers"  # users install what is in theirs
     wheel = thin_wheel(replace(request, out=out, name="peers")).path
-    builds = [statistics.median(row.seconds) for row in bench_build(request, only=_ROWS, repeat=None)]
+    builds = [
+        f"{statistics.median(row.seconds):.0f} s ({row.cpu:.0f})"
+        for row in bench_build(request, only=_ROWS, repeat=None)
+    ]
     folder, requirements = folder_of("bench-inline", layout), REPOSITORY / "scripts/requirements.txt"
     with environment_in(folder, base_wheel_of(layout), requirements) as python:  # the official torch
-        inline = inline_table(_printed(python, "tests.kit.bench.inline"))
+        inline = inline_table(_printed(python, "tests.kit.bench.inline", str(HOME / "bench-load.svg")))
     peers = table(found, builds, wheel.stat().st_size)
     print(f"\n{title}:\n\n{peers}\n{inline}", end="")
     if given.write:
@@ -93,10 +96,10 @@ def bench_peers(request: Request, given: argparse.Namespace) -> None:
         write_figures("inline", inline, machine())
 
 
-def _printed(python: Path, module: str) -> dict[str, Any]:
+def _printed(python: Path, module: str, *arguments: str) -> dict[str, Any]:
     """Run a module. Return what its last line says, as JSON."""
     lines: list[str] = []
-    if run_python(python, ["-m", module], {}, lines.append):
+    if run_python(python, ["-m", module, *arguments], {}, lines.append):
         raise CommandError(f"{module} failed", cause="".join(lines[-40:]))
     return json.loads(lines[-1])
 
@@ -107,23 +110,23 @@ def inline_table(found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
     lines = [
         ("in the running process", *_INLINE.values()),
         ("---", *["--:"] * len(_INLINE)),
-        *((what, *(f"{way[key]:.1f} s" for way in ways)) for what, key in _SECONDS.items()),
+        *((what, *(f"{way[key]:.1f} s ({way[f'{key} cpu']:.0f})" for way in ways)) for what, key in _SECONDS.items()),
         *((what, *(_time(way, key) for way in ways)) for what, key in _CALLS.items()),
     ]
     return markdown_table(lines)
 
 
-def table(found: Mapping[str, Any], builds: Sequence[float], thin: int) -> str:
+def table(found: Mapping[str, Any], builds: Sequence[str], thin: int) -> str:
     """Format a Markdown table with a row for each figure.
 
     Args:
         found: the output of bench/peers.py.
-        builds: the seconds of ``_ROWS``.
+        builds: the times of ``_ROWS``.
         thin: the bytes of the thin wheel.
     """
     extension = found["built"]
-    kernel, operator = (f"{seconds:.0f} s" for seconds in builds)
-    seconds = f"{extension['seconds']:.0f} s"
+    kernel, operator = builds
+    seconds = f"{extension['seconds']:.0f} s ({extension['cpu']:.0f})"
     lines = [
         ("", "Graft", "`torch.library.custom_op`", "`TORCH_LIBRARY` extension"),
         ("---", "--:", "--:", "--:"),

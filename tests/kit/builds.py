@@ -13,7 +13,6 @@ import os
 import shutil
 import statistics
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from .edits import Edit, add_operator, edits_of
 from .environments import copied_repository, environment_in
 from .markdown import markdown_table, write_figures
 from .processor import machine
+from .stopwatch import Stopwatch, measured
 from .testing import is_shipped
 from .timeline import timeline
 
@@ -47,14 +47,24 @@ class TimedBuild:
 
     Args:
         aim: the aim on two cores, in seconds.
-        seconds: of each measured build, in order.
+        times: of each measured build, in order.
     """
 
     name: str
     aim: float
     edit: Edit | None = None
     verb: str = WHEEL
-    seconds: list[float] = field(default_factory=list)
+    times: list[Stopwatch] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> list[float]:
+        """How long each build took."""
+        return [each.wall for each in self.times]
+
+    @property
+    def cpu(self) -> float:
+        """The processors' seconds, the median."""
+        return statistics.median(each.cpu for each in self.times)
 
     @property
     def about(self) -> str:
@@ -115,8 +125,8 @@ def bench_build(
         for row in rows:
             times = repeat or (1 if row.name == NOTHING else 3)
             for number in range(1, times + 1):
-                row.seconds.append(builds.time_row(row))
-                say(f"{row.name} ({number}/{times}) {row.seconds[-1]:.2f} s")
+                row.times.append(taken := builds.time_row(row))
+                say(f"{row.name} ({number}/{times}) {taken.wall:.2f} s, {taken.cpu:.1f} s of CPU time")
     print(f"\n{title}:\n\n{table(rows)}", end="")
     return rows
 
@@ -157,8 +167,8 @@ class _Builds:
             "XDG_CACHE_HOME": str(folder / "cache"),
         }
 
-    def time_row(self, row: TimedBuild) -> float:
-        """Return the seconds of a build. What must be there before is built first, and not counted."""
+    def time_row(self, row: TimedBuild) -> Stopwatch:
+        """Return the time of a build. What must be there before is built first, and not counted."""
         if row.name == NOTHING:
             for name in ("build", "dist", "cache"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -167,13 +177,13 @@ class _Builds:
         before = self.made(row.verb)
         if row.edit and row.edit.file is not None:
             row.edit.change(self.native / row.edit.file, next(self.numbers))
-        seconds = self.build(row.verb)
+        taken = self.build(row.verb)
         if row.name == NOTHING:
-            self.draw(seconds)
+            self.draw(taken.wall)
         after = self.made(row.verb)
         if (row.edit and before == after) or (row.name == UNCHANGED and before != after):
             raise CommandError(f"{row.name}: the build wrote {after}; before it was {before}")
-        return seconds
+        return taken
 
     def draw(self, seconds: float) -> None:
         """Draw the timeline of a build from nothing, which took ``seconds``, beside the copy."""
@@ -199,12 +209,11 @@ class _Builds:
         found = [*(self.folder / "develop").glob("lib/python*/site-packages/torch_graft.pth")]
         return found[0].read_text(encoding="utf-8") if found else ""
 
-    def build(self, verb: str) -> float:
-        """Run the command. Return its seconds."""
-        with self.python(verb) as python:
-            start = time.perf_counter()
+    def build(self, verb: str) -> Stopwatch:
+        """Run the command. Return its time."""
+        with self.python(verb) as python, measured() as taken:
             run(["make", verb, f"PYTHON={python}", *self.variables], cwd=self.folder, env=self.environment)
-            return time.perf_counter() - start
+        return taken
 
     @contextmanager
     def python(self, verb: str) -> Iterator[str | Path]:
@@ -226,20 +235,20 @@ def _import(environment: Path) -> None:
 
 def table(rows: Sequence[TimedBuild]) -> str:
     """Return the rows as a Markdown table."""
-    lines = [("", "runs", "min", "median", "aim", ""), ("---", "--:", "--:", "--:", "--:", "---")]
+    lines = [("", "runs", "min", "median", "CPU", "aim", ""), ("---", "--:", "--:", "--:", "--:", "--:", "---")]
     for row in rows:
         median = statistics.median(row.seconds)
         verdict = f"{'met' if median <= row.aim else 'missed'} by {_seconds(abs(row.aim - median))}"
         name = f"{row.name} ({row.about})" if row.about else row.name
-        figures = (str(len(row.seconds)), _seconds(min(row.seconds)), _seconds(median), f"{row.aim:g} s")
-        lines.append((name, *figures, verdict))
+        least, usual, cpu = map(_seconds, (min(row.seconds), median, row.cpu))
+        lines.append((name, str(len(row.times)), least, usual, cpu, f"{row.aim:g} s", verdict))
     return markdown_table(lines)
 
 
 def medians(rows: Sequence[TimedBuild]) -> str:
     """Return the medians and the aims as a Markdown table."""
-    figures = [(row.name, f"{statistics.median(row.seconds):.1f}", f"{row.aim:g}") for row in rows]
-    return markdown_table([("", "seconds", "aim"), ("---", "--:", "--:"), *figures])
+    figures = [(row.name, f"{statistics.median(row.seconds):.1f}", f"{row.cpu:.1f}", f"{row.aim:g}") for row in rows]
+    return markdown_table([("", "seconds", "of CPU time", "aim"), ("---", "--:", "--:", "--:"), *figures])
 
 
 def _seconds(seconds: float) -> str:
