@@ -82,10 +82,8 @@ def bench_peers(request: Request, given: argparse.Namespace) -> None:
         found = _printed(python, "tests.kit.bench.peers")
     out = HOME / "bench-peers"  # users install what is in theirs
     wheel = thin_wheel(replace(request, out=out, name="peers")).path
-    builds = [
-        f"{statistics.median(row.seconds):.0f} s ({row.cpu:.0f})"
-        for row in bench_build(request, only=_ROWS, repeat=None)
-    ]
+    rows = bench_build(request, only=_ROWS, repeat=None)
+    builds = [f"{statistics.median(row.seconds):.0f} s ({row.cpu:.0f})" for row in rows]
     folder, requirements = folder_of("bench-inline", layout), REPOSITORY / "scripts/requirements.txt"
     with environment_in(folder, base_wheel_of(layout), requirements) as python:  # the official torch
         inline = inline_table(_printed(python, "tests.kit.bench.inline", str(HOME / "bench-load.svg")))
