@@ -128,6 +128,7 @@ def depthwise_conv2d(make: Make) -> Iterator[tuple[Any, ...]]:
     for bias in (make(4), None):
         image, weight = (x.contiguous(memory_format=torch.channels_last) for x in (make(2, 2, 6, 5), make(4, 1, 3, 2)))
         yield image, weight, bias, (2, 1), (1, 0), (1, 2)
+    yield make(1, 8, 4, 5).contiguous(memory_format=torch.channels_last), make(8, 1, 3, 3), make(8), (1, 1), (1, 1)
 
 
 def depthwise_conv2d_reference(input: Tensor, weight: Tensor, *more: Any, **parameters: Any) -> Any:

@@ -6,14 +6,10 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
 #include <ATen/ceil_div.h>
-#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAContextLight.h>
+#include <ATen/cuda/EmptyTensor.h>
 #include <ATen/cuda/detail/KernelUtils.h>
-
-#ifndef AT_PER_OPERATOR_HEADERS
-#include <ATen/Functions.h>
-#else
-#include <ATen/ops/empty.h>
-#endif
+#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 
@@ -150,8 +146,9 @@ void correlate2d_kernel_grad_kernel(
   const int64_t wanted = at::ceil_div<int64_t>(at::cuda::getCurrentDeviceProperties()->multiProcessorCount * 8, taps);
   const int64_t shares = std::clamp<int64_t>(pixels / (kThreads * 16), 1, wanted);
   const Tensor all = Tensor(output).unsqueeze(0);
-  const Tensor partial =
-      shares == 1 ? all : at::empty({shares, output.size(0), output.size(1), output.size(2)}, output.options());
+  const Tensor partial = shares == 1
+      ? all
+      : Tensor(at::detail::empty_cuda({shares, output.size(0), output.size(1), output.size(2)}, output.options()));
   AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES(input.scalar_type(), "correlate2d_kernel_grad_cuda", [&] {
     correlate2d_tap_kernel<scalar_t><<<blocks_for(partial.numel()), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
         partial.numel(),

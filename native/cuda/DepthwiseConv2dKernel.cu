@@ -2,20 +2,18 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/TensorAccessor.h>
 #include <ATen/native/DepthwiseConv2d.h>
+#include <ATen/native/cuda/DepthwiseConv2dStencil.cuh>
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/ceil_div.h>
-#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAContextLight.h>
+#include <ATen/cuda/EmptyTensor.h>
 #include <ATen/cuda/detail/KernelUtils.h>
-
-#ifndef AT_PER_OPERATOR_HEADERS
-#include <ATen/Functions.h>
-#else
-#include <ATen/ops/empty.h>
-#endif
+#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <type_traits>
 
@@ -60,9 +58,8 @@ __device__ bool holds(const Images<scalar_t, index_t>& images, index_t y, index_
   return y >= 0 && y < images.size(2) && x >= 0 && x < images.size(3);
 }
 
-// The parameters of the convolution. For weights of size x size elements the compiler knows the loops' lengths, unless
-// size is 0.
-template <typename index_t, int size>
+// The parameters of the convolution.
+template <typename index_t>
 struct Parameters {
   explicit Parameters(const DepthwiseConv2dGeometry& g)
       : multiplier(g.multiplier),
@@ -71,12 +68,8 @@ struct Parameters {
         padding{static_cast<index_t>(g.padding[0]), static_cast<index_t>(g.padding[1])},
         dilation{static_cast<index_t>(g.dilation[0]), static_cast<index_t>(g.dilation[1])} {}
 
-  __device__ index_t kernel_size(int axis) const {
-    return size > 0 ? size : kernel[axis];
-  }
-
   __device__ index_t taps() const {
-    return kernel_size(0) * kernel_size(1);
+    return kernel[0] * kernel[1];
   }
 
   // Where the first tap is for this output.
@@ -101,28 +94,26 @@ struct Parameters {
 };
 
 // A thread for each output.
-template <typename scalar_t, typename index_t, int size>
+template <typename scalar_t, typename index_t>
 __global__ void depthwise_conv2d_forward_kernel(
     index_t count,
     Images<scalar_t, index_t> output,
     Images<const scalar_t, index_t> input,
     const scalar_t* weight,
     const scalar_t* bias,
-    Parameters<index_t, size> p) {
+    Parameters<index_t> p) {
   using T = at::opmath_type<scalar_t>;
   CUDA_KERNEL_LOOP_TYPE(i, count, index_t) {
     const auto at = pixel_at(output, i);
     const auto plane = input[at.image][at.channel / p.multiplier];
     const scalar_t* taps = weight + at.channel * p.taps();
     T sum = bias ? static_cast<T>(bias[at.channel]) : T(0);
-#pragma unroll
-    for (index_t ky = 0; ky < p.kernel_size(0); ++ky) {
+    for (index_t ky = 0; ky < p.kernel[0]; ++ky) {
       const index_t y = p.start(0, at.y) + ky * p.dilation[0];
-#pragma unroll
-      for (index_t kx = 0; kx < p.kernel_size(1); ++kx) {
+      for (index_t kx = 0; kx < p.kernel[1]; ++kx) {
         const index_t x = p.start(1, at.x) + kx * p.dilation[1];
         if (holds(input, y, x)) {
-          sum += static_cast<T>(taps[ky * p.kernel_size(1) + kx]) * static_cast<T>(plane[y][x]);
+          sum += static_cast<T>(taps[ky * p.kernel[1] + kx]) * static_cast<T>(plane[y][x]);
         }
       }
     }
@@ -131,13 +122,13 @@ __global__ void depthwise_conv2d_forward_kernel(
 }
 
 // A thread for each input, which gathers from the outputs that it went into.
-template <typename scalar_t, typename index_t, int size>
+template <typename scalar_t, typename index_t>
 __global__ void depthwise_conv2d_grad_input_kernel(
     index_t count,
     Images<scalar_t, index_t> grad_input,
     Images<const scalar_t, index_t> grad_output,
     const scalar_t* weight,
-    Parameters<index_t, size> p) {
+    Parameters<index_t> p) {
   using T = at::opmath_type<scalar_t>;
   CUDA_KERNEL_LOOP_TYPE(i, count, index_t) {
     const auto at = pixel_at(grad_input, i);
@@ -146,14 +137,12 @@ __global__ void depthwise_conv2d_grad_input_kernel(
       const index_t channel = at.channel * p.multiplier + m;
       const auto plane = grad_output[at.image][channel];
       const scalar_t* taps = weight + channel * p.taps();
-#pragma unroll
-      for (index_t ky = 0; ky < p.kernel_size(0); ++ky) {
+      for (index_t ky = 0; ky < p.kernel[0]; ++ky) {
         const index_t y = p.output_of(0, at.y, ky);
-#pragma unroll
-        for (index_t kx = 0; kx < p.kernel_size(1); ++kx) {
+        for (index_t kx = 0; kx < p.kernel[1]; ++kx) {
           const index_t x = p.output_of(1, at.x, kx);
           if (holds(grad_output, y, x)) {
-            sum += static_cast<T>(taps[ky * p.kernel_size(1) + kx]) * static_cast<T>(plane[y][x]);
+            sum += static_cast<T>(taps[ky * p.kernel[1] + kx]) * static_cast<T>(plane[y][x]);
           }
         }
       }
@@ -169,7 +158,7 @@ __global__ void depthwise_conv2d_grad_weight_kernel(
     at::opmath_type<scalar_t>* partial,
     Images<const scalar_t, index_t> grad_output,
     Images<const scalar_t, index_t> input,
-    Parameters<index_t, 0> p) {
+    Parameters<index_t> p) {
   using T = at::opmath_type<scalar_t>;
   __shared__ T shared[kTapsAtOnce][kThreads];
   const index_t channel = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -254,21 +243,76 @@ bool fits_int(const DepthwiseConv2dGeometry& g, const TensorBase& images, const 
   return most <= std::numeric_limits<int>::max() / 2;
 }
 
-// Calls f with the type of indices and, as a std::integral_constant, the size of a square weight, or 0.
+// Calls f with the type of indices.
 template <typename F>
 void dispatch(const DepthwiseConv2dGeometry& g, const TensorBase& images, const TensorBase& outputs, const F& f) {
-  const auto is_square = [&](int64_t size) { return g.kernel[0] == size && g.kernel[1] == size; };
-  if (!fits_int(g, images, outputs)) {
-    f(int64_t(), std::integral_constant<int, 0>());
-  } else if (is_square(3)) {
-    f(int(), std::integral_constant<int, 3>());
-  } else if (is_square(5)) {
-    f(int(), std::integral_constant<int, 5>());
-  } else if (is_square(7)) {
-    f(int(), std::integral_constant<int, 7>());
+  if (fits_int(g, images, outputs)) {
+    f(int());
   } else {
-    f(int(), std::integral_constant<int, 0>());
+    f(int64_t());
   }
+}
+
+// Launches a stencil, if there is one for these sizes: from the images to the outputs or, with the weight turned, from
+// the gradients of these to those of the images. Doubles have none.
+template <typename scalar_t>
+bool convolve_by_stencil(
+    const TensorBase& to,
+    const TensorBase& from,
+    const TensorBase& weight,
+    const TensorBase& bias,
+    const DepthwiseConv2dGeometry& g,
+    bool is_turned) {
+  using namespace depthwise;
+  const auto is = [](const std::array<int64_t, 2>& pair, int64_t value) {
+    return pair[0] == value && pair[1] == value;
+  };
+  const auto kernel = g.kernel[0], step = g.stride[0];
+  const bool is_usual = is(g.kernel, kernel) && is(g.padding, kernel / 2) && is(g.dilation, 1) && is(g.stride, step);
+  if (!is_usual || g.multiplier > 1 || (is_turned && step > 1) || !fits_int(g, from, to)) {
+    return false;
+  }
+  const auto size = [](const TensorBase& x, int dim) { return static_cast<int>(x.size(dim)); };
+  const Stencil s{size(to, 0), size(to, 1), size(from, 2), size(from, 3), size(to, 2), size(to, 3), is_turned};
+  auto* output = to.mutable_data_ptr<scalar_t>();
+  const auto* input = from.const_data_ptr<scalar_t>();
+  const auto* taps = weight.const_data_ptr<scalar_t>();
+  const auto* start = bias.defined() ? bias.const_data_ptr<scalar_t>() : nullptr;
+  const auto stream = at::cuda::getCurrentCUDAStream();
+  const auto launch = [&](auto size_of_weight, auto step_of_outputs) {
+    constexpr int size = decltype(size_of_weight)::value, stride = decltype(step_of_outputs)::value;
+    constexpr int lanes = kLanes<scalar_t>;
+    if (to.is_contiguous() && from.is_contiguous()) {
+      const auto count = to.numel() / s.out_width * at::ceil_div(s.out_width, kColumns);
+      const bool has_vectors = is_aligned<kColumns>(output, s.out_width) && is_aligned<kColumns>(input, s.width);
+      depthwise_conv2d_rows_kernel<scalar_t, size, stride>
+          <<<blocks_for(count), kThreads, 0, stream>>>(count, output, input, taps, start, s, has_vectors);
+    } else if (is_aligned<lanes>(output, s.channels) && is_aligned<lanes>(input, s.channels)) {
+      const int vectors = s.channels / lanes, groups = at::ceil_div(vectors, kMostVectors);
+      const int columns = at::ceil_div(vectors, groups), rows = kThreads / columns;
+      // A block loads its weights once, so there are only as many as keep the GPU busy.
+      const int most = at::cuda::getCurrentDeviceProperties()->multiProcessorCount * 16 / groups + 1;
+      const int wanted = at::ceil_div(s.batch * s.out_height * s.out_width, 2 * rows);
+      const dim3 grid(groups, std::min({wanted, most, 65535})), block(columns, rows);
+      depthwise_conv2d_pixels_kernel<scalar_t, size, stride><<<grid, block, 0, stream>>>(output, input, taps, start, s);
+    } else {
+      return false;
+    }
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return true;
+  };
+  if constexpr (!std::is_same_v<scalar_t, double>) {
+    const auto by_stride = [&](auto size) {
+      return step == 1 ? launch(size, std::integral_constant<int, 1>())
+          : step == 2  ? launch(size, std::integral_constant<int, 2>())
+                       : false;
+    };
+    return kernel == 3 ? by_stride(std::integral_constant<int, 3>())
+        : kernel == 5  ? by_stride(std::integral_constant<int, 5>())
+        : kernel == 7  ? by_stride(std::integral_constant<int, 7>())
+                       : false;
+  }
+  return false;
 }
 
 void depthwise_conv2d_kernel(
@@ -278,7 +322,10 @@ void depthwise_conv2d_kernel(
     const TensorBase& bias,
     const DepthwiseConv2dGeometry& g) {
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "depthwise_conv2d_cuda", [&] {
-    dispatch(g, input, output, [&](auto index, auto size) {
+    if (convolve_by_stencil<scalar_t>(output, input, weight, bias, g, /*is_turned=*/false)) {
+      return;
+    }
+    dispatch(g, input, output, [&](auto index) {
       using index_t = decltype(index);
       depthwise_conv2d_forward_kernel<<<blocks_for(output.numel()), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
           static_cast<index_t>(output.numel()),
@@ -286,7 +333,7 @@ void depthwise_conv2d_kernel(
           input.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
           weight.const_data_ptr<scalar_t>(),
           bias.defined() ? bias.const_data_ptr<scalar_t>() : nullptr,
-          Parameters<index_t, decltype(size)::value>(g));
+          Parameters<index_t>(g));
       C10_CUDA_KERNEL_LAUNCH_CHECK();
     });
   });
@@ -299,7 +346,10 @@ void depthwise_conv2d_backward_input_kernel(
     const DepthwiseConv2dGeometry& g) {
   AT_DISPATCH_FLOATING_TYPES_AND2(
       kHalf, kBFloat16, grad_output.scalar_type(), "depthwise_conv2d_backward_input_cuda", [&] {
-        dispatch(g, grad_input, grad_output, [&](auto index, auto size) {
+        if (convolve_by_stencil<scalar_t>(grad_input, grad_output, weight, {}, g, /*is_turned=*/true)) {
+          return;
+        }
+        dispatch(g, grad_input, grad_output, [&](auto index) {
           using index_t = decltype(index);
           depthwise_conv2d_grad_input_kernel<<<
               blocks_for(grad_input.numel()),
@@ -310,7 +360,7 @@ void depthwise_conv2d_backward_input_kernel(
               grad_input.generic_packed_accessor<scalar_t, 4, DefaultPtrTraits, index_t>(),
               grad_output.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
               weight.const_data_ptr<scalar_t>(),
-              Parameters<index_t, decltype(size)::value>(g));
+              Parameters<index_t>(g));
           C10_CUDA_KERNEL_LAUNCH_CHECK();
         });
       });
@@ -331,18 +381,19 @@ Tensor weight_gradient(const TensorBase& grad_output, const TensorBase& input, c
   const int64_t groups = std::min<int64_t>(at::ceil_div<int64_t>(taps, kTapsAtOnce), 65535);
   const int64_t channel_blocks = at::ceil_div(channels, lanes);
   const int64_t shares = count_shares(grad_output.numel() / channels, channel_blocks * groups, rows);
-  const Tensor partial =
-      at::empty({shares, channels, taps}, grad_output.options().dtype(toOpMathType(grad_output.scalar_type())));
+  const Tensor partial(
+      at::detail::empty_cuda(
+          {shares, channels, taps}, grad_output.options().dtype(toOpMathType(grad_output.scalar_type()))));
   AT_DISPATCH_FLOATING_TYPES_AND2(
       kHalf, kBFloat16, grad_output.scalar_type(), "depthwise_conv2d_backward_weight_cuda", [&] {
-        dispatch(g, input, grad_output, [&](auto index, auto /*size*/) {
+        dispatch(g, input, grad_output, [&](auto index) {
           using index_t = decltype(index);
           const dim3 grid(channel_blocks, groups, shares), block(lanes, rows);
           depthwise_conv2d_grad_weight_kernel<scalar_t><<<grid, block, 0, at::cuda::getCurrentCUDAStream()>>>(
               partial.mutable_data_ptr<at::opmath_type<scalar_t>>(),
               grad_output.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
               input.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
-              Parameters<index_t, 0>(g));
+              Parameters<index_t>(g));
           C10_CUDA_KERNEL_LAUNCH_CHECK();
         });
       });

@@ -5,7 +5,8 @@
 #include <ATen/OpMathType.h>
 #include <ATen/core/TensorAccessor.h>
 #include <ATen/core/TensorBase.h>
-#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAStream.h>
 #include <ATen/native/cuda/block_reduce.cuh>
 
 #include <algorithm>

@@ -7,8 +7,9 @@
 #include <ATen/ceil_div.h>
 #include <ATen/core/TensorAccessor.h>
 #include <ATen/core/TensorBase.h>
-#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/detail/KernelUtils.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 #include <cmath>

@@ -153,8 +153,6 @@ def test_operators_from_text_are_compared_by_medians() -> None:
     rounds = [{"first": n, "first cpu": 2 * n, "edit": n / 2, "edit cpu": n, **calls} for n in (9, 1, 4)]
     lines = inline_table(dict.fromkeys(("graft", "typed", "pch", "no headers"), rounds)).splitlines()
     assert lines[2].startswith("| first operator | 4.0 s (8) |")
-    assert lines[3].startswith(
-        "| kernel edited | 2.0 s (4) |"
-    )
+    assert lines[3].startswith("| kernel edited | 2.0 s (4) |")
     assert "| 2.0 us (2.0) |" in lines[4] and "| 3.0 us (3.0) |" in lines[5]
     assert {line.count("|") for line in lines} == {6}

@@ -252,6 +252,25 @@ def test_libraries_are_those_of_the_architecture_of_the_host_code(
 
 
 @pytest.mark.parametrize(
+    ("here", "expected", "said"),
+    [([], "90", True), (["80", "61"], "80", False), (["61"], "90", True)],
+)
+def test_a_build_for_edits_compiles_for_the_gpus_here_or_one_architecture(
+    toolkit: Path, tmp_path: Path, monkeypatch: Patch, here: list[str], expected: str, said: bool
+) -> None:
+    """61 is a GPU that this torch does not support."""
+    monkeypatch.setattr(nvcc, "_find_toolkit", lambda *_: toolkit)
+    monkeypatch.setattr(nvcc, "gpu_architectures", lambda: here)
+    base = base_for("13.0", tmp_path / "tree")
+    line = StepLine("toolkit")
+    found = find_nvcc(PIN, base, replace(GXX, is_for_edits=True), CudaSettings(), line)
+    assert (found.architectures, "no GPU" in line.note) == ((expected,), said)
+    assert find_nvcc(PIN, base, GXX, CudaSettings(), StepLine("toolkit")).architectures == ("80", "90")
+    given = CudaSettings(CudaArchs("80"))
+    assert find_nvcc(PIN, base, replace(GXX, is_for_edits=True), given, StepLine("toolkit")).architectures == ("80",)
+
+
+@pytest.mark.parametrize(
     ("cuda", "archs", "said"),
     [
         ("", OF_BASE, "left out, since torch 2.14.1 has no CUDA: cuda/A.cu, cuda/A.cuh, cuda/B.cpp"),

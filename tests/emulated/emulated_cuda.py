@@ -57,10 +57,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.items:
         return
     folder = Path(os.environ["GRAFT_EMULATED"])
-    sources_folder = Path(os.environ["GRAFT_NATIVE"]) / "cuda"
-    folder.mkdir(parents=True, exist_ok=True)
+    native = Path(os.environ["GRAFT_NATIVE"])
+    # Sources find headers of the folder at its place in PyTorch. A wheel for CPUs has none of those in cuda/.
+    (folder / "include/ATen").mkdir(parents=True, exist_ok=True)
+    if not (place := folder / "include/ATen/native").is_symlink():
+        place.symlink_to(native)
     sources = []
-    for source in sorted(sources_folder.glob("*.cu")):
+    for source in sorted(native.glob("cuda/*.cu")):
         target = folder / f"{source.stem}.cpp"
         text = as_cpp(source)
         if not target.is_file() or target.read_text() != text:
@@ -73,7 +76,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         "emulated_cuda",
         sources,
         extra_cflags=flags,
-        extra_include_paths=[str(HERE / "include")],
+        extra_include_paths=[str(HERE / "include"), str(folder / "include")],
         build_directory=str(folder),
         is_python_module=False,
     )

@@ -28,7 +28,8 @@ def test_each_kernel_is_launched(source: Path) -> None:
     assert kernels
     before = {name: launches(name) for name in kernels}
     (info,) = (info for info in added_op_infos() if info.name == operator_of(source))
-    for sample in info.sample_inputs("cpu", torch.double, requires_grad=True):
+    dtypes = (torch.double, torch.float)  # some kernels are for some dtypes
+    for sample in (each for dtype in dtypes for each in info.sample_inputs("cpu", dtype, requires_grad=True)):
         result = info(sample.input, *sample.args, **sample.kwargs)
         wanted = [
             x for x in pytree.tree_leaves((sample.input, sample.args)) if isinstance(x, Tensor) and x.requires_grad

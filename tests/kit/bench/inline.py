@@ -79,7 +79,8 @@ class _Steps(logging.Handler):
 def measured(way: str, picture: str) -> dict[str, float]:
     """Measure in this process, which must not have built an operator before. Draw Graft's first build."""
     cpp_extension.remove_extension_h_precompiler_headers()  # they are in torch's own folder
-    logging.getLogger("graft").addHandler(steps := _Steps())
+    (logger := logging.getLogger("graft")).addHandler(steps := _Steps())
+    logger.setLevel(logging.INFO)
     first, function = _timed(way, *_FIRST)
     if way == "graft":
         (log,) = Path(os.environ["GRAFT_HOME"]).glob("*/*/work-*/.ninja_log")
