@@ -43,8 +43,9 @@ C10_ALWAYS_INLINE void store(scalar_t* to, const V& elements) {
   }
 }
 
-// Rows in vectors: the last vector ends behind the row, within the rows that follow. Elements that fill no vector in the
-// last rows are computed one by one: the functions of vec:: take several times as long. So are rows shorter than `least`.
+// Rows in vectors: the last vector ends behind the row, within the rows that follow. Elements that fill no vector in
+// the last rows are computed one by one: the functions of vec:: take several times as long. So are rows shorter than
+// `least`.
 template <typename T>
 struct RowVectors {
   static constexpr int64_t size = vec::Vectorized<T>::size();
