@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from graft.codegen import KERNELS, MISSING, NO_CUDA, PARTS
+from graft.codegen import KERNELS, MISSING, NARROW, NARROW_OF_FORMULAS, NO_CUDA, PARTS
 from graft.codegen.__main__ import generate_sources, load_operators
 from graft.codegen.base_operators import known_operators
 from graft.codegen.headers import WheelOutput
@@ -171,7 +171,8 @@ def test_what_depends_on_formulas_is_a_part_of_its_own(units_of: Generate, count
     entries = [entry(name, more=more) for name in names]
     entries.append(entry(f"{names[0]}_", "(Tensor(a!) self) -> Tensor(a!)", more))
     entries.append(entry(f"{names[0]}.out", "(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"))
-    edits = (f"{text}\n  result: auto_element_wise" for text in ("grad * result", "grad * result * 2"))
+    # The second calls another function, too.
+    edits = (f"{text}\n  result: auto_element_wise" for text in ("grad * result", "grad * result.digamma()"))
     before, after = (units_of(entries, [formula(names[0], text)]) for text in edits)
     (unit,) = (texts for texts in before.values() if "formulas.cpp" in texts)
     assert unit["library.cpp"] == "".join(f'#include "{part}.cpp"\n' for part in parts)
@@ -180,9 +181,11 @@ def test_what_depends_on_formulas_is_a_part_of_its_own(units_of: Generate, count
     every = sorted(name for of_part in included for name in of_part)
     sources = (name for name in unit if re.fullmatch(r"(ATen|autograd)/\w+\.cpp", name))
     assert every == sorted([*sources, "nodes.cpp"])  # which loads compile with the nodes
-    changed = {name for name, text in unit.items() if text != after[names[0]][name]}
+    other = after[names[0]]
+    changed = {name for name in unit | other if unit.get(name) != other.get(name)}
     assert included[0] == ["autograd/Formulas.cpp"]
-    assert {name for name in changed if name.endswith(".cpp")} == {"autograd/Formulas.cpp"}
+    headers = {f"{NARROW_OF_FORMULAS}/ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators")}
+    assert changed == {"autograd/Formulas.cpp", *headers}
 
 
 def test_forward_formula_may_use_any_result(units_of: Generate) -> None:
@@ -207,20 +210,24 @@ def included(text: str) -> set[str]:
 
 def test_narrow_headers_include_what_the_unit_names(four: Texts, four_and_one: Texts, base: Path) -> None:
     narrow = {name: text for name, text in four["u_first"].items() if name.startswith("narrow/")}
+    listing = ("Functions", "NativeFunctions", "Operators")
     assert set(narrow) == {
-        f"narrow/ATen/{name}.h" for name in ("Functions", "NativeFunctions", "Operators", "RedispatchFunctions")
+        *(f"{NARROW}/ATen/{name}.h" for name in (*listing, "RedispatchFunctions")),
+        *(f"{NARROW_OF_FORMULAS}/ATen/{name}.h" for name in listing),
     }
     for name, suffix in (("Functions", ""), ("NativeFunctions", "_native"), ("Operators", "_ops")):
         whole = included((base / f"torch/include/ATen/{name}.h").read_text())
-        ours = included(narrow[f"narrow/ATen/{name}.h"])
+        ours, of_formulas = (included(narrow[f"{folder}/ATen/{name}.h"]) for folder in (NARROW, NARROW_OF_FORMULAS))
         assert {f"u_first{suffix}", f"u_plus{suffix}"} <= ours - whole
         # The operators of the formulas and of the header's handwritten functions, and not the many others.
-        assert {f"digamma{suffix}", f"nextafter{suffix}", f"std{suffix}"} <= ours & whole
-        assert len(ours) < len(whole) / 10
-        of_last = included(four_and_one["u_last"][f"narrow/ATen/{name}.h"])
+        assert {f"digamma{suffix}", f"nextafter{suffix}"} <= (of_formulas - ours) & whole
+        assert f"std{suffix}" in ours & whole
+        assert f"#include_next <ATen/{name}.h>" in narrow[f"{NARROW_OF_FORMULAS}/ATen/{name}.h"]
+        assert len(ours | of_formulas) < len(whole) / 10
+        of_last = included(four_and_one["u_last"][f"{NARROW}/ATen/{name}.h"])
         assert {f"u_last{suffix}", f"std{suffix}"} <= of_last
         assert of_last.isdisjoint({f"digamma{suffix}", f"nextafter{suffix}", f"u_first{suffix}"})
-    redispatch = narrow["narrow/ATen/RedispatchFunctions.h"]
+    redispatch = narrow[f"{NARROW}/ATen/RedispatchFunctions.h"]
     assert set(re.findall(r"at::_ops::(\w+)::redispatch", redispatch)) == {
         *("u_first", "u_first_out", "u_plus", "u_plus_out", "u_third", "u_fourth")
     }
