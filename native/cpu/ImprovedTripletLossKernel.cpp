@@ -43,16 +43,16 @@ C10_ALWAYS_INLINE void store(scalar_t* to, const V& elements) {
   }
 }
 
-// Rows in vectors: the last vector ends behind the row, within the rows that follow. Elements that fill no vector in
-// the last rows are computed one by one: the functions of vec:: take several times as long. So are rows shorter than
-// `least`.
+// Rows in vectors: the last vector ends behind the row, within the rows that follow. One by one are computed the
+// elements that fill no vector in the last rows, for which the functions of vec:: take several times as long, and rows
+// shorter than `least`.
 template <typename T>
 struct RowVectors {
   static constexpr int64_t size = vec::Vectorized<T>::size();
   int64_t length, rounded_up, last_rows;
   bool is_short;
 
-  RowVectors(int64_t length, int64_t least)
+  explicit RowVectors(int64_t length, int64_t least = 0)
       : length(length),
         rounded_up(at::divup(length, size) * size),
         last_rows(at::divup(rounded_up - length, std::max<int64_t>(1, length))),
@@ -64,7 +64,7 @@ struct RowVectors {
   }
 };
 
-// The sum of the first elements, in vectors: `in_vectors` of them, maybe more than there are.
+// The squared distance of the first `in_vectors` elements, which may be more than there are: those count as 0.
 template <typename T, typename scalar_t>
 T squared_distance_in_vectors(const scalar_t* x, const scalar_t* y, int64_t length, int64_t in_vectors) {
   using Vec = vec::Vectorized<T>;
@@ -119,7 +119,7 @@ class Rows {
         buffer_(
             stride_ >= length_ && (step_ == 1 || length_ <= 1)
                 ? 0
-                : RowVectors<at::opmath_type<scalar_t>>(length_, 0).rounded_up) {}
+                : RowVectors<at::opmath_type<scalar_t>>(length_).rounded_up) {}
 
   // A contiguous row, valid until the next call: strided elements, and rows that overlap, are copied.
   const scalar_t* operator[](int64_t row) {
@@ -178,6 +178,7 @@ void backward(
   using opmath_t = at::opmath_type<scalar_t>;
   const TripletFormula<opmath_t> formula(parameters);
   const int64_t length = inputs[0].size(1);
+  // Storing three vectors that the next rows overwrite takes longer than a few elements.
   const RowVectors<opmath_t> vectors(length, 4);
   const auto* grad_loss = grad_losses.const_data_ptr<opmath_t>();
   const auto* distance = distances.const_data_ptr<opmath_t>();

@@ -58,8 +58,9 @@ __device__ bool holds(const Images<scalar_t, index_t>& images, index_t y, index_
   return y >= 0 && y < images.size(2) && x >= 0 && x < images.size(3);
 }
 
-// The parameters of the convolution.
-template <typename index_t>
+// The parameters of the convolution. For weights of size x size elements the compiler knows the loops' lengths, unless
+// size is 0.
+template <typename index_t, int size = 0>
 struct Parameters {
   explicit Parameters(const DepthwiseConv2dGeometry& g)
       : multiplier(g.multiplier),
@@ -68,8 +69,12 @@ struct Parameters {
         padding{static_cast<index_t>(g.padding[0]), static_cast<index_t>(g.padding[1])},
         dilation{static_cast<index_t>(g.dilation[0]), static_cast<index_t>(g.dilation[1])} {}
 
+  __device__ index_t kernel_size(int axis) const {
+    return size > 0 ? size : kernel[axis];
+  }
+
   __device__ index_t taps() const {
-    return kernel[0] * kernel[1];
+    return kernel_size(0) * kernel_size(1);
   }
 
   // Where the first tap is for this output.
@@ -122,13 +127,13 @@ __global__ void depthwise_conv2d_forward_kernel(
 }
 
 // A thread for each input, which gathers from the outputs that it went into.
-template <typename scalar_t, typename index_t>
+template <typename scalar_t, typename index_t, int size>
 __global__ void depthwise_conv2d_grad_input_kernel(
     index_t count,
     Images<scalar_t, index_t> grad_input,
     Images<const scalar_t, index_t> grad_output,
     const scalar_t* weight,
-    Parameters<index_t> p) {
+    Parameters<index_t, size> p) {
   using T = at::opmath_type<scalar_t>;
   CUDA_KERNEL_LOOP_TYPE(i, count, index_t) {
     const auto at = pixel_at(grad_input, i);
@@ -137,12 +142,14 @@ __global__ void depthwise_conv2d_grad_input_kernel(
       const index_t channel = at.channel * p.multiplier + m;
       const auto plane = grad_output[at.image][channel];
       const scalar_t* taps = weight + channel * p.taps();
-      for (index_t ky = 0; ky < p.kernel[0]; ++ky) {
+#pragma unroll
+      for (index_t ky = 0; ky < p.kernel_size(0); ++ky) {
         const index_t y = p.output_of(0, at.y, ky);
-        for (index_t kx = 0; kx < p.kernel[1]; ++kx) {
+#pragma unroll
+        for (index_t kx = 0; kx < p.kernel_size(1); ++kx) {
           const index_t x = p.output_of(1, at.x, kx);
           if (holds(grad_output, y, x)) {
-            sum += static_cast<T>(taps[ky * p.kernel[1] + kx]) * static_cast<T>(plane[y][x]);
+            sum += static_cast<T>(taps[ky * p.kernel_size(1) + kx]) * static_cast<T>(plane[y][x]);
           }
         }
       }
@@ -253,8 +260,8 @@ void dispatch(const DepthwiseConv2dGeometry& g, const TensorBase& images, const 
   }
 }
 
-// Launches a stencil, if there is one for these sizes: from the images to the outputs or, with the weight turned, from
-// the gradients of these to those of the images. Doubles have none.
+// Launches a stencil if there is one for this convolution, and returns whether it did: from images to outputs or, with
+// the weight turned, from gradients of outputs to those of images. Doubles, which few models use, have none.
 template <typename scalar_t>
 bool convolve_by_stencil(
     const TensorBase& to,
@@ -292,7 +299,7 @@ bool convolve_by_stencil(
       const int columns = at::ceil_div(vectors, groups), rows = kThreads / columns;
       // A block loads its weights once, so there are only as many as keep the GPU busy.
       const int most = at::cuda::getCurrentDeviceProperties()->multiProcessorCount * 16 / groups + 1;
-      const int wanted = at::ceil_div(s.batch * s.out_height * s.out_width, 2 * rows);
+      const int wanted = at::ceil_div(s.batch * s.out_height * at::ceil_div(s.out_width, kPixels<size>), rows);
       const dim3 grid(groups, std::min({wanted, most, 65535})), block(columns, rows);
       depthwise_conv2d_pixels_kernel<scalar_t, size, stride><<<grid, block, 0, stream>>>(output, input, taps, start, s);
     } else {
@@ -351,17 +358,27 @@ void depthwise_conv2d_backward_input_kernel(
         }
         dispatch(g, grad_input, grad_output, [&](auto index) {
           using index_t = decltype(index);
-          depthwise_conv2d_grad_input_kernel<<<
-              blocks_for(grad_input.numel()),
-              kThreads,
-              0,
-              at::cuda::getCurrentCUDAStream()>>>(
-              static_cast<index_t>(grad_input.numel()),
-              grad_input.generic_packed_accessor<scalar_t, 4, DefaultPtrTraits, index_t>(),
-              grad_output.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
-              weight.const_data_ptr<scalar_t>(),
-              Parameters<index_t>(g));
-          C10_CUDA_KERNEL_LAUNCH_CHECK();
+          const auto launch = [&](auto size) {
+            depthwise_conv2d_grad_input_kernel<<<
+                blocks_for(grad_input.numel()),
+                kThreads,
+                0,
+                at::cuda::getCurrentCUDAStream()>>>(
+                static_cast<index_t>(grad_input.numel()),
+                grad_input.generic_packed_accessor<scalar_t, 4, DefaultPtrTraits, index_t>(),
+                grad_output.generic_packed_accessor<const scalar_t, 4, DefaultPtrTraits, index_t>(),
+                weight.const_data_ptr<scalar_t>(),
+                Parameters<index_t, decltype(size)::value>(g));
+            C10_CUDA_KERNEL_LAUNCH_CHECK();
+          };
+          // Those of layers with stride 2.
+          if (std::is_same_v<index_t, int> && g.kernel == std::array<int64_t, 2>{3, 3}) {
+            launch(std::integral_constant<int, 3>());
+          } else if (std::is_same_v<index_t, int> && g.kernel == std::array<int64_t, 2>{5, 5}) {
+            launch(std::integral_constant<int, 5>());
+          } else {
+            launch(std::integral_constant<int, 0>());
+          }
         });
       });
 }

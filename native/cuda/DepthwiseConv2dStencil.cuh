@@ -117,6 +117,7 @@ __global__ void depthwise_conv2d_rows_kernel(
   // The window begins a vector before the outputs.
   constexpr int first = kColumns - size / 2, read = first + (kColumns - 1) * stride + size;
   constexpr int elements = (read + kColumns - 1) / kColumns * kColumns;
+  static_assert(size / 2 <= kColumns);
   const int tiles = at::ceil_div(s.out_width, kColumns);
   CUDA_KERNEL_LOOP(i, count) {
     const int x = i % tiles * kColumns, y = i / tiles % s.out_height, plane = i / tiles / s.out_height;
@@ -158,10 +159,15 @@ __global__ void depthwise_conv2d_rows_kernel(
   }
 }
 
-// The channels that a thread computes of images in channels_last: 16 bytes. And the most such vectors of a block, whose
-// weights fit into shared memory.
+// The channels that a thread computes of images in channels_last: 16 bytes.
 template <typename scalar_t>
 constexpr int kLanes = 16 / sizeof(scalar_t);
+
+// The outputs next to each other that it computes of these. More would not leave enough registers.
+template <int size>
+constexpr int kPixels = size == 3 ? 4 : 2;
+
+// The most vectors of channels of a block, whose weights must fit into shared memory.
 constexpr int kMostVectors = 16;
 
 // Images in channels_last. threadIdx.x and blockIdx.x count vectors of channels, threadIdx.y and blockIdx.y outputs.
@@ -174,10 +180,11 @@ __global__ void depthwise_conv2d_pixels_kernel(
     Stencil s) {
   using T = at::opmath_type<scalar_t>;
   constexpr int lanes = kLanes<scalar_t>;
-  constexpr int columns = size == 3 ? 4 : 2; // more would not leave enough registers
+  constexpr int columns = kPixels<size>;
   constexpr int elements = (columns - 1) * stride + size;
   using Tap = Elements<T, lanes>;
   alignas(sizeof(Tap)) __shared__ T taps[size * size][kMostVectors * lanes];
+  static_assert(sizeof(taps) <= 48 * 1024);
   const int begin = blockIdx.x * blockDim.x * lanes, own = threadIdx.x * lanes, channel = begin + own;
   const int weights = std::min<int>(blockDim.x * lanes, s.channels - begin) * (size * size);
   for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < weights; i += blockDim.x * blockDim.y) {

@@ -151,7 +151,9 @@ class Request:
     )
     launcher: str = _option("", "compiler launcher, for example ccache, sccache or distcc")
     cuda_archs: CudaArchs = _option(
-        "", 'GPU architectures, such as "80 90a"; by default those of the base; none: no CUDA', CudaArchs
+        "",
+        'GPU architectures, such as "80 90a"; by default those of the base, for develop the GPUs here; none: no CUDA',
+        CudaArchs,
     )
     cuda_home: str = _option("", "a CUDA toolkit, used if it is of the base's version; by default pip downloads one")
     cxx: str = _option("g++", "the C++ compiler, a g++; aarch64-linux-gnu-g++ builds for ARM")

@@ -28,14 +28,14 @@ from .compile.extensions import (
 )
 from .compile.incremental import bring_up_to_date
 from .compile.manifest import Outside
-from .compile.nvcc import Compiler, Nvcc, newest_architecture
+from .compile.nvcc import Compiler, Nvcc
 from .compile.products import LINKED, Product, with_libraries
 from .compile.stubs import replaced_stubs
 from .compile.units import CXX, NVCC, UnitFinder, Units, link_operators
 from .compose.appending import require_names
 from .compose.composition import Made, installed_headers
 from .core.console import StepLine, Steps, say
-from .core.cuda_settings import CudaArchs
+from .core.cuda_settings import CudaArchs, newest
 from .core.errors import CommandError, Finding, GraftError, UsageError, run_all
 from .core.layout import DEBUG, DEVELOP, Layout
 from .inputs.entries import fields_of, texts_of_entries
@@ -128,17 +128,17 @@ def _kept_calls(job: Job) -> dict[str, list[str]]:
 
 
 def make_for_cuda(job: Job) -> Nvcc:
-    """Compile only the CUDA sources, also those of extensions, by default for one architecture: most errors are errors
-    for each. Return the compiler.
+    """Compile only the CUDA sources, also those of extensions, by default for one architecture: most errors do not
+    depend on it. Return the compiler.
     """
     if not job.base.cuda:
         raise UsageError(
             f"{job.snapshot.pin.path}: torch {job.base.version} is for CPU, and has no CUDA headers",
             todo="set PIN to a torch for CUDA",
         )
-    if not job.layout.cuda.archs:
-        cuda_settings = replace(job.layout.cuda, archs=CudaArchs(newest_architecture(job.base)))
-        job = replace(job, layout=replace(job.layout, cuda=cuda_settings))
+    wanted, supported = job.layout.cuda, job.base.architectures
+    if supported and not wanted.archs:
+        job = replace(job, layout=replace(job.layout, cuda=replace(wanted, archs=CudaArchs(newest(supported)))))
     is_own = bool(kernels_for_cuda(job.snapshot.natives)) or not have_cuda(job.snapshot)
     cuda = _find_cuda(job, is_required=is_own)
     _make(job, cuda, None)

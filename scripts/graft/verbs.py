@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .base.find import expected_pin, fetch_unpinned
+from .base.base import Base
+from .base.find import expected_pin, fetch_unpinned, for_this_machine
 from .base.installed import Environment, find_environment, find_site, layout_of, layout_on
 from .check.formats import reported
 from .checkout.live import Live, RefusedOperatorsError
@@ -94,6 +95,7 @@ def _develop(request: Request, own: argparse.Namespace) -> Delivered:
         live.finish()
         return Delivered(environment.site / "torch")
     layout = replace(layout_on(live.request.layout, environment), kind=DEBUG if request.debug else DEVELOP)
+    layout = replace(layout, cuda=for_this_machine(layout.cuda, Base(environment.site / "torch", environment.site)))
     with for_editors(layout, is_linked=own.editor, is_quiet=request.watch):
         delivered = run(Tree(layout, environment), live.request)
         live.say_tests()

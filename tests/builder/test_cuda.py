@@ -15,7 +15,9 @@ from zipfile import ZipInfo
 import pytest
 from builds import GXX, snapshot_of
 from graft import stages
+from graft.base import find
 from graft.base.base import Base, Library
+from graft.base.find import for_this_machine
 from graft.codegen import MISSING
 from graft.compile import cuda, nvcc
 from graft.compile.cuda import Cuda, find_cuda
@@ -25,7 +27,7 @@ from graft.compile.nvcc import Nvcc, find_nvcc
 from graft.compile.products import OPERATORS_FOR_CUDA, products, thin_products
 from graft.compile.units import CXX, NVCC, Units
 from graft.core.console import StepLine, Steps
-from graft.core.cuda_settings import NO_GPU, NO_KERNELS, OF_BASE, CudaArchs, CudaSettings
+from graft.core.cuda_settings import NO_GPU, NO_KERNELS, NOT_SET, OF_BASE, CudaArchs, CudaSettings, running_on
 from graft.core.errors import MissingError, UsageError
 from graft.core.layout import REPOSITORY, Layout, TorchVersion
 from graft.core.pip import UnavailableError
@@ -134,6 +136,8 @@ def test_check_for_cuda_compiles_the_sources_of_extensions(toolkit: Path, tmp_pa
     monkeypatch.setattr(_Build, "_compiled", lambda _, units, *__: compiled.extend(unit.source for unit in units))
     nvcc = stages.make_for_cuda(extending_job(tmp_path, "13.0", CudaArchs("90"), str(toolkit)))
     assert (nvcc.architectures, compiled) == (("90",), [tmp_path / "ext/a.cu"])
+    by_default = stages.make_for_cuda(extending_job(tmp_path, "13.0", OF_BASE, str(toolkit)))
+    assert by_default.architectures == ("90",)  # and not 80
     job = replace(
         extending_job(tmp_path, "13.0"), snapshot=replace(snapshot_of(tmp_path, native_folder(tmp_path, ENTRY)))
     )
@@ -252,22 +256,38 @@ def test_libraries_are_those_of_the_architecture_of_the_host_code(
 
 
 @pytest.mark.parametrize(
-    ("here", "expected", "said"),
-    [([], "90", True), (["80", "61"], "80", False), (["61"], "90", True)],
+    ("here", "expected"),
+    [([], "90"), (["90"], "90"), (["80", "90"], "80 90"), (["86"], "80"), (["89", "61"], "80"), (["61"], "90")],
 )
-def test_a_build_for_edits_compiles_for_the_gpus_here_or_one_architecture(
-    toolkit: Path, tmp_path: Path, monkeypatch: Patch, here: list[str], expected: str, said: bool
+def test_a_build_for_this_machine_is_for_its_gpus_or_one_architecture(
+    tmp_path: Path, monkeypatch: Patch, here: list[str], expected: str
 ) -> None:
-    """61 is a GPU that this torch does not support."""
-    monkeypatch.setattr(nvcc, "_find_toolkit", lambda *_: toolkit)
-    monkeypatch.setattr(nvcc, "gpu_architectures", lambda: here)
+    """61 is a GPU that this torch does not support; 86 and 89 run the code of 80."""
+    monkeypatch.setattr(find, "gpu_architectures", lambda: here)
     base = base_for("13.0", tmp_path / "tree")
-    line = StepLine("toolkit")
-    found = find_nvcc(PIN, base, replace(GXX, is_for_edits=True), CudaSettings(), line)
-    assert (found.architectures, "no GPU" in line.note) == ((expected,), said)
-    assert find_nvcc(PIN, base, GXX, CudaSettings(), StepLine("toolkit")).architectures == ("80", "90")
-    given = CudaSettings(CudaArchs("80"))
-    assert find_nvcc(PIN, base, replace(GXX, is_for_edits=True), given, StepLine("toolkit")).architectures == ("80",)
+    chosen = for_this_machine(NOT_SET, base)
+    assert chosen.archs == expected
+    assert ("no GPU" in chosen.reason) is (here in ([], ["61"]))
+    # So that a build for other GPUs is another one.
+    assert chosen.note == CudaSettings(CudaArchs(expected)).note
+    given = CudaSettings(CudaArchs("75"))
+    assert (
+        for_this_machine(given, base) == given and for_this_machine(NOT_SET, base_for("", tmp_path / "cpu")) == NOT_SET
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpu", "supported", "expected"),
+    [
+        ("90", ["80", "90a"], "90a"),
+        ("103", ["90", "100", "120"], "100"),
+        ("103", ["100a", "120"], ""),
+        ("87", ["75", "80", "86", "90"], "86"),
+        ("75", ["80"], ""),
+    ],
+)
+def test_architecture_that_a_gpu_runs(gpu: str, supported: list[str], expected: str) -> None:
+    assert running_on(gpu, supported) == expected
 
 
 @pytest.mark.parametrize(

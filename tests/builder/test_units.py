@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from builds import GXX
-from graft.codegen import PARTS
+from graft.codegen import NARROW, NARROW_OF_FORMULAS, PARTS
 from graft.compile.diagnostics import compiled_for, diagnostics
 from graft.compile.messages import digest
 from graft.compile.units import _WARNINGS, INCLUDES, Unit, Units
@@ -275,6 +275,10 @@ def test_units_have_their_parts_where_edits_matter(
     is_quick = is_for_edits and not sanitizers
     parts = [f"large/{part}" for part in (PARTS if is_for_edits else ["library"])]
     generated = [unit for unit in found.library if not unit.is_own]
+    for unit in (*generated, *found.bindings):
+        folders = [NARROW_OF_FORMULAS, NARROW] if unit.source.stem in ("formulas", "library") else [NARROW]
+        assert [*unit.narrow] == [unit.source.parent / name for name in folders]
+        assert unit.is_light is (unit.source.stem == "formulas")
     assert [f"{unit.source}" for unit in generated] == [
         f"generated/units/{each}.cpp" for each in (*parts, "small/library")
     ]

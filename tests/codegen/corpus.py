@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
+from graft.codegen import NARROW, NARROW_OF_FORMULAS
 from graft.inputs.native import load_natives
 from helpers import write
 
@@ -36,6 +37,11 @@ def said_of(folder: Path, known: BaseOperators, files: Mapping[str, str | bytes]
     """Write a native folder. Return what check finds there."""
     findings = check(load_natives([write(folder, files)]), known)
     return [line.replace(f"{folder}/", "") for line in findings.lines()]
+
+
+def headers_of(unit: Path) -> list[Path]:
+    """Return the folders with the headers that are generated for a unit."""
+    return [unit / name for name in ("own", NARROW_OF_FORMULAS, NARROW)]
 
 
 def compiled(source: Path, places: Iterable[Path], *options: str | Path) -> str:

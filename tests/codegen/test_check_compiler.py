@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from corpus import BROKEN, compiled
+from corpus import BROKEN, compiled, headers_of
 from graft.codegen.__main__ import generate
 from graft.compile.diagnostics import diagnostics
 from graft.compile.messages import digest
@@ -50,7 +50,7 @@ def said(native: Path, base: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     own = [native / file_of(case) for case in CASES if "cpp" in case["compiler"]]
     for source, folder in [*((unit / "library.cpp", unit) for unit in units), *((path, units[0]) for path in own)]:
         include = base / "torch/include"
-        paths = [folder / "own", folder / "narrow", out / "wheel/torch/include", out / "include", include]
+        paths = [*headers_of(folder), out / "wheel/torch/include", out / "include", include]
         paths.append(include / "torch/csrc/api/include")
         # In parts, since the digest lists only the first errors of a file.
         for part in re.split(r"(?m)^(?=In file included|\S+: In )", compiled(source, paths)):

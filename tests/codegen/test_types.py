@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from corpus import compiled
+from corpus import compiled, headers_of
 from graft.check.__main__ import check
 from graft.check.base import BaseOperators
 from graft.codegen.__main__ import generate, generate_sources
@@ -72,7 +72,7 @@ def errors_of(folder: Path, base: Path, out: Path) -> str:
     generate(base, load_natives([folder]), out)
     said = ""
     for source in sorted([*out.glob("units/*/library.cpp"), *out.glob("units/*/bindings.cpp")]):
-        places = [source.parent / "own", source.parent / "narrow", out / "include", out / "wheel/torch/include"]
+        places = [*headers_of(source.parent), out / "include", out / "wheel/torch/include"]
         places += [PACKAGE / "compile/templates", *(base / name for name in INCLUDED)]
         said += compiled(source, [*places, Path(sysconfig.get_path("include"))])
     return said

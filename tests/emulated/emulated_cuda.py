@@ -11,6 +11,7 @@ import os
 import random
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     folder = Path(os.environ["GRAFT_EMULATED"])
     native = Path(os.environ["GRAFT_NATIVE"])
     # Sources find headers of the folder at its place in PyTorch. A wheel for CPUs has none of those in cuda/.
-    (folder / "include/ATen").mkdir(parents=True, exist_ok=True)
-    if not (place := folder / "include/ATen/native").is_symlink():
+    place = folder / "include/ATen/native"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # several processes run tests
+        if place.is_symlink() and place.readlink() != native:
+            place.unlink()
         place.symlink_to(native)
     sources = []
     for source in sorted(native.glob("cuda/*.cu")):
@@ -93,7 +97,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _some_parameters(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return some parameter sets of each test, always the same: a CUDA kernel has one code path for all sizes.
+    """Return some parameter sets of each test, always the same: most kernels have one code path for all sizes.
 
     Skip tests of CPU capabilities, since their programs use the CPU kernels.
     """

@@ -14,37 +14,51 @@ from torch.nn import functional as F
 WIDTHS = (1, 4, 6, 8, 13, 16)
 # Channels in channels_last: whole vectors of each dtype, in one block and in several; the last are no vectors.
 CHANNELS = (8, 24, 136, 9)
-KERNELS = {"rows": "depthwise_conv2d_rows_kernel", "pixels": "depthwise_conv2d_pixels_kernel"}
+DTYPES = (torch.float, torch.half, torch.bfloat16)
+ROWS, PIXELS = "depthwise_conv2d_rows_kernel", "depthwise_conv2d_pixels_kernel"
+FORMATS = {ROWS: torch.contiguous_format, PIXELS: torch.channels_last}
 
 
-def expected(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
-    """Compute in double, and round."""
-    x, weight, bias = (each.double() for each in (x, weight, bias))
-    return F.conv2d(x, weight, bias, stride, weight.shape[-1] // 2, groups=len(weight))
+def random(shape: tuple[int, ...], dtype: torch.dtype, layout: str = ROWS, offset: int = 0) -> Tensor:
+    """Return a tensor that begins ``offset`` elements after a vector."""
+    dense = torch.randn(shape).to(dtype, memory_format=FORMATS[layout])
+    place = torch.empty(dense.numel() + offset, dtype=dtype)[offset:].as_strided(shape, dense.stride())
+    return place.copy_(dense)
 
 
-@pytest.mark.parametrize("dtype", [torch.float, torch.half, torch.bfloat16])
+def compare(layout: str, shape: tuple[int, ...], size: int, stride: int, dtype: torch.dtype, offset: int = 0) -> int:
+    """Compare the result and the gradient of the images with those of doubles. Return how many stencils ran."""
+    before = launches(layout)
+    x = random(shape, dtype, layout, offset).requires_grad_()
+    weight, bias = random((shape[1], 1, size, size), dtype), random(shape[1:2], dtype)
+    found = torch.depthwise_conv2d(x, weight, bias, stride, size // 2)
+    reference = x.detach().double().requires_grad_()
+    wanted = F.conv2d(reference, weight.double(), bias.double(), stride, size // 2, groups=shape[1])
+    torch.testing.assert_close(found, wanted.to(dtype))
+    grad = random(tuple(found.shape), dtype, layout, offset)
+    (grad_x,) = torch.autograd.grad(found, x, grad)
+    (wanted_x,) = torch.autograd.grad(wanted, reference, grad.double())
+    torch.testing.assert_close(grad_x, wanted_x.to(dtype))
+    return launches(layout) - before
+
+
 @pytest.mark.parametrize("size, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
-def test_stencils_compute_what_conv2d_does(size: int, stride: int, dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(size * stride)
-    for layout, channels, width in itertools.product(("rows", "pixels"), CHANNELS, WIDTHS):
-        shape = (2, channels, 5 if width > 1 else 1, width)
-        x = torch.randn(shape, generator=generator).to(dtype)
-        weight = torch.randn((channels, 1, size, size), generator=generator).to(dtype)
-        bias = torch.randn(channels, generator=generator).to(dtype)
-        if layout == "pixels":
-            x = x.contiguous(memory_format=torch.channels_last)
-        x.requires_grad_()
-        before = launches(KERNELS[layout])
-        found = torch.depthwise_conv2d(x, weight, bias, stride, size // 2)
-        is_there = layout == "rows" or (channels % 8 == 0 and width > 1)
-        assert launches(KERNELS[layout]) - before == is_there, (layout, channels, width)
-        reference = x.detach().double().requires_grad_()
-        wanted = expected(reference, weight, bias, stride)
-        torch.testing.assert_close(found, wanted.to(dtype))
-        grad = torch.randn(found.shape, generator=generator).to(found)
-        grad = grad.contiguous(memory_format=torch.channels_last) if layout == "pixels" else grad
-        (grad_x,) = torch.autograd.grad(found, x, grad)
-        (wanted_x,) = torch.autograd.grad(wanted, reference, grad.double())
-        torch.testing.assert_close(grad_x, wanted_x.to(dtype))
-        assert launches(KERNELS[layout]) - before == is_there * (2 if stride == 1 else 1), (layout, channels, width)
+def test_stencils_compute_what_conv2d_does(size: int, stride: int) -> None:
+    torch.manual_seed(size * stride)
+    steps = 2 if stride == 1 else 1  # with a gradient
+    for layout, channels, width, dtype in itertools.product(FORMATS, CHANNELS, WIDTHS, DTYPES):
+        is_there = layout == ROWS or (channels % 8 == 0 and width > 1)
+        launched = compare(layout, (2, channels, 5 if width > 1 else 1, width), size, stride, dtype)
+        assert launched == is_there * steps, (layout, channels, width, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_images_that_are_not_aligned(dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    assert compare(ROWS, (2, 8, 4, 8), 3, 1, dtype, offset=1) == 2  # with single elements
+    assert compare(PIXELS, (2, 8, 4, 8), 3, 1, dtype, offset=1) == 0
+
+
+def test_more_pixels_than_threads() -> None:
+    torch.manual_seed(1)
+    assert compare(PIXELS, (2, 136, 64, 64), 3, 1, torch.half) == 2

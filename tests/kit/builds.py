@@ -57,6 +57,11 @@ class TimedBuild:
     times: list[Stopwatch] = field(default_factory=list)
 
     @property
+    def title(self) -> str:
+        """The name, and the edited file."""
+        return f"{self.name} ({self.about})" if self.about else self.name
+
+    @property
     def seconds(self) -> list[float]:
         """How long each build took."""
         return [each.wall for each in self.times]
@@ -239,15 +244,14 @@ def table(rows: Sequence[TimedBuild]) -> str:
     for row in rows:
         median = statistics.median(row.seconds)
         verdict = f"{'met' if median <= row.aim else 'missed'} by {_seconds(abs(row.aim - median))}"
-        name = f"{row.name} ({row.about})" if row.about else row.name
         least, usual, cpu = map(_seconds, (min(row.seconds), median, row.cpu))
-        lines.append((name, str(len(row.times)), least, usual, cpu, f"{row.aim:g} s", verdict))
+        lines.append((row.title, str(len(row.times)), least, usual, cpu, f"{row.aim:g} s", verdict))
     return markdown_table(lines)
 
 
 def medians(rows: Sequence[TimedBuild]) -> str:
     """Return the medians and the aims as a Markdown table."""
-    figures = [(row.name, f"{statistics.median(row.seconds):.1f}", f"{row.cpu:.1f}", f"{row.aim:g}") for row in rows]
+    figures = [(row.title, f"{statistics.median(row.seconds):.1f}", f"{row.cpu:.1f}", f"{row.aim:g}") for row in rows]
     return markdown_table([("", "seconds", "of CPU time", "aim"), ("---", "--:", "--:", "--:"), *figures])
 
 

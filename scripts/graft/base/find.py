@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from ..core.architecture import machine_of
 from ..core.console import StepLine, say
-from ..core.cuda_settings import NO_GPU, OF_BASE, CudaArchs
+from ..core.cuda_settings import NO_GPU, OF_BASE, CudaArchs, CudaSettings, newest, running_on
 from ..core.errors import CommandError, MissingError
 from ..core.files import build_lock
 from ..core.layout import PATCHES, Layout, TorchVersion
@@ -20,7 +20,7 @@ from ..core.pip import INDEX, UnavailableError
 from ..core.process import run
 from ..inputs.pin import CPU, Pin, load_pin, pin_of, pinned_file, tags_for
 from ..inputs.toolchain import find_toolchain
-from .base import architectures_of, name_of_python
+from .base import Base, architectures_of, name_of_python
 from .fetch import fetch, kept_wheel
 
 # The file next to a chosen wheel with the message about it. While the file exists, the wheel is chosen again.
@@ -193,6 +193,19 @@ def _choose_architectures(wheel: Path | None, given: CudaArchs) -> tuple[CudaArc
     if usable := [name for name in gpus if int(name) >= oldest]:
         return CudaArchs(" ".join(usable)), f"CUDA kernels for the GPU here, sm_{', sm_'.join(usable)}"
     return NO_GPU, f"no CUDA kernels, since this torch does not support the GPU here, sm_{', sm_'.join(gpus)}"
+
+
+def for_this_machine(wanted: CudaSettings, base: Base) -> CudaSettings:
+    """Return the settings of a build whose result stays on this machine: by default for its GPUs or, if there are none,
+    for the newest architecture, which finds errors.
+    """
+    supported = base.architectures
+    if wanted.archs or not supported:
+        return wanted
+    if here := {name for gpu in gpu_architectures() if (name := running_on(gpu, supported))}:
+        return replace(wanted, archs=CudaArchs(" ".join(sorted(here, key=supported.index))))
+    reason = " alone, since there is no GPU here that this torch supports"
+    return replace(wanted, archs=CudaArchs(newest(supported)), reason=reason)
 
 
 def gpu_architectures() -> list[str]:

@@ -20,7 +20,7 @@ DESCRIPTION = "operators.json"
 # The headers in ATen that include one header for each operator, and the suffix in the names of those headers.
 OPERATOR_HEADERS = {"Functions": "", "NativeFunctions": "_native", "Operators": "_ops"}
 
-# The folders of a unit with such headers for its own operators, and with what those of its formulas add.
+# The folders of a unit with such headers: what its sources name, and what its formulas name in addition.
 NARROW, NARROW_OF_FORMULAS = "narrow/operators", "narrow/formulas"
 
 # The unit that replaces kernels and formulas of the base, and the one that calls operators which are defined elsewhere.

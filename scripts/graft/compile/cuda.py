@@ -79,7 +79,7 @@ def find_toolkit(snapshot: Snapshot, base: Base, wanted: CudaSettings) -> Nvcc:
         line.end("none")
         raise
     targets = " ".join(f"sm_{name}" for name in nvcc.architectures)
-    line.end(f"{line.note}, for {targets}, {time.perf_counter() - start:.1f} s")
+    line.end(f"{line.note}, for {targets}{wanted.reason}, {time.perf_counter() - start:.1f} s")
     return nvcc
 
 

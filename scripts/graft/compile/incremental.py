@@ -48,10 +48,12 @@ def bring_up_to_date(
     work, toolchain = layout.work, snapshot.toolchain
     every = [*(unit for product in products for unit in product.units), *others]
     # Each unit once. The user's sources come first, since mistakes are there; of these, CUDA sources, which take
-    # minutes, come last. Sources for further CPU capabilities are at the end: few mistakes concern only one.
+    # minutes, come last. Sources for further CPU capabilities are at the end: few mistakes concern only one. Generated
+    # sources that take longest come before others, so that no core waits at the end.
     again = set(toolchain.capabilities[1:])
     units = sorted(
-        dict.fromkeys(every), key=lambda unit: (unit.capability in again, bool(unit.narrow), unit.compiler == NVCC)
+        dict.fromkeys(every),
+        key=lambda unit: (unit.capability in again, bool(unit.narrow), unit.compiler == NVCC, unit.is_light),
     )
     files = _input_files(layout, snapshot, compilers)
     files.begin()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..base.base import Base
-from ..base.find import gpu_architectures
 from ..core.console import WARNING, StepLine, say
 from ..core.cuda_settings import NO_KERNELS, CudaSettings
 from ..core.errors import CommandError, UsageError
@@ -116,7 +115,7 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: CudaSettings, line:
     folder = _find_toolkit(pin, base.cuda, wanted.home, line)
     is_native = host.machine == platform.machine()
     linked = None if is_native else _find_toolkit(pin, base.cuda, wanted.home, line, host.machine)
-    nvcc = Nvcc(folder, host, wanted.archs.names or _usual_architectures(base, host, line), linked)
+    nvcc = Nvcc(folder, host, wanted.archs.names or base.architectures, linked)
     if not nvcc.architectures:
         raise UsageError(
             f"{base.wheel.name}: it does not contain its GPU architectures",
@@ -124,25 +123,6 @@ def find_nvcc(pin: Pin, base: Base, host: Toolchain, wanted: CudaSettings, line:
         )
     nvcc.require_known_architectures()
     return nvcc
-
-
-def _usual_architectures(base: Base, host: Toolchain, line: StepLine) -> tuple[str, ...]:
-    """Return what is compiled for by default: all that the base supports; in a build for edits, this machine's GPUs, or
-    the newest, which finds errors, and extend ``line.note``.
-    """
-    found = base.architectures
-    if not host.is_for_edits or len(found) < 2:
-        return found
-    oldest = min(int(name.rstrip("af")) for name in found)
-    if here := tuple(name for name in gpu_architectures() if int(name) >= oldest):
-        return here
-    line.note += "; there is no GPU, so only the newest architecture"
-    return (newest_architecture(base),)
-
-
-def newest_architecture(base: Base) -> str:
-    """Return the newest GPU architecture that ``base`` supports; empty if it has none."""
-    return max(base.architectures, key=lambda name: int(name.rstrip("af")), default="")
 
 
 def _find_toolkit(pin: Pin, cuda: str, home: str, line: StepLine, machine: str = platform.machine()) -> Path:

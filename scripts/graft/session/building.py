@@ -12,6 +12,7 @@ from typing import Any
 
 from ..base.installed import Environment, layout_on
 from ..core.console import WARNING, say
+from ..core.cuda_settings import NO_GPU
 from ..core.errors import BuildError, Finding, MissingError
 from ..core.extra_flags import ExtraFlags
 from ..core.layout import LOADED, LOADED_DEBUG, LOADED_SANITIZED, Layout
@@ -128,11 +129,11 @@ def build(what: Wanted, snapshot: Snapshot | None = None) -> Path:
 
 
 def _architectures(torch: Any) -> str:
-    """Return the architectures of the GPUs that torch sees; empty if it sees none, or has no CUDA."""
+    """Return the architectures of this machine's GPUs; empty if torch has no CUDA."""
     if not torch.version.cuda:
         return ""
     found = {torch.cuda.get_device_capability(number) for number in range(torch.cuda.device_count())}
-    return " ".join(f"{major}{minor}" for major, minor in sorted(found))
+    return " ".join(f"{major}{minor}" for major, minor in sorted(found)) or NO_GPU
 
 
 def _require_loadable(snapshot: Snapshot) -> None:

@@ -55,7 +55,11 @@ def test_there_is_code_for_every_architecture() -> None:
     if not KERNELS.is_file():
         pytest.skip("no CUDA kernels were built")
     asked = CudaArchs(os.environ.get("GRAFT_CUDA_ARCHS", "")).names
-    assert architectures(KERNELS) == ({f"sm_{name}" for name in asked} or set(torch.cuda.get_arch_list()))
+    found, supported = architectures(KERNELS), {f"sm_{name}" for name in asked} or set(torch.cuda.get_arch_list())
+    if os.environ.get("GRAFT_DELIVERY") == "develop":  # which compiles for the GPUs of its machine
+        assert found and found <= supported
+    else:
+        assert found == supported
 
 
 def test_hidden_functions_are_bound_behind_the_build_id(base: Path) -> None:
