@@ -15,7 +15,7 @@ from graft.compile.idle import do, doing, postponing
 from graft.compile.preambles import VARIABLE, preamble_of
 from graft.compile.units import Unit
 from graft.core.errors import BuildError
-from graft.core.files import try_lock, write_if_changed
+from graft.core.files import try_lock, write_atomically, write_if_changed
 from helpers import refused
 
 SOURCE = Path("src/ATen/native/cpu/Mine.cpp")
@@ -104,15 +104,15 @@ def test_what_is_done_meanwhile_ends_with_it(tmp_path: Path) -> None:
     started, ended = tmp_path / "started", tmp_path / "ended"
 
     def work() -> None:
-        started.touch()
+        write_atomically(started, str(os.getpid()))
         time.sleep(60)
         ended.touch()
 
     with doing([work]):
         while not started.exists():
             time.sleep(0.01)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
     assert not ended.exists()
 
 
