@@ -152,10 +152,9 @@ def test_added_members_are_those_of_operators_and_folders(archive: ZipFile, base
             if path.is_file() and "__pycache__" not in path.parts and not any(map(path.is_relative_to, others))
         ]
         brought |= {f"torch/{Path(*path.parts[1:])}" for path in files if path.parts[0] == "python"}
-        # A wheel for CPUs has no header of a kernel for CUDA.
-        headers = [
-            path for path in files if path.suffix in HEADERS and (torch.version.cuda or "cuda" not in path.parts)
-        ]
+        headers = {path for path in files if path.suffix in HEADERS}
+        if not torch.version.cuda:
+            headers = {path for path in headers if "cuda" not in path.parts}
         brought |= {f"torch/include/ATen/native/{path}" for path in headers}
         brought.discard("torch/include/ATen/native/FunctionsManual.h")  # formulas alone see it
     libraries = {name for name in added if name == "torch/lib/libtorch_operators_cuda.so"}
