@@ -53,6 +53,16 @@ def test_weak_reference_may_stay_unbound(library: Path) -> None:
     assert {"some", "other"} & undefined == {"other"}
 
 
+def test_version_that_a_source_asks_for_is_no_part_of_a_name(library: Path) -> None:
+    text = """
+__asm__(".symver pow,pow@GLIBC_2.2.5");
+extern "C" double pow(double, double);
+double f(double x) { return pow(x, x); }
+"""
+    undefined = SymbolFile(compiled(text, library.parent / "versioned.o", "-c", "-O0")).undefined()
+    assert "pow" in undefined and not any("@" in name for name in undefined)
+
+
 def index_of(library: Path, cache: Path | None = None) -> SymbolIndex:
     return SymbolIndex(library, cache or library.parent / "symbols")
 

@@ -93,10 +93,13 @@ class SymbolFile(ElfFile):
         return dict(zip(_names(self._static, is_meant), symbols["size"][is_meant].tolist(), strict=True))
 
     def undefined(self) -> frozenset[str]:
-        """Return the undefined names of an object file, without weak references, which may stay undefined."""
+        """Return the undefined names of an object file, without weak references, which may stay undefined, and without
+        the versions of ``.symver``, which only the linker looks at.
+        """
         symbols, _ = self._static
         is_meant = ~np.isin(symbols["info"] >> 4, (_LOCAL, _WEAK)) & (symbols["name"] != 0)
-        return frozenset(_names(self._static, is_meant & (symbols["section"] == _UNDEFINED)))
+        names = _names(self._static, is_meant & (symbols["section"] == _UNDEFINED))
+        return frozenset(name.partition("@")[0] for name in names)
 
     def functions(self) -> _Table:
         """Return the functions that a library defines, and the strings of their names."""
