@@ -8,7 +8,6 @@
 #include <ATen/core/TensorAccessor.h>
 #include <ATen/core/TensorBase.h>
 #include <ATen/cuda/CUDAContextLight.h>
-#include <ATen/cuda/detail/KernelUtils.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
@@ -19,11 +18,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// CUDA_KERNEL_LOOP_TYPE counts blockDim.x * gridDim.x in 32 bits.
-int blocks_for(int64_t count) {
-  return static_cast<int>(std::min<int64_t>(at::ceil_div<int64_t>(count, kThreads), int64_t(1) << 20));
-}
-
 template <typename T>
 __device__ int64_t image_of(const T* box, int64_t images) {
   CUDA_KERNEL_ASSERT(
@@ -32,50 +26,53 @@ __device__ int64_t image_of(const T* box, int64_t images) {
   return static_cast<int64_t>(box[0]);
 }
 
-// A thread for each bin of each channel of each box.
+// A block for each box, or for a part of its channels: each thread computes some bins of some channels, with the sizes
+// of the box in registers.
 template <typename scalar_t>
 __global__ void roi_pool_forward_kernel(
-    int64_t count,
     scalar_t* output,
     int32_t* indices,
     const PackedTensorAccessor64<const scalar_t, 4> input,
     const at::opmath_type<scalar_t>* boxes,
+    int64_t box_count,
     at::opmath_type<scalar_t> spatial_scale,
     int64_t pooled_height,
     int64_t pooled_width) {
   using T = at::opmath_type<scalar_t>;
-  CUDA_KERNEL_LOOP_TYPE(i, count, int64_t) {
-    const int64_t bin_x = i % pooled_width;
-    const int64_t bin_y = i / pooled_width % pooled_height;
-    const int64_t map = i / pooled_width / pooled_height;
-    const T* box = boxes + map / input.size(1) * 5;
-    const auto plane = input[image_of(box, input.size(0))][map % input.size(1)];
+  const int64_t bins = pooled_height * pooled_width, count = input.size(1) * bins;
+  for (int64_t k = blockIdx.x; k < box_count; k += gridDim.x) {
+    const T* box = boxes + k * 5;
+    const auto image = input[image_of(box, input.size(0))];
     CUDA_KERNEL_ASSERT(
         std::isfinite(box[1]) && std::isfinite(box[2]) && std::isfinite(box[3]) && std::isfinite(box[4]) &&
         "roi_pool(): expected boxes to be finite");
-    const RoiRange columns =
-        RoiSpan<T>(box[1] * spatial_scale, box[3] * spatial_scale, pooled_width).bin(bin_x, input.size(3));
-    const RoiRange rows =
-        RoiSpan<T>(box[2] * spatial_scale, box[4] * spatial_scale, pooled_height).bin(bin_y, input.size(2));
-    T best = 0;
-    int64_t place = -1;
-    if (rows.begin < rows.end && columns.begin < columns.end) {
-      best = plane[rows.begin][columns.begin];
-      place = rows.begin * input.size(3) + columns.begin;
-      for (int64_t y = rows.begin; y < rows.end; ++y) {
-        const auto row = plane[y];
-        for (int64_t x = columns.begin; x < columns.end; ++x) {
-          const T value = row[x];
-          // The first NaN stays, or else the first of the largest.
-          if (!(value <= best) && best == best) {
-            best = value;
-            place = y * input.size(3) + x;
+    const RoiSpan<T> across(box[1] * spatial_scale, box[3] * spatial_scale, pooled_width);
+    const RoiSpan<T> down(box[2] * spatial_scale, box[4] * spatial_scale, pooled_height);
+    const int64_t step = static_cast<int64_t>(gridDim.y) * blockDim.x;
+    for (int64_t i = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x; i < count; i += step) {
+      const auto plane = image[i / bins];
+      const RoiRange columns = across.bin(i % pooled_width, input.size(3));
+      const RoiRange rows = down.bin(i / pooled_width % pooled_height, input.size(2));
+      T best = 0;
+      int64_t place = -1;
+      if (rows.begin < rows.end && columns.begin < columns.end) {
+        best = plane[rows.begin][columns.begin];
+        place = rows.begin * input.size(3) + columns.begin;
+        for (int64_t y = rows.begin; y < rows.end; ++y) {
+          const auto row = plane[y];
+          for (int64_t x = columns.begin; x < columns.end; ++x) {
+            const T value = row[x];
+            // The first NaN stays, or else the first of the largest.
+            if (!(value <= best) && best == best) {
+              best = value;
+              place = y * input.size(3) + x;
+            }
           }
         }
       }
+      output[k * count + i] = static_cast<scalar_t>(best);
+      indices[k * count + i] = static_cast<int32_t>(place);
     }
-    output[i] = static_cast<scalar_t>(best);
-    indices[i] = static_cast<int32_t>(place);
   }
 }
 
@@ -124,18 +121,23 @@ void roi_pool_kernel(
     const TensorBase& input,
     const TensorBase& boxes,
     double spatial_scale) {
-  const int64_t count = output.numel();
-  if (count == 0) {
+  if (output.numel() == 0) {
     return;
   }
+  // As many blocks as keep the GPU busy.
+  const int64_t box_count = output.size(0), blocks = at::ceil_div<int64_t>(output.numel() / box_count, kThreads);
+  const int64_t busy = at::cuda::getCurrentDeviceProperties()->multiProcessorCount * 16 / box_count + 1;
+  const dim3 grid(
+      static_cast<unsigned>(std::min<int64_t>(box_count, int64_t(1) << 20)),
+      static_cast<unsigned>(std::min<int64_t>({blocks, busy, 65535})));
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, input.scalar_type(), "roi_pool_cuda", [&] {
     using T = at::opmath_type<scalar_t>;
-    roi_pool_forward_kernel<scalar_t><<<blocks_for(count), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
-        count,
+    roi_pool_forward_kernel<scalar_t><<<grid, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
         output.mutable_data_ptr<scalar_t>(),
         indices.mutable_data_ptr<int32_t>(),
         input.packed_accessor64<const scalar_t, 4>(),
         boxes.const_data_ptr<T>(),
+        box_count,
         static_cast<T>(spatial_scale),
         output.size(2),
         output.size(3));
