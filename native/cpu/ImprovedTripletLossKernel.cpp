@@ -43,9 +43,9 @@ C10_ALWAYS_INLINE void store(scalar_t* to, const V& elements) {
   }
 }
 
-// Rows in vectors: the last vector ends behind the row, within the rows that follow. One by one are computed the
-// elements that fill no vector in the last rows, for which the functions of vec:: take several times as long, and rows
-// shorter than `least`.
+// Rows in vectors: the last vector ends behind the row, within the rows that follow. In the last rows, elements that
+// fill no vector are computed one by one, since the functions of vec:: take several times as long. So are all elements
+// of rows shorter than `least`.
 template <typename T>
 struct RowVectors {
   static constexpr int64_t size = vec::Vectorized<T>::size();

@@ -371,14 +371,16 @@ void depthwise_conv2d_backward_input_kernel(
                 Parameters<index_t, decltype(size)::value>(g));
             C10_CUDA_KERNEL_LAUNCH_CHECK();
           };
-          // Those of layers with stride 2.
-          if (std::is_same_v<index_t, int> && g.kernel == std::array<int64_t, 2>{3, 3}) {
-            launch(std::integral_constant<int, 3>());
-          } else if (std::is_same_v<index_t, int> && g.kernel == std::array<int64_t, 2>{5, 5}) {
-            launch(std::integral_constant<int, 5>());
-          } else {
-            launch(std::integral_constant<int, 0>());
+          if constexpr (std::is_same_v<index_t, int>) {
+            // The weights of layers with stride 2.
+            if (g.kernel == std::array<int64_t, 2>{3, 3}) {
+              return launch(std::integral_constant<int, 3>());
+            }
+            if (g.kernel == std::array<int64_t, 2>{5, 5}) {
+              return launch(std::integral_constant<int, 5>());
+            }
           }
+          launch(std::integral_constant<int, 0>());
         });
       });
 }

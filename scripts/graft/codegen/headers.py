@@ -193,18 +193,19 @@ def narrow_headers(selection: Selection, out: Output) -> None:
     sources = {name for name in out.names if name.suffix == ".cpp" and name.parts[0] not in ("vectorized", "cuda")}
     in_formulas = sources & {Path(FORMULAS)}
 
-    def included(texts: Iterable[str], suffix: str) -> list[str]:
-        named = {roots[word] for text in texts for word in set(re.findall(r"[A-Za-z_]\w*", text)) if word in roots}
-        return [f"#include <ATen/ops/{root}{suffix}.h>" for root in sorted(named)]
+    def named(texts: Iterable[str]) -> list[str]:
+        return sorted({roots[word] for text in texts for word in re.findall(r"[A-Za-z_]\w*", text) if word in roots})
 
     # The template contains handwritten functions, which call operators, too.
-    others = [*map(out.read, sources - in_formulas), (templates / "Functions.h").read_text(encoding="utf-8")]
+    others = named([*map(out.read, sources - in_formulas), (templates / "Functions.h").read_text(encoding="utf-8")])
+    of_formulas = named(map(out.read, in_formulas))
     redispatch = list(map(torchgen.ComputeRedispatchFunction(), selection.overloads))
     texts = {"RedispatchFunctions": {"function_redispatch_definitions": redispatch}}
     for name, suffix in OPERATOR_HEADERS.items():
-        texts[name] = {f"{name}_includes": included(others, suffix), f"{name}_declarations": []}
-        if lines := included(map(out.read, in_formulas), suffix):
-            header = "\n".join(["#pragma once", f"#include_next <ATen/{name}.h>", *lines, ""])
+        includes, more = ([f"#include <ATen/ops/{root}{suffix}.h>" for root in each] for each in (others, of_formulas))
+        texts[name] = {f"{name}_includes": includes, f"{name}_declarations": []}
+        if more:
+            header = "\n".join(["#pragma once", f"#include_next <ATen/{name}.h>", *more, ""])
             out.write(Path(NARROW_OF_FORMULAS, "ATen", f"{name}.h"), header)
     manager = SelectingFileManager(f"{NARROW}/ATen", templates, out=out)
     for name, env in texts.items():

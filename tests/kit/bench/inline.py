@@ -83,6 +83,7 @@ def measured(way: str, picture: str) -> dict[str, float]:
     logger.setLevel(logging.INFO)
     first, function = _timed(way, *_FIRST)
     if way == "graft":
+        assert steps.seconds, "Graft's progress has other words"
         (log,) = Path(os.environ["GRAFT_HOME"]).glob("*/*/work-*/.ninja_log")
         Path(picture).write_text(timeline(log.read_text(encoding="utf-8"), steps.seconds, first.wall), encoding="utf-8")
     calls = costs(function)
